@@ -82,8 +82,6 @@ def progress(what: str, total: int | None = None) -> Iterator[Callable[[int, str
 
 def _lines(what: str, total: int | None) -> Callable[[int, str], None]:
     """Says how far the work is when it takes long, for whoever reads a log of it."""
-    from schedmate.durations import format_duration  # which needs this module
-
     began = said = monotonic()
 
     def advance(done: int, text: str) -> None:
@@ -94,7 +92,7 @@ def _lines(what: str, total: int | None) -> Callable[[int, str], None]:
         said = now
         share = f"{min(1.0, done / total):.0%}" if total else f"{done:,} done"
         words = f", {text}" if text else ""
-        say(f"{what}: {share}{words}, for {format_duration(now - began)}")
+        say(f"{what}: {share}{words}, for {(now - began) / 60:.0f} min")
 
     return advance
 

@@ -73,6 +73,7 @@ class TestImport:
             "schema": "schedmate.history-import/v1",
             "imported": 2,
             "replaced": 0,
+            "without_run_time": 0,
             "bad": 1,
             "problems": ["line 5: 'EXPLODED' is no Slurm job state"],
             "analysed": None,
