@@ -14,6 +14,7 @@ from schedmate.commands.recover_common import (
     PlanId,
     RecordOption,
     RecoveryOption,
+    answer,
     configured,
     person,
     service_of,
@@ -74,7 +75,6 @@ def plan(
     is done. The same failed run gives the same plan, however often it is asked for.
     """
     from schedmate.commands.diagnose import node_log, node_names
-    from schedmate.commands.recover_output import show
     from schedmate.confine.limits import bounded
     from schedmate.logparse.failure import diagnose, open_job
     from schedmate.recovery.document import RecoverDocument, plan_document
@@ -112,7 +112,7 @@ def plan(
                     document.forbidden = [f"{one.rule}: {one}" for one in forbidden]
                 except ExecutorError as error:
                     document.forbidden = [f"the cluster cannot be asked: {error}"]
-    show(document, as_json=as_json, what="plan", kept=not dry_run)
+    answer(document, as_json=as_json, what="plan", kept=not dry_run)
 
 
 @app.command()
@@ -142,14 +142,13 @@ def reject(
 def _move(
     id_: str, what: str, note: str, recovery: Path | None, record: Path | None, as_json: bool
 ) -> None:
-    from schedmate.commands.recover_output import show
     from schedmate.recovery.document import RecoverDocument, plan_document
     from schedmate.schedulers.live.record import Record
 
     with Record(configured(recovery, record).record) as kept:
         status = getattr(kept, what)(id_, by=person(), note=note)
         document = RecoverDocument(plans=[plan_document(kept, status)])
-    show(document, as_json=as_json, what=what)
+    answer(document, as_json=as_json, what=what)
 
 
 @app.command()
@@ -168,7 +167,6 @@ def apply(
     Asked again, or after a crash, it does what is left of them.
     Exits with 7 when a plan was not carried out to its end.
     """
-    from schedmate.commands.recover_output import show
     from schedmate.recovery.document import RecoverDocument, plan_document
     from schedmate.schedulers.live.record import Record
 
@@ -195,7 +193,7 @@ def apply(
             if applied.next is not None:
                 document.plans.append(plan_document(kept, applied.next))
                 document.why = applied.why
-    show(document, as_json=as_json, what="apply")
+    answer(document, as_json=as_json, what="apply")
     if not complete:
         raise typer.Exit(NOT_TAKEN)
 
@@ -212,7 +210,6 @@ def undo(
     Nodes that it isolated return to service. What somebody else has changed since is left alone; a
     restarted job stays restarted.
     """
-    from schedmate.commands.recover_output import show
     from schedmate.recovery.document import RecoverDocument, plan_document
     from schedmate.schedulers.live.record import Record
 
@@ -222,7 +219,7 @@ def undo(
         document = RecoverDocument(plans=[plan_document(kept, result.status, whole=True)])
         if result.stopped is not None:
             document.stopped = f"{result.stopped}: {result.detail}"
-    show(document, as_json=as_json, what="undo")
+    answer(document, as_json=as_json, what="undo")
     if result.stopped is not None:
         raise typer.Exit(NOT_TAKEN)
 

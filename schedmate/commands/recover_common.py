@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -12,8 +13,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from schedmate.plain import dumps
+
 if TYPE_CHECKING:
     from schedmate.recovery.configuration import Configuration
+    from schedmate.recovery.document import RecoverDocument
     from schedmate.recovery.service import Recovery
     from schedmate.schedulers.live.record import Record
 
@@ -35,6 +39,18 @@ RecordOption = Annotated[
 ]
 NoteOption = Annotated[str, typer.Option(metavar="TEXT", help="Why; it is kept in the record.")]
 PlanId = Annotated[str, typer.Argument(metavar="ID", help="A plan, as `recover status` lists it.")]
+
+
+def answer(document: RecoverDocument, *, as_json: bool, what: str, kept: bool = True) -> None:
+    """Print what `schedmate recover WHAT` has to say; `kept` is false for a plan that is not."""
+    from schedmate.recovery.document import SCHEMA
+    from schedmate.render.recovery import show
+    from schedmate.terminal.screen import Screen
+
+    if as_json:
+        typer.echo(dumps({"schema": SCHEMA, **document.model_dump(mode="json")}, indent=2))
+    else:
+        show(document, Screen(sys.stdout), what=what, kept=kept)
 
 
 def person() -> str:

@@ -8,7 +8,13 @@ from typing import Annotated
 import typer
 
 from schedmate.commands.options import JsonOption
-from schedmate.commands.recover_common import RecordOption, RecoveryOption, configured, person
+from schedmate.commands.recover_common import (
+    RecordOption,
+    RecoveryOption,
+    answer,
+    configured,
+    person,
+)
 from schedmate.errors import NOT_TAKEN, UsageError
 from schedmate.terminal import say
 
@@ -38,7 +44,6 @@ def status(
     Also whether the circuit breaker is open and the kill switch on.
     With --verify, exits with 7 when the record was changed.
     """
-    from schedmate.commands.recover_output import show
     from schedmate.recovery.document import (
         ChainDocument,
         RecoverDocument,
@@ -68,7 +73,7 @@ def status(
             )
         if verify or head is not None:
             document.chain = ChainDocument(**kept.verify(known)._asdict())
-    show(document, as_json=as_json, what="status")
+    answer(document, as_json=as_json, what="status")
     if document.chain is not None and document.chain.broken:
         raise typer.Exit(NOT_TAKEN)
 

@@ -35,7 +35,7 @@ fault on the node, or on evidence from the node's own side."""
 class EvidenceLine(BaseModel):
     """One line of a log that a diagnosis rests on."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     file: Text
     line: int = Field(ge=1, description="1-based; counts line feeds only")
@@ -47,7 +47,7 @@ class EvidenceLine(BaseModel):
 class Checkpoint(BaseModel):
     """The last checkpoint that a log reports before the failure."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     path: Text | None = None
     step: int | None = Field(None, ge=0, description="Iteration it was written at")
@@ -61,7 +61,7 @@ class PlanStep(BaseModel):
     `confirm` and `check` only look; a step with `only_if` waits for what `confirm` shows.
     """
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     action: Literal["confirm", "check", "isolate", "restart", "notify"]
     node: str | None = Field(None, description="A valid host name, or null where none is known")
@@ -78,7 +78,7 @@ class Recovery(BaseModel):
     causes of the same text with which nothing is wrong with the node.
     """
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     id: str
     summary: str
@@ -94,7 +94,7 @@ class Recovery(BaseModel):
 class Reading(BaseModel):
     """What a failure is taken for: by rules alone, or by one of two readings that disagree."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     error_type: ErrorType
     error_name: str | None = None
@@ -114,7 +114,7 @@ class Diagnosis(BaseModel):
     failure nor an end has `finished` false: it was cut off, or its job was.
     """
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     error_type: ErrorType
     finished: bool | None = Field(

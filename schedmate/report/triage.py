@@ -13,7 +13,7 @@ from schedmate.jobs import EvidenceLine
 from schedmate.logparse.triage import JobVerdict, Strip, Triage
 from schedmate.logparse.triage.document import Group, NewTemplate
 from schedmate.logparse.triage.strip import categories
-from schedmate.logparse.triage.words import (
+from schedmate.render.batch_words import (
     LISTED,
     headlines,
     kinds,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedmate.jobs import Diagnosis, Recovery
-from schedmate.logparse.failure.opinion import reading
+from schedmate.logparse.failure.reconcile import reading
 from schedmate.logparse.failure.plans import limited, plan_for
 from schedmate.recovery.configuration import Configuration
 from schedmate.recovery.guards import ALLOWED_TEXT
@@ -256,7 +256,8 @@ def test_what_a_model_reads_never_gives_a_plan_more_rights(
     before = read(*ruled)
     after = read(*said).model_copy(update={"source": "model", "by_rules": reading(before)})
     assert before.plan is not None
-    after.plan = limited(plan_for(after), before.plan)
+    plan_of_the_model = limited(plan_for(after), before.plan)
+    after = after.model_copy(update={"plan": plan_of_the_model})
     by_rules, by_model = configuration.rule_for(before), configuration.rule_for(after)
     order = ["never", "confirmed", "text"]
     assert order.index(by_model.isolate) <= order.index(by_rules.isolate)

@@ -120,7 +120,8 @@ def test_failures_come_before_the_others_when_not_all_fit() -> None:
 def failed_at(index: int, time: float | None, kind: str = "script") -> JobVerdict:
     one = verdict(index)
     assert one.diagnosis is not None
-    one.diagnosis.time, one.diagnosis.error_type = time, kind  # type: ignore[assignment]
+    changed = {"time": time, "error_type": kind}
+    one.diagnosis = one.diagnosis.model_copy(update=changed)
     return one
 
 

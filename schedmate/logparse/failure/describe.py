@@ -1,20 +1,27 @@
-"""A verdict on a log as a `Diagnosis`: names, places, quoted lines, the checkpoint before it."""
+"""A verdict on a log as a `Diagnosis`: cause, place, quoted lines, the checkpoint before it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
 
 from schedmate.hosts import host_name
-from schedmate.jobs import Diagnosis, EvidenceLine
+from schedmate.jobs import Diagnosis, ErrorType, EvidenceLine, FaultyComponent
+from schedmate.logparse.failure.doubts import doubts_of
 from schedmate.logparse.failure.ending import came_to_an_end, last_line
 from schedmate.logparse.failure.events import Event
+from schedmate.logparse.failure.examine import Examined
+from schedmate.logparse.failure.filters import outliers
 from schedmate.logparse.failure.leads import said_before
 from schedmate.logparse.failure.locate import TOGETHER, Verdict, first_report
 from schedmate.logparse.failure.meanwhile import Doing
+from schedmate.logparse.failure.plans import plan_for
 from schedmate.logparse.failure.quotes import quote, quoted, quotes
 from schedmate.logparse.failure.saved import checkpoint_before
 from schedmate.logparse.failure.scan import FileScan
+from schedmate.logparse.failure.wording import Subsystem
 from schedmate.logparse.reading import Line
 from schedmate.logparse.reading.timestamps import dated
 
@@ -23,81 +30,212 @@ OTHERS = 6
 _ONE_OF_A_LIST = re.compile(r"([\w.-]+)\[(\d+)\]")
 
 
-def describe(verdict: Verdict, scans: list[FileScan]) -> Diagnosis:
-    """What `verdict` comes to."""
-    root = verdict.root
-    ruled_out = [event for one in scans for event in one.background if _failure(event)]
-    diagnosis = Diagnosis(
-        error_type="none",
-        reason=verdict.reason,
-        ruled_out=[quote(event, "training went on after it") for event in ruled_out[:OTHERS]],
+@dataclass(frozen=True)
+class Cause:
+    """What failed and whose fault it is, as the fields of a `Diagnosis` of the same names."""
+
+    error_type: ErrorType
+    reason: str
+    error_name: str | None = None
+    faulty_component: FaultyComponent | None = None
+    recoverable: bool | None = None
+    rule: str | None = None
+    reference: str | None = None
+    source: Literal["rules", "wording", "embedding"] = "rules"
+    undecided: bool = False
+    meanwhile: str | None = None
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where it failed, as the fields of a `Diagnosis` of the same names."""
+
+    file: str
+    line: int
+    rank: int | None
+    node: str | None
+    missing_ranks: list[int]
+
+
+def describe(
+    verdict: Verdict,
+    examined: Examined,
+    *,
+    known: Event | None,
+    nodes: Sequence[str],
+    warnings: Sequence[str],
+) -> Diagnosis:
+    """The diagnosis of a job, with its plan.
+
+    `known` is the event that decided before the wording of lines was considered, `nodes` are the
+    job's nodes as the caller names them.
+    """
+    root, scans = verdict.root, examined.scans
+    ruled_out = [event for one in scans for event in one.background if _is_failure(event)]
+    looked = {
+        "job_nodes": list(dict.fromkeys(nodes)),
+        "attempt": examined.attempt,
+        "attempts": examined.attempts,
+        "locator": examined.locator,
+        "probes": examined.probes if examined.locator == "binary" else None,
+        "ruled_out": [quote(event, "training went on after it") for event in ruled_out[:OTHERS]],
+        "warnings": list(warnings),
+    }
+    found = (
+        _without_failure(verdict, examined, looked)
+        if root is None
+        else _of_failure(verdict, root, known, examined, looked)
     )
-    if root is None:
-        diagnosis.evidence = [quote(event, "worth a look") for event in verdict.hints[:OTHERS]]
-        _open_end(diagnosis, scans)
-        return diagnosis
-    rule = root.rule
-    undecided = rule is None or rule.role == "exit"
-    diagnosis.error_type = "unknown" if rule is None or undecided else rule.type
-    if rule is not None and not undecided:
-        diagnosis.error_name = rule.name
-        diagnosis.faulty_component = rule.component
-        diagnosis.recoverable = rule.recoverable
-        diagnosis.rule = rule.id
-        diagnosis.reference = rule.source
-        diagnosis.reason = f"{rule.why} ({_capital(verdict.reason)}.)"
-    diagnosis.file, diagnosis.line = root.file.name, first_report(verdict)
-    logged = _logged_before(root, diagnosis.line or root.number, scans)
-    if logged is not None:
-        diagnosis.line = logged.number
-    diagnosis.undecided = rule is not None and rule.role == "symptom"
-    diagnosis.rank, diagnosis.node = root.rank, _node(root.node)
-    if diagnosis.undecided:  # who reports it waited for another one, and is not the culprit
-        diagnosis.rank = verdict.missing[0] if len(verdict.missing) == 1 else None
-        diagnosis.node = None
-    diagnosis.missing_ranks = verdict.missing
+    plan = plan_for(found, given_as=root.given_as if root is not None else None)
+    return found.model_copy(update={"plan": plan})
+
+
+def _without_failure(verdict: Verdict, examined: Examined, looked: dict[str, Any]) -> Diagnosis:
+    """The diagnosis where nothing failed: whether the log shows that the job was through."""
+    scans = examined.scans
+    finished = came_to_an_end(scans)
+    evidence = [quote(event, "worth a look") for event in verdict.hints[:OTHERS]]
+    reason = verdict.reason
+    if not finished:
+        reason = "no failure was found, but the log does not show a successful end either"
+        evidence += _last_words(scans)
+    return Diagnosis(
+        error_type="none",
+        finished=finished,
+        reason=_of_last_attempt(examined, finished=finished) or reason,
+        evidence=evidence,
+        doubts=doubts_of(Cause("none", reason), verdict, scans, finished=finished),
+        **looked,
+    )
+
+
+def _last_words(scans: Sequence[FileScan]) -> list[EvidenceLine]:
+    """The last line of the first file."""
+    line = last_line(scans[0]) if scans else None
+    if line is None:
+        return []
+    return [quoted(scans[0].file, line, "the log ends here")]
+
+
+def _of_last_attempt(examined: Examined, *, finished: bool | None) -> str | None:
+    """The reason where the last of several attempts is one in which nothing failed."""
+    last = max(examined.scans, key=lambda one: one.attempt.first_line, default=None)
+    if last is None or examined.attempts < 2:
+        return None
+    came = "ended well" if finished else "shows neither a failure nor an end"
+    return (
+        f"the last of {examined.attempts} attempts {came}; it begins in line "
+        f"{last.attempt.first_line} of {last.file.name}"
+    )
+
+
+def _of_failure(
+    verdict: Verdict,
+    root: Event,
+    known: Event | None,
+    examined: Examined,
+    looked: dict[str, Any],
+) -> Diagnosis:
+    """The diagnosis of a failure, or of what else ended the job, by the event that decided."""
+    scans = examined.scans
+    logged = _logged_before(root, first_report(root, verdict.cascade), scans)
+    cause, place = _cause(root, verdict), _place(root, verdict, logged)
     if verdict.doing is not None:
-        _waited_for(diagnosis, verdict.doing)
-    diagnosis.origin = root.origin
-    first = verdict.elastic
-    if first is not None and diagnosis.rank in (None, first.rank) and not verdict.missing:
-        diagnosis.rank, diagnosis.node = first.rank, diagnosis.node or _node(first.host)
+        cause, place = _waited(cause, place, verdict.doing)
+    place = _by_launcher(place, root, verdict)
+    nodes = looked["job_nodes"]
+    if cause.error_type != "none" and place.node is None and len(nodes) == 1:
+        place = replace(place, node=nodes[0])
+    evidence = _evidence(verdict, root, logged)
+    if cause.source == "rules" and cause.error_type == "unknown" and known is not None:
+        cause, place, evidence = _resembling(cause, place, evidence, known)
+    if cause.error_type == "none" and cause.error_name is None:
+        cause = replace(cause, reason=_of_last_attempt(examined, finished=None) or cause.reason)
+    if cause.error_type == "unknown" or verdict.missing:
+        looked["warnings"] += outliers([one.file for one in scans])
     others = (event.time for one in scans for event in one.events if event.time is not None)
-    diagnosis.time = dated(root.time, others)
-    place = (root.file, root.known_at)
-    cascade = [event for event in verdict.cascade if (event.file, event.known_at) != place]
-    diagnosis.evidence = [
-        *([quoted(root.file, logged)] if logged is not None else []),
-        *quotes(root),
-        *([_work(verdict.doing)] if verdict.doing is not None else []),
-        *(quote(event, "followed") for event in cascade[:OTHERS]),
-        *(quote(event, "worth a look") for event in verdict.hints[:OTHERS]),
-    ]
-    diagnosis.checkpoint = checkpoint_before(root, scans)
-    return diagnosis
+    return Diagnosis(
+        **asdict(cause),
+        **asdict(place),
+        origin=root.origin,
+        time=dated(root.time, others),
+        evidence=evidence,
+        doubts=doubts_of(cause, verdict, scans),
+        checkpoint=checkpoint_before(root, scans),
+        **looked,
+    )
 
 
-def _waited_for(diagnosis: Diagnosis, doing: Doing) -> None:
-    """What the ranks in wait report is of what the one that they waited for was doing."""
+def _cause(root: Event, verdict: Verdict) -> Cause:
+    """What the rule of the event that decided says."""
+    rule = root.rule
+    if rule is None or rule.role == "exit":
+        return Cause("unknown", verdict.reason)
+    return Cause(
+        rule.type,
+        f"{rule.why} ({_capital(verdict.reason)}.)",
+        error_name=rule.name,
+        faulty_component=rule.component,
+        recoverable=rule.recoverable,
+        rule=rule.id,
+        reference=rule.source,
+        source="wording" if isinstance(rule, Subsystem) else "rules",
+        undecided=rule.role == "symptom",
+    )
+
+
+def _place(root: Event, verdict: Verdict, logged: Line | None) -> Place:
+    """Where the event that decided stands; `logged` is a line above it that says the same first."""
+    line = first_report(root, verdict.cascade) if logged is None else logged.number
+    rank, node = root.rank, _node(root.node)
+    if root.rule is not None and root.rule.role == "symptom":
+        # who reports it waited for another one, and is not the culprit
+        rank, node = verdict.missing[0] if len(verdict.missing) == 1 else None, None
+    return Place(root.file.name, line, rank, node, list(verdict.missing))
+
+
+def _waited(cause: Cause, place: Place, doing: Doing) -> tuple[Cause, Place]:
+    """Cause and place where ranks in wait report what another one was doing."""
     activity, rank = doing.activity, doing.line.rank
     rank = doing.file.rank if rank is None else rank
-    diagnosis.meanwhile = activity.id
-    diagnosis.error_type, diagnosis.faulty_component = activity.type, activity.component
-    diagnosis.undecided = activity.undecided
-    diagnosis.recoverable = activity.undecided
     if rank is not None:
-        diagnosis.rank, diagnosis.missing_ranks = rank, diagnosis.missing_ranks or [rank]
-    who = "another one" if diagnosis.rank is None else f"rank {diagnosis.rank}"
-    diagnosis.reason = (
-        f"The ranks that report it waited while {who} was {activity.id} (line {doing.line.number})."
+        place = replace(place, rank=rank, missing_ranks=place.missing_ranks or [rank])
+    who = "another one" if place.rank is None else f"rank {place.rank}"
+    cause = replace(
+        cause,
+        meanwhile=activity.id,
+        error_type=activity.type,
+        faulty_component=activity.component,
+        undecided=activity.undecided,
+        recoverable=activity.undecided,
+        reason="The ranks that report it waited while "
+        f"{who} was {activity.id} (line {doing.line.number}).",
     )
+    return cause, place
 
 
-def _work(doing: Doing) -> EvidenceLine:
-    return quoted(doing.file, doing.line).model_copy(update={"note": "what the others waited for"})
+def _by_launcher(place: Place, root: Event, verdict: Verdict) -> Place:
+    """The place with the rank and host of torchelastic's summary, where nothing else says."""
+    first = verdict.elastic
+    if first is None or place.rank not in (None, first.rank) or verdict.missing:
+        return place
+    return replace(place, rank=first.rank, node=place.node or _node(first.host))
 
 
-def _logged_before(root: Event, number: int, scans: list[FileScan]) -> Line | None:
+def _evidence(verdict: Verdict, root: Event, logged: Line | None) -> list[EvidenceLine]:
+    """The quoted lines: what failed first, what followed, what else is worth a look."""
+    at, doing = (root.file, root.known_at), verdict.doing
+    followed = [event for event in verdict.cascade if (event.file, event.known_at) != at]
+    return [
+        *([quoted(root.file, logged, "said first")] if logged is not None else []),
+        *quotes(root),
+        *([quoted(doing.file, doing.line, "what the others waited for")] if doing else []),
+        *(quote(event, "followed") for event in followed[:OTHERS]),
+        *(quote(event, "worth a look") for event in verdict.hints[:OTHERS]),
+    ]
+
+
+def _logged_before(root: Event, number: int, scans: Sequence[FileScan]) -> Line | None:
     """The line not far above an exception in which a library logged what it then raised."""
     if not root.traceback:
         return None
@@ -108,61 +246,36 @@ def _logged_before(root: Event, number: int, scans: list[FileScan]) -> Line | No
     return said_before(root.file, first, number, root.text)
 
 
-def among_attempts(diagnosis: Diagnosis, scans: Sequence[FileScan]) -> None:
-    """Say which of several attempts it was in which nothing failed, and where it begins."""
-    if diagnosis.error_type != "none" or diagnosis.error_name is not None:
-        return
-    last = max(scans, key=lambda one: one.attempt.first_line, default=None)
-    if last is not None and diagnosis.attempts > 1:
-        came = "ended well" if diagnosis.finished else "shows neither a failure nor an end"
-        diagnosis.reason = (
-            f"the last of {diagnosis.attempts} attempts {came}; it begins in line "
-            f"{last.attempt.first_line} of {last.file.name}"
-        )
-
-
-def _open_end(diagnosis: Diagnosis, scans: Sequence[FileScan]) -> None:
-    """Say whether a log in which nothing failed shows that the job was through."""
-    diagnosis.finished = came_to_an_end(scans)
-    if diagnosis.finished:
-        return
-    diagnosis.reason = "no failure was found, but the log does not show a successful end either"
-    for one in scans[:1]:
-        line = last_line(one)
-        if line is not None:
-            diagnosis.evidence.append(
-                EvidenceLine(
-                    file=one.file.name,
-                    line=line.number,
-                    text=line.text[:500],
-                    note="the log ends here",
-                )
-            )
-
-
-def resemble(diagnosis: Diagnosis, root: Event) -> None:
-    """Name a failure that no rule knows after the labelled example that it is nearest to."""
+def _resembling(
+    cause: Cause, place: Place, evidence: list[EvidenceLine], root: Event
+) -> tuple[Cause, Place, list[EvidenceLine]]:
+    """A failure that no rule knows, named after the labelled example that it is nearest to."""
     from schedmate.logparse.failure.nearest import nearest
 
     found = nearest(root)
     if found is None:
-        return
+        return cause, place, evidence
     rule = found.rule
-    diagnosis.error_type, diagnosis.error_name = rule.type, rule.name
-    diagnosis.faulty_component, diagnosis.recoverable = rule.component, rule.recoverable
-    diagnosis.rule, diagnosis.reference, diagnosis.source = rule.id, rule.source, "embedding"
-    diagnosis.line = min(found.line.number, root.number)
-    diagnosis.reason = (
-        f"{rule.why} (No rule knows the line; it resembles an example of {rule.id}, "
-        f"similarity {found.similarity:.2f}.)"
+    cause = replace(
+        cause,
+        error_type=rule.type,
+        error_name=rule.name,
+        faulty_component=rule.component,
+        recoverable=rule.recoverable,
+        rule=rule.id,
+        reference=rule.source,
+        source="embedding",
+        reason=f"{rule.why} (No rule knows the line; it resembles an example of {rule.id}, "
+        f"similarity {found.similarity:.2f}.)",
     )
-    quoted = EvidenceLine(
-        file=root.file.name, line=found.line.number, text=found.line.text[:500], note="decided"
+    return (
+        cause,
+        replace(place, line=min(found.line.number, root.number)),
+        [
+            quoted(root.file, found.line, "decided"),
+            *(one.model_copy(update={"note": "followed"}) for one in evidence),
+        ],
     )
-    diagnosis.evidence = [
-        quoted,
-        *(one.model_copy(update={"note": "followed"}) for one in diagnosis.evidence),
-    ]
 
 
 def _node(text: str | None) -> str | None:
@@ -171,7 +284,7 @@ def _node(text: str | None) -> str | None:
     return host_name(match[1] + match[2] if match else text)
 
 
-def _failure(event: Event) -> bool:
+def _is_failure(event: Event) -> bool:
     return event.rule is None or event.rule.role in ("cause", "symptom")
 
 

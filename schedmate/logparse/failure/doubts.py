@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
-from schedmate.jobs import Diagnosis
+from schedmate.jobs import ErrorType, FaultyComponent
 from schedmate.logparse.failure.events import Event
 from schedmate.logparse.failure.locate import WRAPPERS, Verdict, before, role_of
 from schedmate.logparse.failure.rules import load_rules
@@ -27,31 +28,49 @@ LAST = 60
 """So many of the last lines may speak of a failure that no rule knows."""
 
 
-def doubts_of(diagnosis: Diagnosis, verdict: Verdict, scans: Sequence[FileScan]) -> list[str]:
-    """The reasons for doubt, the gravest first; empty where rules have settled it.
+class Named(Protocol):
+    """What a failure is taken for."""
 
-    What a node's own log or torchelastic's record says is not open to doubt.
+    @property
+    def error_type(self) -> ErrorType: ...
+    @property
+    def faulty_component(self) -> FaultyComponent | None: ...
+    @property
+    def rule(self) -> str | None: ...
+    @property
+    def source(self) -> str: ...
+    @property
+    def undecided(self) -> bool: ...
+
+
+def doubts_of(
+    cause: Named, verdict: Verdict, scans: Sequence[FileScan], *, finished: bool | None = None
+) -> list[str]:
+    """The reasons for doubt about a verdict, the gravest first; empty where rules have settled it.
+
+    `finished` is whether a log without a failure shows that the job was through. What a node's own
+    log or torchelastic's record says is not open to doubt.
     """
     root = verdict.root
     if root is None:
-        open_end = diagnosis.finished is False and _ends_in_trouble(scans)
+        open_end = finished is False and _ends_in_trouble(scans)
         return [OPEN_END] if open_end else []
-    if diagnosis.error_type == "none" or diagnosis.origin != "job_log":
+    if cause.error_type == "none" or root.origin != "job_log":
         return []
     found = []
-    rule = load_rules().by_id.get(diagnosis.rule or "")
-    if diagnosis.source in ("wording", "embedding"):
+    rule = load_rules().by_id.get(cause.rule or "")
+    if cause.source in ("wording", "embedding"):
         found.append(WORDING)
-    elif diagnosis.error_type == "unknown":
+    elif cause.error_type == "unknown":
         found.append(UNKNOWN)
-    elif diagnosis.undecided or (rule is not None and rule.role == "symptom"):
+    elif cause.undecided or (rule is not None and rule.role == "symptom"):
         found.append(SYMPTOM)
     elif rule is not None and rule.general:
         found.append(GENERAL)
     if root.faint:
         found.append(FAINT)
     found += _contradictions(root, verdict.cascade)
-    if diagnosis.error_type == "infrastructure" and diagnosis.faulty_component is None:
+    if cause.error_type == "infrastructure" and cause.faulty_component is None:
         found.append(COMPONENT)
     return found
 

@@ -12,17 +12,15 @@ from schedmate.errors import UsageError
 from schedmate.hosts import host_name
 from schedmate.jobs import Diagnosis
 from schedmate.logparse.failure.decide import decide
-from schedmate.logparse.failure.describe import among_attempts, describe, resemble
-from schedmate.logparse.failure.doubts import doubts_of
+from schedmate.logparse.failure.describe import describe
 from schedmate.logparse.failure.elastic import from_error_files
 from schedmate.logparse.failure.events import Event, event_at
 from schedmate.logparse.failure.examine import Locator, examine
-from schedmate.logparse.failure.filters import Healthy, outliers
+from schedmate.logparse.failure.filters import Healthy
 from schedmate.logparse.failure.gpu_memory import judged
 from schedmate.logparse.failure.locate import WRAPPERS, Verdict
 from schedmate.logparse.failure.node_side import misplaced, node_events, unheeded
 from schedmate.logparse.failure.not_a_number import no_number_from
-from schedmate.logparse.failure.plans import plan_for
 from schedmate.logparse.failure.rules import Rule, RuleSet, load_rules
 from schedmate.logparse.failure.scan import FileScan
 from schedmate.logparse.failure.severity import by_letter, is_grave
@@ -104,30 +102,8 @@ def diagnose(
         at = next((one for one in scans if one.file is verdict.root.file), None)
         verdict.root = replace(verdict.root, rule=judged(verdict.root, at, rules))
     verdict = _of_the_loss(verdict, scans, rules)
-    diagnosis = describe(verdict, scans)
-    diagnosis.job_nodes = list(dict.fromkeys(nodes))
-    if diagnosis.error_type != "none" and diagnosis.node is None and len(diagnosis.job_nodes) == 1:
-        diagnosis.node = diagnosis.job_nodes[0]
-    if isinstance(verdict.root and verdict.root.rule, Subsystem):
-        diagnosis.source = "wording"
-    elif known is not None and diagnosis.error_type == "unknown":
-        resemble(diagnosis, known)
-    diagnosis.attempt, diagnosis.attempts = examined.attempt, examined.attempts
-    among_attempts(diagnosis, scans)
-    diagnosis.locator = examined.locator
-    diagnosis.probes = examined.probes if examined.locator == "binary" else None
-    diagnosis.doubts = doubts_of(diagnosis, verdict, scans)
-    diagnosis.warnings = [
-        *log.warnings,
-        *misplaced(kernel),
-        *unheeded(kernel, verdict.root),
-    ]
-    if diagnosis.error_type == "unknown" or verdict.missing:
-        diagnosis.warnings += outliers(log.files)
-    diagnosis.plan = plan_for(
-        diagnosis, given_as=verdict.root.given_as if verdict.root is not None else None
-    )
-    return diagnosis
+    warnings = [*log.warnings, *misplaced(kernel), *unheeded(kernel, verdict.root)]
+    return describe(verdict, examined, known=known, nodes=nodes, warnings=warnings)
 
 
 def _of_the_loss(verdict: Verdict, scans: list[FileScan], rules: RuleSet) -> Verdict:

@@ -103,14 +103,11 @@ def _louder(causes: list[Event], symptoms: list[Event]) -> tuple[list[Event], li
     return [event for event in causes if event not in noise], noise
 
 
-def first_report(verdict: Verdict) -> int | None:
+def first_report(root: Event, cascade: Sequence[Event]) -> int:
     """The line where what the root event reports was reported first, in the same file."""
-    root = verdict.root
-    if root is None:
-        return None
     return min(
         event.number
-        for event in [root, *verdict.cascade]
+        for event in [root, *cascade]
         if event is root
         or (event.file is root.file and _together(event, root) and _same_report(root, event))
     )

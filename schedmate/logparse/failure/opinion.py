@@ -2,9 +2,7 @@
 
 It is shown what every rank reported and did (`digest.py`) and answers one question by closed
 choices, citing a line for each; a citation is checked (`proof.py`), and one that fails is sent back
-once. What a rule has proved gives way only to an earlier failure that is known as well; proof that
-is equal is reported as a conflict. The plan comes from the table, and a model's reading never gives
-it more rights than what rules said did.
+once. What a proved answer changes is decided in `reconcile.py`.
 """
 
 from __future__ import annotations
@@ -16,24 +14,22 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, create_model, field_validator
 
 from schedmate.errors import ModelError
-from schedmate.jobs import Diagnosis, EvidenceLine, Reading
+from schedmate.jobs import Diagnosis
 from schedmate.llm import LLM
 from schedmate.llm.fence import Fence
 from schedmate.logparse.failure.digest import Digest, digest
-from schedmate.logparse.failure.doubts import COMPONENT, UNKNOWN
+from schedmate.logparse.failure.doubts import COMPONENT
 from schedmate.logparse.failure.events import Event
 from schedmate.logparse.failure.examine import examine
 from schedmate.logparse.failure.filters import Healthy
-from schedmate.logparse.failure.plans import limited, plan_for
 from schedmate.logparse.failure.proof import (
-    Cited,
     RefusedError,
-    Standing,
     check_component,
     check_type,
     cite,
     standing,
 )
+from schedmate.logparse.failure.reconcile import Proved, reconciled, unsettled
 from schedmate.logparse.failure.rules import load_rules
 from schedmate.logparse.failure.scan import FileScan
 from schedmate.logparse.reading import Log
@@ -45,7 +41,6 @@ WINDOW = 200
 COMPONENTS = ("gpu", "nvlink", "network", "node", "storage")
 NOT_SHOWN = "unknown"
 """The answer for a component that no line names."""
-DISPUTED = "a language model reads it otherwise, with equal proof"
 
 
 class _Answer(BaseModel):
@@ -86,9 +81,7 @@ def consult(
     try:
         return settle(diagnosis, log, llm, window=window, healthy=healthy)
     except ModelError as error:
-        found = diagnosis.model_copy(deep=True)
-        found.warnings.append(f"the language model did not settle it: {error}")
-        return found
+        return unsettled(diagnosis, error)
 
 
 def settle(
@@ -106,66 +99,20 @@ def settle(
     `RefusedError`, which is one, where it cannot prove what it says.
     """
     scans = examine(log, load_rules(), Healthy(healthy), diagnosis.locator).scans
-    found = diagnosis.model_copy(deep=True)
-    shown = digest(found, scans, window)
+    shown = digest(diagnosis, scans, window)
     chat = llm.chat(PURPOSE, job=job)
-    root = _root(found, scans)
+    root = _deciding_event(diagnosis, scans)
 
-    def judge(answer: Any) -> _Proved | None:
-        return _proved(answer, found, root, scans, shown)
+    def judge(answer: Any) -> Proved | None:
+        return _proved(answer, diagnosis, root, scans, shown)
 
-    proved = _ask(chat, found, shown, judge)
-    if proved is not None:
-        _merge(found, proved, str(chat.endpoint.model))
-    if found.source == "model":
-        assert diagnosis.plan is not None
-        found.plan = limited(plan_for(found), diagnosis.plan)
-    return found
+    proved = _ask(chat, diagnosis, shown, judge)
+    if proved is None:
+        return diagnosis
+    return reconciled(diagnosis, proved, str(chat.endpoint.model))
 
 
-def alike(diagnosis: Diagnosis, opinion: Diagnosis, of: str) -> Diagnosis:
-    """`diagnosis` of another job that failed in the same way, with what a model said of job `of`.
-
-    What it cited stays with that job.
-    """
-    changed = ("error_type", "faulty_component", "rule", "reference", "recoverable", "source")
-    found = diagnosis.model_copy(
-        update={name: getattr(opinion, name) for name in changed}, deep=True
-    )
-    found.by_rules = reading(diagnosis)
-    found.error_name = diagnosis.error_name or opinion.error_name
-    found.doubts = []
-    found.reason = f"as in job {of}, which failed in the same way: {opinion.reason}"
-    assert diagnosis.plan is not None
-    found.plan = limited(plan_for(found), diagnosis.plan)
-    return found
-
-
-def reading(diagnosis: Diagnosis) -> Reading:
-    """What a diagnosis takes the failure for, and the line that decided."""
-    decided = next((one for one in diagnosis.evidence if one.note == "decided"), None)
-    return Reading(
-        error_type=diagnosis.error_type,
-        error_name=diagnosis.error_name,
-        faulty_component=diagnosis.faulty_component,
-        rule=diagnosis.rule,
-        file=diagnosis.file,
-        line=diagnosis.line,
-        text=decided.text if decided is not None else "",
-    )
-
-
-class _Proved:
-    """An answer whose citations hold."""
-
-    def __init__(self, answer: Any, cited: Cited, part: Cited | None, how: Standing) -> None:
-        self.kind: str = answer.error_type
-        self.name: str = answer.error_name
-        self.cited, self.part, self.how = cited, part, how
-        self.component: Any = answer.faulty_component if part is not None else None
-
-
-def _root(found: Diagnosis, scans: Sequence[FileScan]) -> Event | None:
+def _deciding_event(found: Diagnosis, scans: Sequence[FileScan]) -> Event | None:
     """The event that decided."""
     decided = {(one.file, one.line) for one in found.evidence if one.note == "decided"}
     events = [event for one in scans for event in one.events]
@@ -177,7 +124,7 @@ def _root(found: Diagnosis, scans: Sequence[FileScan]) -> Event | None:
 
 def _proved(
     answer: Any, found: Diagnosis, root: Event | None, scans: Sequence[FileScan], shown: Digest
-) -> _Proved | None:
+) -> Proved | None:
     """The answer with its lines; None where it says that nothing failed, as the rules do.
 
     Raises `RefusedError`.
@@ -190,8 +137,13 @@ def _proved(
         part = cite(shown, answer.component_line, answer.component_quote)
         check_component(part, answer.faulty_component)
     check_type(cited, answer.error_type, part)
-    return _Proved(
-        answer, cited, part, standing(found, root, scans, shown, cited, answer.error_type)
+    return Proved(
+        error_type=answer.error_type,
+        error_name=answer.error_name,
+        faulty_component=answer.faulty_component if part is not None else None,
+        at=cited,
+        component_at=part,
+        standing=standing(found, root, scans, shown, cited, answer.error_type),
     )
 
 
@@ -216,8 +168,8 @@ def _schema(found: Diagnosis) -> type[BaseModel]:
 
 
 def _ask(
-    chat: Any, found: Diagnosis, shown: Digest, judge: Callable[[Any], _Proved | None]
-) -> _Proved | None:
+    chat: Any, found: Diagnosis, shown: Digest, judge: Callable[[Any], Proved | None]
+) -> Proved | None:
     """A proved answer; one that is refused is sent back once with the reason."""
     from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
@@ -253,60 +205,3 @@ def _said(found: Diagnosis) -> str:
 
 def _listed(doubts: Sequence[str], fence: Fence) -> str:
     return fence.wrap("doubts", "\n".join(f"- {one}" for one in doubts))
-
-
-def _merge(found: Diagnosis, proved: _Proved, model: str) -> None:
-    """What a proved answer changes."""
-    cited, rule = proved.cited, proved.cited.rule
-    name = rule.name if rule is not None and rule.name and not rule.general else None
-    said = Reading(
-        error_type=proved.kind,
-        error_name=name or proved.name,
-        faulty_component=proved.component,
-        file=cited.one.file.name,
-        line=cited.line.number,
-        text=cited.line.text[:500],
-    )
-    _quote(found, cited, "the model cites this for the type")
-    if proved.part is not None:
-        _quote(found, proved.part, "the model cites this for the component")
-    if proved.how == "conflicts":
-        found.conflict = [reading(found), said]
-        found.doubts.append(DISPUTED)
-        found.reason = f"{found.reason} {model} reads line {said.line} otherwise."
-        return
-    if proved.how == "agrees":
-        if found.faulty_component is None and proved.component is not None:
-            found.by_rules = reading(found)
-            found.faulty_component, found.source = proved.component, "model"
-            found.doubts = []
-        else:
-            found.doubts = [one for one in found.doubts if one == COMPONENT]
-        return
-    found.by_rules = reading(found)
-    moved = found.error_type == "none" or UNKNOWN in found.doubts or found.undecided
-    if moved or (found.by_rules.rule is not None and name is not None):
-        found.file, found.line = said.file, said.line
-        found.rank, found.node, found.undecided = cited.at().rank, None, False
-        found.time = None
-        found.error_name = said.error_name
-    found.error_type = said.error_type
-    found.error_name = found.error_name or said.error_name
-    found.rule = found.reference = found.recoverable = found.finished = found.meanwhile = None
-    found.faulty_component, found.source = proved.component, "model"
-    found.doubts = []
-    found.reason = f"{model} read it so; rules alone say {_ruled(found.by_rules)}"
-
-
-def _ruled(ruled: Reading) -> str:
-    if ruled.error_type == "none":
-        return "that nothing failed"
-    return f"{ruled.error_name or 'that it failed'} ({ruled.error_type})"
-
-
-def _quote(found: Diagnosis, cited: Cited, note: str) -> None:
-    found.evidence.append(
-        EvidenceLine(
-            file=cited.one.file.name, line=cited.line.number, text=cited.line.text[:500], note=note
-        )
-    )

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from schedmate.data import load
 from schedmate.hosts import host_name, listed
-from schedmate.jobs import Diagnosis, Isolation, PlanStep, Recovery
+from schedmate.jobs import Diagnosis, Isolation, Origin, PlanStep, Recovery
 
 ON_THE_NODE_S_SIDE = frozenset({"node_log", "exporter", "scheduler"})
 """Origins of evidence that a job cannot write."""
@@ -48,28 +48,32 @@ def plan_for(diagnosis: Diagnosis, *, given_as: str | None = None) -> Recovery:
     }
     row = next(row for row in _table() if _fits(row["when"], facts))
     words = _words(diagnosis)
-    plan = Recovery(
-        summary=row["summary"].format(**words),
-        **{key: row[key] for key in ("id", "diagnose", "restart", "notify") if key in row},
-    )
+    summary = row["summary"].format(**words)
+    part: dict[str, Any]
     if row.get("isolate") == "node":
-        _isolate(plan, diagnosis, row, given_as)
+        part = _isolation(summary, diagnosis, row, given_as)
     else:
-        plan.innocent = list(doubts(diagnosis.rule).causes)
-        if plan.diagnose:
-            plan.steps.append(
-                PlanStep(
-                    action="check",
-                    node=words["host"] if words["host"] != _NO_HOST else None,
-                    commands=_commands(plan.diagnose),
-                    origin=diagnosis.origin,
-                )
-            )
-    if plan.restart != "no":
-        plan.steps.append(PlanStep(action="restart", detail=plan.restart))
-    if plan.notify != "nobody":
-        plan.steps.append(PlanStep(action="notify", detail=plan.notify))
-    return plan
+        part = {
+            "summary": summary,
+            "innocent": list(doubts(diagnosis.rule).causes),
+            "steps": _checks(row.get("diagnose"), words["host"], diagnosis.origin),
+        }
+    part["steps"] += [
+        PlanStep(action=action, detail=row[action])
+        for action, nothing in (("restart", "no"), ("notify", "nobody"))
+        if row[action] != nothing
+    ]
+    return Recovery(
+        **part, **{key: row[key] for key in ("id", "diagnose", "restart", "notify") if key in row}
+    )
+
+
+def _checks(commands: str | None, host: str, origin: Origin) -> list[PlanStep]:
+    """The step that runs the diagnostic of a row without isolation, if it has one."""
+    if not commands:
+        return []
+    node = host if host != _NO_HOST else None
+    return [PlanStep(action="check", node=node, commands=_commands(commands), origin=origin)]
 
 
 def limited(plan: Recovery, by: Recovery) -> Recovery:
@@ -78,29 +82,33 @@ def limited(plan: Recovery, by: Recovery) -> Recovery:
     For what a language model says of a failure, `by` being the plan on what rules say. What it
     would look at stays, since that changes nothing.
     """
-    found = plan.model_copy(deep=True)
-    dropped = set()
-    if not any(step.action == "isolate" for step in by.steps):
-        dropped.add("isolate")
-        found.isolate = None
-    isolation = min(found.isolation, by.isolation, key=_ISOLATION.index)
-    if isolation != found.isolation:
-        found.isolation, found.isolate = isolation, None
-        # what was certain enough to be done at once waits for somebody, if it may be done at all
-        for step in found.steps:
-            if step.action == "isolate":
-                step.only_if = "confirmed"
-    restart = min(found.restart, by.restart, key=_RESTART.index)
-    if restart != found.restart:
-        found.restart = restart
-        found.summary += f" {_BY_HAND}" if restart == "no" else ""
-        for step in found.steps:
-            if step.action == "restart":
-                step.detail = restart
-        if restart == "no":
-            dropped.add("restart")
-    found.steps = [step for step in found.steps if step.action not in dropped]
-    return found
+    isolates = any(step.action == "isolate" for step in by.steps)
+    isolation = min(plan.isolation, by.isolation, key=_ISOLATION.index)
+    less_certain = isolation != plan.isolation
+    restart = min(plan.restart, by.restart, key=_RESTART.index)
+    less_restart = restart != plan.restart
+    dropped = {"isolate"} if not isolates else set()
+    changed: dict[str, dict[str, str]] = {}
+    if less_certain:  # what was to be done at once waits for somebody
+        changed["isolate"] = {"only_if": "confirmed"}
+    if less_restart:
+        dropped |= {"restart"} if restart == "no" else set()
+        changed["restart"] = {"detail": restart}
+    steps = [
+        step.model_copy(update=changed.get(step.action, {}))
+        for step in plan.steps
+        if step.action not in dropped
+    ]
+    by_hand = less_restart and restart == "no"
+    return plan.model_copy(
+        update={
+            "summary": f"{plan.summary} {_BY_HAND}" if by_hand else plan.summary,
+            "isolate": plan.isolate if isolates and not less_certain else None,
+            "isolation": isolation,
+            "restart": restart,
+            "steps": steps,
+        }
+    )
 
 
 _ISOLATION: tuple[Isolation, ...] = ("none", "needs confirmation", "confirmed")
@@ -108,10 +116,10 @@ _RESTART = ("no", "same", "from checkpoint", "elsewhere", "elsewhere from checkp
 _BY_HAND = "On a language model's word alone nothing is restarted: do that by hand."
 
 
-def _isolate(
-    plan: Recovery, diagnosis: Diagnosis, row: dict[str, Any], given_as: str | None
-) -> None:
-    """The steps that take a node out of service, at once or once somebody has confirmed it."""
+def _isolation(
+    summary: str, diagnosis: Diagnosis, row: dict[str, Any], given_as: str | None
+) -> dict[str, Any]:
+    """The part of a plan that takes a node out of service, at once or once it is confirmed."""
     doubt = doubts(diagnosis.rule)
     node = host_name(diagnosis.node)
     mine = listed(node, diagnosis.job_nodes)
@@ -119,52 +127,48 @@ def _isolate(
     by_node = diagnosis.origin in ON_THE_NODE_S_SIDE
     certain = by_node and of_the_job and given_as is None
     if certain and doubt.proof and diagnosis.source == "rules":
-        plan.isolation = "confirmed"
-        plan.isolate = f"node {mine or node}" if node else f"the node whose log is {diagnosis.file}"
-        step = PlanStep(action="isolate", node=mine or node, origin=diagnosis.origin)
-        plan.steps.append(step)
-        return
-    plan.isolation = "needs confirmation"
-    plan.innocent = list(doubt.causes)
-    checks = [doubt.check, row.get("confirm")]
-    commands = [
-        command
-        for check in checks
-        if check
-        for command in _commands(check.format(host=node or _NO_HOST))
+        return {
+            "summary": summary,
+            "isolation": "confirmed",
+            "isolate": f"node {mine or node}"
+            if node
+            else f"the node whose log is {diagnosis.file}",
+            "steps": [PlanStep(action="isolate", node=mine or node, origin=diagnosis.origin)],
+        }
+    checks = [
+        check.format(host=node or _NO_HOST) for check in (doubt.check, row["confirm"]) if check
     ]
-    commands = _once(commands)
     why = _why(diagnosis, by_node=by_node, of_the_job=of_the_job, given_as=given_as)
-    plan.steps.append(
+    steps = [
         PlanStep(
-            action="confirm", node=node, commands=commands, origin=diagnosis.origin, detail=why
+            action="confirm",
+            node=node,
+            commands=_once([command for check in checks for command in _commands(check)]),
+            origin=diagnosis.origin,
+            detail=why,
         )
-    )
+    ]
     # a node of which only the text says that it was the job's is not even proposed
     if mine is not None or certain:
-        plan.steps.append(
+        steps.append(
             PlanStep(
-                action="isolate",
-                node=mine or node,
-                only_if="confirmed",
-                origin=diagnosis.origin,
+                action="isolate", node=mine or node, only_if="confirmed", origin=diagnosis.origin
             )
         )
-    goes_on = plan.summary[:1].lower() + plan.summary[1:]
+    elsewhere = f"restart elsewhere {_words(diagnosis)['checkpoint']}."
+    then = summary[:1].lower() + summary[1:]
     if given_as is not None:
-        goes_on = (
-            f"give the log under that name with --node-logs; restart elsewhere "
-            f"{_words(diagnosis)['checkpoint']}."
-        )
+        then = f"give the log under that name with --node-logs; {elsewhere}"
     elif node is not None and mine is None and not by_node:
         # whose node that is, only the text says
-        goes_on = (
-            f"give its log with --node-logs; restart elsewhere {_words(diagnosis)['checkpoint']}."
-        )
-    plan.summary = (
-        f"Confirm on {_words(diagnosis)['node']} first; nothing is isolated yet, because {why}. "
-        f"If it is confirmed, {goes_on}"
-    )
+        then = f"give its log with --node-logs; {elsewhere}"
+    return {
+        "summary": f"Confirm on {_words(diagnosis)['node']} first; nothing is isolated yet, "
+        f"because {why}. If it is confirmed, {then}",
+        "isolation": "needs confirmation",
+        "innocent": list(doubt.causes),
+        "steps": steps,
+    }
 
 
 def _why(diagnosis: Diagnosis, *, by_node: bool, of_the_job: bool, given_as: str | None) -> str:

@@ -48,6 +48,6 @@ def quote(event: Event, note: str) -> EvidenceLine:
     )
 
 
-def quoted(file: LogFile, line: Line) -> EvidenceLine:
-    """A line above an exception that says the same."""
-    return EvidenceLine(file=file.name, line=line.number, text=line.text[:500], note="said first")
+def quoted(file: LogFile, line: Line, note: str) -> EvidenceLine:
+    """A line of a job's log, with the reason why it is quoted."""
+    return EvidenceLine(file=file.name, line=line.number, text=line.text[:500], note=note)

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 
 from schedmate.errors import InputError, ModelError
 from schedmate.llm import LLM
-from schedmate.logparse.failure.opinion import alike, is_open, settle
+from schedmate.logparse.failure.opinion import is_open, settle
+from schedmate.logparse.failure.reconcile import alike, unsettled
 from schedmate.logparse.reading import Log, open_log
 from schedmate.logparse.triage.document import Group, JobVerdict, ModelUse
 from schedmate.logparse.triage.groups import group, pareto
@@ -63,7 +64,7 @@ def ask_model(
             continue  # the log is gone since it was triaged
         except ModelError as error:
             assert example.diagnosis is not None
-            example.diagnosis.warnings.append(f"the language model did not settle it: {error}")
+            example.diagnosis = unsettled(example.diagnosis, error)
             failures += 1
             if error.verdict == "budget" or failures == IN_A_ROW:
                 use.note = f"No more was asked: {error}."

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from schedmate.confine.limits import bounded
 from schedmate.errors import LimitError, SchedmateError
-from schedmate.jobs import Checkpoint, Diagnosis, EvidenceLine
+from schedmate.jobs import Diagnosis, EvidenceLine
 from schedmate.logparse.failure import diagnose
 from schedmate.logparse.reading import Log
 from schedmate.logparse.reading.storage import BLOCK
@@ -63,7 +63,7 @@ def examine(target: Target, known: Container[bytes], handler: Handler = diagnose
                 return Outcome(content)
             found = handler(log)
             templates = _around(log, found)
-        _move(found, encodable(target.base), "")
+        found = _moved(found, encodable(target.base), "")
         return Outcome(content, dumps(found.model_dump(mode="json")), None, templates)
     except SchedmateError as error:
         return Outcome(error=str(error))
@@ -88,21 +88,28 @@ def examine_within(target: Target, shared: tuple[Container[bytes], int]) -> Outc
 
 def restore(document: str, base: str) -> Diagnosis:
     """The diagnosis with the names of the files of this log, which begin with `base`."""
-    found = Diagnosis.model_validate_json(document)
-    _move(found, "", encodable(base))
-    return found
+    return _moved(Diagnosis.model_validate_json(document), "", encodable(base))
 
 
-def _move(found: Diagnosis, old: str, new: str) -> None:
-    places: list[Diagnosis | EvidenceLine | Checkpoint]
-    places = [found, *found.evidence, *found.ruled_out]
-    if found.checkpoint is not None:
-        places.append(found.checkpoint)
-    for place in places:
-        if place.file is not None and place.file.startswith(old):
-            place.file = new + place.file[len(old) :]
-    if old:
-        found.warnings = [text.replace(old, "this log") for text in found.warnings]
+def _moved(found: Diagnosis, old: str, new: str) -> Diagnosis:
+    """A diagnosis whose files' names begin with `new` instead of `old`."""
+
+    def name(file: str | None) -> str | None:
+        return new + file[len(old) :] if file is not None and file.startswith(old) else file
+
+    def lines(quoted: list[EvidenceLine]) -> list[EvidenceLine]:
+        return [one.model_copy(update={"file": name(one.file)}) for one in quoted]
+
+    saved = found.checkpoint
+    return found.model_copy(
+        update={
+            "file": name(found.file),
+            "evidence": lines(found.evidence),
+            "ruled_out": lines(found.ruled_out),
+            "checkpoint": saved and saved.model_copy(update={"file": name(saved.file)}),
+            "warnings": [text.replace(old, "this log") if old else text for text in found.warnings],
+        }
+    )
 
 
 def digest(log: Log, base: str) -> bytes:

@@ -1,15 +1,11 @@
-"""What `schedmate recover` prints of plans, for people or as JSON."""
+"""Recovery plans as text for a person: what they would do, and how far they have come."""
 
 from __future__ import annotations
 
-import sys
 from datetime import UTC, datetime
 
-import typer
-
 from schedmate.durations import format_duration
-from schedmate.plain import dumps
-from schedmate.recovery.document import SCHEMA, PlanDocument, RecoverDocument
+from schedmate.recovery.document import PlanDocument, RecoverDocument
 from schedmate.schedulers.live.plans import State
 from schedmate.terminal import counted, say
 from schedmate.terminal.layout import Tone
@@ -18,12 +14,8 @@ from schedmate.terminal.screen import Screen, Table
 TONES: dict[State, Tone] = {"applied": "good", "failed": "bad", "applying": "doubtful"}
 
 
-def show(document: RecoverDocument, *, as_json: bool, what: str, kept: bool = True) -> None:
-    """Print the answer of a command."""
-    if as_json:
-        typer.echo(dumps({"schema": SCHEMA, **document.model_dump(mode="json")}, indent=2))
-        return
-    screen = Screen(sys.stdout)
+def show(document: RecoverDocument, screen: Screen, *, what: str, kept: bool = True) -> None:
+    """Print the answer of `schedmate recover WHAT`; what can be done next is said if it is kept."""
     if document.counts is not None:
         _overview(screen, document)
     else:
