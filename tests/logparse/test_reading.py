@@ -136,6 +136,30 @@ def test_prefixes_nest() -> None:
 
 
 @pytest.mark.parametrize(
+    "stamp",
+    [
+        "2024-05-02 10:11:12 ",
+        "[2024-05-02T10:11:12.345Z] ",
+        "2024/05/02 10:11:12,345 - ",
+        "May  2 10:11:12 ",
+        "10:11:12.345: ",
+    ],
+)
+def test_a_timestamp_before_the_rank_hides_neither(stamp: str) -> None:
+    lines = log_of(f"{stamp}[rank3]: step 1\n{stamp}ERROR - [rank3]: gone\n".encode()).lines()
+
+    assert [(line.rank, line.text) for line in lines] == [(3, "step 1"), (3, "ERROR - gone")]
+    assert all(line.time is not None for line in log_of(f"{stamp}[rank3]: x\n".encode()).lines())
+
+
+def test_a_timestamp_without_a_rank_behind_it_stays() -> None:
+    text = "Mar  2 08:05:41 gpu-007 kernel: NVRM: Xid"
+    (line,) = log_of(f"{text}\n".encode()).lines()
+
+    assert (line.rank, line.text) == (None, text)
+
+
+@pytest.mark.parametrize(
     ("name", "rank", "node"),
     [
         ("rank_3.log", 3, None),
@@ -222,6 +246,9 @@ def test_interleaved_ranks_keep_their_tracebacks_whole() -> None:
     text = "\n".join(f"[rank{rank}]: {line}" for line in one for rank in (0, 1, 2))
 
     assert grouped(text) == [("traceback", "ValueError", 3)] * 3
+
+    stamped = "\n".join(f"2024-05-02 10:11:12 {line}" for line in text.splitlines())
+    assert grouped(stamped) == [("traceback", "ValueError", 3)] * 3
 
 
 def test_a_traceback_of_ipython_is_one_block_from_its_head_on() -> None:

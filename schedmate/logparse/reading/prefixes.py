@@ -64,8 +64,33 @@ def layout_of(lines: list[str]) -> Layout:
     return (*unambiguous(), *common)
 
 
+_STAMP = re.compile(
+    r"[\[(]?(?:\d{4}[-/]\d\d[-/]\d\d[T ]|\d\d[-/]\d\d(?:[-/]\d{2,4})? |[A-Z][a-z]{2} {1,2}\d{1,2} )?"
+    r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|UTC| ?[+-]\d\d:?\d\d)?[\])]?:?[ \t]+(?:[-|][ \t]+)?"
+)
+_LEVEL = re.compile(
+    r"[\[(]?(?:DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL|FATAL)[\])]?[ \t]*[-:|]?[ \t]+", re.IGNORECASE
+)
+
+
 def split_prefix(text: str, layout: Layout) -> tuple[Origin, str]:
-    """Who wrote a line, and the line without what said so."""
+    """Who wrote a line, and the line without what said so.
+
+    A timestamp before a rank or a host goes with it; a level between the two stays.
+    """
+    origin, rest = _split(text, layout)
+    if len(rest) < len(text) or not (stamp := _STAMP.match(text)):
+        return origin, rest
+    level = _LEVEL.match(text, stamp.end())
+    start = level.end() if level else stamp.end()
+    origin, rest = _split(text[start:], layout)
+    if not origin.stream:
+        return Origin(), text
+    return origin, (level[0] if level else "") + rest
+
+
+def _split(text: str, layout: Layout) -> tuple[Origin, str]:
+    """Who wrote a line by the prefixes that it begins with, and the rest of it."""
     rank, node, streams = None, None, []
     for _ in range(NESTED):
         if not text or (text[0] not in _FIRST and not text[0].isalnum()):
