@@ -142,7 +142,7 @@ def test_prefixes_nest() -> None:
         "[2024-05-02T10:11:12.345Z] ",
         "2024/05/02 10:11:12,345 - ",
         "May  2 10:11:12 ",
-        "10:11:12.345: ",
+        "10:11:12.345 ",
     ],
 )
 def test_a_timestamp_before_the_rank_hides_neither(stamp: str) -> None:

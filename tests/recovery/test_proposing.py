@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedmate.jobs import Diagnosis, Recovery
-from schedmate.logparse.failure.reconcile import reading
 from schedmate.logparse.failure.plans import limited, plan_for
+from schedmate.logparse.failure.reconcile import reading
 from schedmate.recovery.configuration import Configuration
 from schedmate.recovery.guards import ALLOWED_TEXT
 from schedmate.recovery.proposing import Case, propose

@@ -6,6 +6,7 @@ earlier counts, by time where both have one, unless the later one explains the e
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from schedmate.logparse.failure.elastic import Summary
