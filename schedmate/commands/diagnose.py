@@ -16,6 +16,7 @@ from schedmate.commands.model_options import LlmBaseUrl, LlmDeadline, LlmModel, 
 from schedmate.commands.options import FollowLinks, JsonOption
 from schedmate.errors import FAILED_JOB, UsageError
 from schedmate.plain import dumps
+from schedmate.terminal import say
 
 if TYPE_CHECKING:
     from schedmate.jobs import Diagnosis
@@ -100,8 +101,10 @@ def diagnose(
         stack.enter_context(bounded(f"the log {logs[0]}", settings.memory_mb))
         log = stack.enter_context(open_job(logs, follow_links=follow_links))
         usual = [stack.enter_context(open_log(path)) for path in healthy or ()]
-        if len(logs) == 1:
-            log.warnings += mixed_logs(logs[0], log, follow_links=follow_links)
+        several = mixed_logs(logs[0], log, follow_links=follow_links) if len(logs) == 1 else []
+        for warning in several if not as_json else ():  # before the verdict that it puts in doubt
+            say(f"warning: {warning}")
+        log.warnings += several if as_json else []
         found = run(
             log,
             node_logs=[stack.enter_context(node_log(one)) for one in node_logs or ()],
