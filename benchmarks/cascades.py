@@ -28,7 +28,7 @@ from failure import in_half
 from schedmate.logparse.failure import diagnose
 from schedmate.logparse.failure.handler import Locator
 from schedmate.logparse.failure.rules import load_rules
-from schedmate.logparse.failure.signs import signs
+from schedmate.logparse.signs import signs
 from schedmate.logparse.failure.wording import subsystems
 from schedmate.logparse.reading import open_log
 

@@ -18,7 +18,7 @@ DATA = sorted(PACKAGE.rglob("*.yaml"))
 
 LINEAR = (
     "logparse/failure/rules/",
-    "logparse/failure/signs.yaml",
+    "logparse/signs.yaml",
     "logparse/failure/subsystems.yaml",
     "logparse/classify/rules.yaml",
     "logparse/progress/facts.yaml",

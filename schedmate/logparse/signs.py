@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from schedmate.data import load
-from schedmate.logparse.reading import LogFile
+from schedmate.logparse.reading import Line, LogFile
 from schedmate.logparse.reading.escapes import uncoloured
 
 STEPS = 3
@@ -91,11 +91,11 @@ def signs(kind: str) -> Signs:
     """The signs of one part of `signs.yaml`."""
     import re2
 
-    patterns = [entry["pattern"] for entry in load("logparse/failure/signs.yaml")[kind]]
+    patterns = [entry["pattern"] for entry in load("logparse/signs.yaml")[kind]]
     bare = "|".join("(?:" + re.sub(r"\(\?P<\w+>", "(?:", one) + ")" for one in patterns)
     unless = None
     if kind in DENIALS:
-        denied = load("logparse/failure/denied.yaml")[DENIALS[kind]]
+        denied = load("logparse/denied.yaml")[DENIALS[kind]]
         unless = re2.compile("|".join(f"(?:{entry['pattern']})" for entry in denied).encode())
     return Signs(
         re2.compile(("(?m)" + bare).encode()),
@@ -104,20 +104,41 @@ def signs(kind: str) -> Signs:
     )
 
 
-def horizon(file: LogFile, start: int, end: int) -> tuple[int, bool]:
+def horizon(file: LogFile, start: int, end: int, kind: str = "finished") -> tuple[int, Sign | None]:
     """The byte from which on fewer than `STEPS` further steps of training are seen.
 
-    Failures before it did not stop the job, nor did those before its proper end. `start` where
-    there is neither. The second value is whether there is a proper end.
+    Failures before it did not stop the job, nor did those before its proper end, the last sign of
+    `kind`. `start` where there is neither. The second value is that sign.
     """
-    end_sign = last_sign("finished", file, start, end)
-    finished = end_sign.offset if end_sign is not None else start
+    sign = last_sign(kind, file, start, end)
+    over = sign.offset if sign is not None else start
     steps: set[str] = set()
-    for sign in signs("progress").backwards(file, finished, end):
-        steps.add(sign.groups.get("at", ""))
+    for step in signs("progress").backwards(file, over, end):
+        steps.add(step.groups.get("at", ""))
         if len(steps) >= STEPS:
-            return sign.offset, end_sign is not None
-    return finished, end_sign is not None
+            return step.offset, sign
+    return over, sign
+
+
+def run_end(file: LogFile) -> tuple[Line, bool] | None:
+    """The line near the end of a log that shows that its run is over, and whether it finished.
+
+    None where there is no such line, or where `STEPS` steps of training follow it.
+    """
+    start = file.align(max(0, file.size - LARGEST))
+    for kind in ("finished", "over"):
+        turn, sign = horizon(file, start, file.size, kind)
+        if sign is not None and turn <= sign.offset:
+            return line_of(file, sign), kind == "finished"
+    return None
+
+
+def line_of(file: LogFile, sign: Sign) -> Line:
+    """The line of a sign, whose match may begin with the line feed before it."""
+    number = file.line_number(sign.offset)
+    first, *more = file.lines(number, number + 1)
+    begins = file.read(sign.offset, 1) in (b"\n", b"\r")
+    return more[0] if more and (begins or not first.text.strip()) else first
 
 
 def last_sign(kind: str, file: LogFile, start: int, end: int) -> Sign | None:

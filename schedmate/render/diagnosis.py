@@ -21,7 +21,7 @@ def show(found: Diagnosis, screen: Screen) -> None:
     if found.line is not None:
         screen.line(found.reason, label=f"{clean(found.file)}:{found.line} ")
     elif found.reason and (
-        found.error_type != "none" or found.attempts > 1
+        found.error_type != "none" or found.finished or found.attempts > 1
     ):  # else the headline has said it
         screen.line(found.reason[:1].upper() + found.reason[1:] + ".")
     if found.error_type == "framework":  # the one name that does not explain itself
@@ -40,7 +40,7 @@ def show(found: Diagnosis, screen: Screen) -> None:
             screen.line("; ".join(found.plan.innocent), label="      other explanations: ")
     if found.evidence:
         screen.line()
-        _lines(_most_telling(found.evidence), screen)
+        _lines(_most_telling(found.evidence), screen, notes=found.error_type == "none")
     if found.ruled_out:
         screen.line()
         screen.line("Ruled out:")
@@ -91,8 +91,11 @@ def _most_telling(lines: list[EvidenceLine]) -> list[EvidenceLine]:
     return [lines[0], *lines[decided + 2 - QUOTED : decided + 1]]
 
 
-def _lines(lines: list[EvidenceLine], screen: Screen) -> None:
-    """Quoted lines with their numbers, and with their files where those are several."""
+def _lines(lines: list[EvidenceLine], screen: Screen, *, notes: bool = False) -> None:
+    """Quoted lines with their numbers, and with their files where those are several.
+
+    `notes` says behind each line why it is quoted.
+    """
     names = {line.file: "" for line in lines}
     if len(names) > 1:
         names = {file: f"{clean(name)}:" for file, name in without_shared_folders(names).items()}
@@ -102,4 +105,6 @@ def _lines(lines: list[EvidenceLine], screen: Screen) -> None:
         indent = " " * min(8, len(line.text) - len(line.text.lstrip(" ")))
         place = f"{names[line.file]}{line.line}"
         text = clean(line.text, None if screen.width is None else QUOTED_LENGTH)
+        if notes and line.note not in (None, "decided"):
+            text += f"  ({line.note})"
         screen.line(text, label=f"{mark} {place:>{width}} | {indent}")

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from schedmate.hosts import host_name
 from schedmate.jobs import Diagnosis, ErrorType, EvidenceLine, FaultyComponent
 from schedmate.logparse.failure.doubts import doubts_of
-from schedmate.logparse.failure.ending import came_to_an_end, last_line
+from schedmate.logparse.failure.ending import end_of, last_line, last_step
 from schedmate.logparse.failure.events import Event
 from schedmate.logparse.failure.examine import Examined
 from schedmate.logparse.failure.filters import outliers
@@ -93,12 +93,15 @@ def describe(
 def _without_failure(verdict: Verdict, examined: Examined, looked: dict[str, Any]) -> Diagnosis:
     """The diagnosis where nothing failed: whether the log shows that the job was through."""
     scans = examined.scans
-    finished = came_to_an_end(scans)
+    end = end_of(scans)
     evidence = [quote(event, "worth a look") for event in verdict.hints[:OTHERS]]
-    reason = verdict.reason
-    if not finished:
+    if end is not None:
+        reason = f"line {end.line.number} of {end.file.name} {end.why}"
+        evidence.append(quoted(end.file, end.line, end.why))
+    else:
         reason = "no failure was found, but the log does not show a successful end either"
         evidence += _last_words(scans)
+    finished = end is not None
     return Diagnosis(
         error_type="none",
         finished=finished,
@@ -110,11 +113,14 @@ def _without_failure(verdict: Verdict, examined: Examined, looked: dict[str, Any
 
 
 def _last_words(scans: Sequence[FileScan]) -> list[EvidenceLine]:
-    """The last line of the first file."""
-    line = last_line(scans[0]) if scans else None
-    if line is None:
-        return []
-    return [quoted(scans[0].file, line, "the log ends here")]
+    """The last line of progress, and the last line of the first file."""
+    step, line = last_step(scans), last_line(scans[0]) if scans else None
+    words = []
+    if step is not None and step[1] != line:
+        words.append(quoted(*step, "the last progress"))
+    if line is not None:
+        words.append(quoted(scans[0].file, line, "the log ends here"))
+    return words
 
 
 def _of_last_attempt(examined: Examined, *, finished: bool | None) -> str | None:

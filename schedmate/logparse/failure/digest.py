@@ -16,10 +16,10 @@ from schedmate.logparse.failure.events import Event
 from schedmate.logparse.failure.locate import in_order
 from schedmate.logparse.failure.meanwhile import activity
 from schedmate.logparse.failure.scan import FileScan
-from schedmate.logparse.failure.signs import last_sign, signs
 from schedmate.logparse.failure.steering import steers
 from schedmate.logparse.failure.wording import is_collective
 from schedmate.logparse.reading import Line, LogFile
+from schedmate.logparse.signs import last_sign, signs
 
 RANKS = 16
 """Most ranks shown."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from schedmate.logparse.failure.filters import overcome
 from schedmate.logparse.failure.scan import FileScan
-from schedmate.logparse.failure.signs import last_sign, signs
-from schedmate.logparse.reading import Line, LogError
+from schedmate.logparse.reading import Line, LogError, LogFile
+from schedmate.logparse.signs import last_sign, line_of, signs
 from schedmate.logparse.templates import mask
 
 LAST = 60
@@ -18,16 +19,36 @@ _WHOLE = re.compile(r"\b(\d+) ?(?:/|of) ?\1\b|\b100(?:\.0+)? ?%|(?i:percent\w{0,
 _EPOCH = re.compile(r"(?i:\bepochs?)\W{0,3}(\d+) ?(?:/|of) ?(\d+)")
 
 
-def came_to_an_end(scans: Sequence[FileScan]) -> bool:
-    """Whether any file says that the job finished, or counts to the end of what it counts."""
-    return any(_finished(one) for one in scans)
+class End(NamedTuple):
+    """The line that shows that a job was through, and in which way it shows it."""
+
+    file: LogFile
+    line: Line
+    why: str
 
 
-def _finished(one: FileScan) -> bool:
-    if one.finished:
-        return True
+def end_of(scans: Sequence[FileScan]) -> End | None:
+    """Where the first file that does so says that the job finished, or counts to its end."""
+    return next((end for one in scans if (end := _end(one)) is not None), None)
+
+
+def last_step(scans: Sequence[FileScan]) -> tuple[LogFile, Line] | None:
+    """The last line of progress in the first file that has one."""
+    for one in scans:
+        if one.step is not None:
+            return one.file, line_of(one.file, one.step)
+    return None
+
+
+def _end(one: FileScan) -> End | None:
+    if one.finished is not None:
+        return End(one.file, line_of(one.file, one.finished), "says that the job finished")
     tail = _tail(one)
-    return _says_so(one, tail) or _counted(one, tail)
+    line = _success(one, tail)
+    if line is not None:
+        return End(one.file, line, "reads like a successful end")
+    line = _counted(one, tail)
+    return None if line is None else End(one.file, line, "counts to the end of the run")
 
 
 def _tail(one: FileScan) -> list[Line]:
@@ -37,44 +58,45 @@ def _tail(one: FileScan) -> list[Line]:
     return list(one.file.lines(first, attempt.last_line))
 
 
-def _says_so(one: FileScan, tail: list[Line]) -> bool:
-    """Whether one of the last lines words a success, unlike any that training went on after."""
+def _success(one: FileScan, tail: list[Line]) -> Line | None:
+    """The last line that words a success, unlike any that training went on after."""
     file, attempt = one.file, one.attempt
     start = file.line_offset(tail[0].number) if tail else attempt.offset
     step = last_sign("progress", file, start, attempt.end) or one.step
     after = file.line_number(step.offset) if step is not None else 0
-    said = [mask(line.text) for line in tail if line.number >= after and _succeeded(line.text)]
+    said = [line for line in tail if line.number >= after and _succeeded(line.text)]
     if not said:
-        return False
+        return None
     usual = overcome(file, attempt.first_line, after, _succeeded) if after else set()
-    return any(text not in usual for text in said)
+    return next((line for line in reversed(said) if mask(line.text) not in usual), None)
 
 
 def _succeeded(text: str) -> bool:
     return signs("success").on(text.encode("utf-8", "replace"))
 
 
-def _counted(one: FileScan, tail: list[Line]) -> bool:
-    """Whether what the log counts has reached the end that it states."""
+def _counted(one: FileScan, tail: list[Line]) -> Line | None:
+    """The last line with a whole count, where what the log counts has reached its stated end."""
     from schedmate.logparse.progress.collect import collect
     from schedmate.logparse.progress.tracker import conclude
 
     file = one.file
-    if not any(_WHOLE.search(line.text) for line in tail):
-        return False
+    whole = next((line for line in reversed(tail) if _WHOLE.search(line.text)), None)
+    if whole is None:
+        return None
     epochs = [match for line in tail for match in _EPOCH.finditer(line.text)]
     if epochs and int(epochs[-1][1]) < int(epochs[-1][2]):
-        return False
+        return None
     try:
         went = conclude(file, collect(file, since=file.line_offset(tail[0].number)), None)
     except LogError:
-        return False
+        return None
     done, total = went.iteration, went.total_iterations
     if total is None:
         done, total = int(went.epoch or 0), went.total_epochs
     elif went.total_epochs is not None and (went.epoch or 0) < went.total_epochs - 1:
-        return False
-    return total is not None and done is not None and done >= total
+        return None
+    return whole if total is not None and done is not None and done >= total else None
 
 
 def last_line(one: FileScan) -> Line | None:

@@ -10,9 +10,9 @@ from schedmate.jobs import Origin
 from schedmate.logparse.failure.leads import beginning, leads
 from schedmate.logparse.failure.rules import EXCEPTION, GLUED, STRENGTH, Rule, RuleSet, best
 from schedmate.logparse.failure.severity import Severity, is_faint, is_harmless, severity
-from schedmate.logparse.failure.signs import signs
 from schedmate.logparse.reading import Block, Line, LogFile
 from schedmate.logparse.reading.blocks import FOLLOWS
+from schedmate.logparse.signs import signs
 
 _INDENTED = re.compile(r"\s|\+|\|")
 _ON_A_BAR = re.compile(GLUED)

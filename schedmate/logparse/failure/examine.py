@@ -8,12 +8,12 @@ from typing import Literal
 
 from schedmate.errors import UsageError
 from schedmate.logparse.failure.binary import probe
-from schedmate.logparse.failure.ending import came_to_an_end
+from schedmate.logparse.failure.ending import end_of
 from schedmate.logparse.failure.filters import Healthy
 from schedmate.logparse.failure.rules import RuleSet
 from schedmate.logparse.failure.scan import FileScan, scan
-from schedmate.logparse.failure.signs import last_sign
 from schedmate.logparse.reading import Attempt, Log, LogFile, attempts
+from schedmate.logparse.signs import last_sign
 
 Locator = Literal["auto", "scan", "binary"]
 SCAN_UP_TO = 1 << 32
@@ -69,6 +69,6 @@ def _last_that_tells(file: LogFile, found: Sequence[Attempt], rules: RuleSet) ->
         if one.events:
             return attempt
         trained = last_sign("progress", file, attempt.offset, attempt.end)
-        if trained is not None or came_to_an_end([one]):
+        if trained is not None or end_of([one]) is not None:
             break
     return found[-1]

@@ -11,8 +11,8 @@ from schedmate.jobs import ErrorType, FaultyComponent
 from schedmate.logparse.failure.events import Event
 from schedmate.logparse.failure.filters import overcome
 from schedmate.logparse.failure.scan import FileScan
-from schedmate.logparse.failure.signs import signs
 from schedmate.logparse.reading import Line, LogFile
+from schedmate.logparse.signs import signs
 from schedmate.logparse.templates import mask
 
 REACH = 400

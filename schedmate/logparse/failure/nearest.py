@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from schedmate.logparse.failure.events import Event
 from schedmate.logparse.failure.rules import Rule, load_rules
-from schedmate.logparse.failure.signs import signs
 from schedmate.logparse.reading import Line
+from schedmate.logparse.signs import signs
 from schedmate.logparse.templates import mask
 
 if TYPE_CHECKING:

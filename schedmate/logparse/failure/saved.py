@@ -9,8 +9,8 @@ from itertools import islice
 from schedmate.jobs import Checkpoint
 from schedmate.logparse.failure.events import Event
 from schedmate.logparse.failure.scan import FileScan
-from schedmate.logparse.failure.signs import last_sign, signs
 from schedmate.logparse.reading import LogFile
+from schedmate.logparse.signs import last_sign, signs
 
 SOON = 2000
 """So many lines after the beginning of a save may say that it is done."""

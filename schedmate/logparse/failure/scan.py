@@ -10,9 +10,9 @@ from itertools import islice
 
 from schedmate.logparse.failure.events import Event, event_of
 from schedmate.logparse.failure.rules import STRENGTH, RuleSet
-from schedmate.logparse.failure.signs import Sign, horizon, last_sign
 from schedmate.logparse.reading import Attempt, Block, LogFile, blocks
 from schedmate.logparse.reading.escapes import uncoloured
+from schedmate.logparse.signs import Sign, horizon, last_sign
 
 LEADS = 40
 """Most lines above that belong to a report."""
@@ -41,14 +41,14 @@ THREADS = 8
 class FileScan:
     """What was found in one file: `events` after the last progress, `background` before it.
 
-    `finished`: it says that the job came to its proper end. `step` is the last sign of progress
-    after the horizon.
+    `finished` is where it says that the job came to its proper end, `step` the last sign of
+    progress after the horizon.
     """
 
     file: LogFile
     attempt: Attempt
     horizon: int
-    finished: bool = False
+    finished: Sign | None = None
     step: Sign | None = None
     events: list[Event] = field(default_factory=list)
     background: list[Event] = field(default_factory=list)

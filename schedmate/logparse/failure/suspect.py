@@ -10,9 +10,9 @@ from schedmate.logparse.failure.filters import overcome
 from schedmate.logparse.failure.rules import RuleSet
 from schedmate.logparse.failure.scan import FileScan
 from schedmate.logparse.failure.severity import is_grave, is_mild
-from schedmate.logparse.failure.signs import last_sign, signs
 from schedmate.logparse.failure.wording import about, speaks_of_trouble
 from schedmate.logparse.reading import Line
+from schedmate.logparse.signs import last_sign, signs
 from schedmate.logparse.templates import mask
 
 LAST = 15

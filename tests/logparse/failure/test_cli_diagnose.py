@@ -104,11 +104,36 @@ def test_what_ended_a_job_on_purpose_is_quoted_once(cli: Cli, tmp_path: Path) ->
 def test_without_a_failure_the_headline_is_said_once(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "job.out"
     path.write_text("iteration 1/ 9 | lm loss: 2.1\ntraining is done\n")
-    assert cli("diagnose", str(path)).out == "No failure\n"
+    assert cli("diagnose", str(path)).out.splitlines()[:2] == [
+        "No failure",
+        f"Line 2 of {path} says that the job finished.",
+    ]
     path.write_text("iteration 1/ 9 | lm loss: 2.1\n")
     lines = cli("diagnose", str(path)).out.splitlines()
     assert lines[0] == "No failure found, but no successful end either"
     assert lines[1].startswith("Plan: ")
+
+
+def test_no_failure_is_said_with_the_line_that_shows_it(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "job.out"
+    steps = "".join(f"step {n}/40 | loss 2.1 | 0.2 s/it\n" for n in range(1, 41))
+    cases = {
+        steps + "Training completed.\nbye\n": (41, "says that the job finished"),
+        steps + "saving the last weights\nDone in 80 s\n": (42, "reads like a successful end"),
+        steps: (40, "counts to the end of the run"),
+    }
+    for text, (number, why) in cases.items():
+        path.write_text(text)
+        found = json.loads(cli("diagnose", str(path), "--json").out)
+        assert (found["error_type"], found["finished"]) == ("none", True)
+        assert [(one["line"], one["note"]) for one in found["evidence"]] == [(number, why)]
+        assert f"({why})" in cli("diagnose", str(path)).out
+    path.write_text("".join(steps.splitlines(keepends=True)[:30]) + "building an archive\n")
+    found = json.loads(cli("diagnose", str(path), "--json").out)
+    assert [(one["line"], one["note"]) for one in found["evidence"]] == [
+        (30, "the last progress"),
+        (31, "the log ends here"),
+    ]
 
 
 def test_a_later_attempt_that_ended_well_is_named_with_its_line(cli: Cli, tmp_path: Path) -> None:
@@ -140,6 +165,39 @@ def test_a_directory_of_unlike_logs_is_said_to_be_one(cli: Cli, tmp_path: Path) 
     for command in ("diagnose", "track"):
         assert "schedmate triage" not in cli(command, str(ranks)).err
     assert f"this is about {ranks}/rank" in " ".join(cli("track", str(ranks)).err.split())
+
+
+def _log(steps: int, end: str = "") -> str:
+    start = "loading the data\nbuilding the model\nusing 8 GPUs\n"
+    return start + "".join(f"step {n}/1000 | loss 2.1 | 0.2 s/it\n" for n in range(steps)) + end
+
+
+def test_logs_of_one_program_by_separate_jobs_are_said_to_be_separate(
+    cli: Cli, tmp_path: Path
+) -> None:
+    by_id, by_steps, ranks, nodes = (
+        tmp_path / name for name in ("by_id", "by_steps", "ranks", "nodes")
+    )
+    for folder in (by_id, by_steps, ranks, nodes):
+        folder.mkdir()
+    failed = "torch.cuda.OutOfMemoryError: CUDA out of memory.\n"
+    for n in range(60):
+        (by_id / f"slurm-{81000 + 7 * n}.out").write_text(_log(40, failed))
+        (by_steps / f"{n}.log").write_text(_log(20 + 5 * n, failed))
+    for n in range(8):
+        (ranks / f"log_{n}.txt").write_text(_log(199, failed) if n == 3 else _log(200))
+        (nodes / f"nid{1042 + n}.log").write_text(_log(199, failed) if n == 3 else _log(200))
+    for folder, why in ((by_id, "names are those of jobs"), (by_steps, "ends at step 19, ")):
+        said = " ".join(cli("diagnose", str(folder)).err.split())
+        assert said.startswith(f"warning: the 60 logs of {folder} look like those of separate jobs")
+        assert why in said
+        assert f"`schedmate triage {folder}` diagnoses each job by itself." in said
+        warned = json.loads(cli("diagnose", str(folder), "--json").out)["warnings"]
+        assert [why in warning for warning in warned] == [True]
+    for folder in (ranks, nodes):
+        result = cli("diagnose", str(folder))
+        assert "separate jobs" not in result.err
+        assert result.out.startswith("Out of Memory")
 
 
 def test_several_files_and_what_cannot_be_read(cli: Cli, tmp_path: Path) -> None:

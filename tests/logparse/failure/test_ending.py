@@ -28,7 +28,7 @@ def of(path: Path, text: str) -> Diagnosis:
         "100%|##########| 500/500 [10:38<00:00,  1.2it/s]\n",
         "Done!\n",
         "wandb: Run summary:\nwandb:  loss 0.1\n",
-        *(entry["example"] + "\n" for entry in load("logparse/failure/signs.yaml")["success"]),
+        *(entry["example"] + "\n" for entry in load("logparse/signs.yaml")["success"]),
     ],
 )
 def test_a_sign_of_success(end: str, tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_a_success_that_is_not_denied_counts(end: str, tmp_path: Path) -> None:
     assert (found.error_type, found.finished) == ("none", True)
 
 
-DENIALS = load("logparse/failure/denied.yaml")
+DENIALS = load("logparse/denied.yaml")
 
 
 @pytest.mark.parametrize("entry", [*DENIALS["denied"], *DENIALS["unsaved"]])

@@ -18,10 +18,10 @@ from schedmate.logparse.failure import diagnose
 from schedmate.logparse.failure.node_side import said
 from schedmate.logparse.failure.plans import doubts, plan_for
 from schedmate.logparse.failure.rules import load_rules
-from schedmate.logparse.failure.signs import signs
 from schedmate.logparse.failure.wording import subsystems
 from schedmate.logparse.reading import Log, LogFile, open_log
 from schedmate.logparse.reading.storage import Memory
+from schedmate.logparse.signs import signs
 
 VICTIM = "victim-7"
 STEPS = "".join(f"iteration {n}/ 900 | lm loss: 2.{n} | 0.12 s/it\n" for n in range(1, 9))

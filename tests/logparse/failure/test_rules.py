@@ -21,7 +21,7 @@ from schedmate.logparse.failure.rules import (
     match_text,
     read_rules,
 )
-from schedmate.logparse.failure.signs import signs
+from schedmate.logparse.signs import signs
 
 TAXONOMY = {
     "infrastructure": "NVLink Error, CUDA Error, Node Failure, ECC Error, Network Error, "
@@ -120,9 +120,9 @@ def test_every_failure_has_a_plan_and_none_is_left_over() -> None:
     assert rows - set(used) <= {"infrastructure"}
 
 
-@pytest.mark.parametrize("kind", [*load("logparse/failure/signs.yaml")])
+@pytest.mark.parametrize("kind", [*load("logparse/signs.yaml")])
 def test_signs_know_their_examples(kind: str) -> None:
-    for entry in load("logparse/failure/signs.yaml")[kind]:
+    for entry in load("logparse/signs.yaml")[kind]:
         found = signs(kind).sign(entry["example"].encode())
         assert found is not None, entry["example"]
         assert signs(kind).together.search(entry["example"].encode())
