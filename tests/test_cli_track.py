@@ -35,6 +35,53 @@ def log(tmp_path: Path) -> Path:
     return path
 
 
+MLPERF = ':::MLLOG {"namespace": "", "time_ms": 1621468114833, "event_type": "INTERVAL_END", '
+CANCELLED = "slurmstepd: error: *** JOB 18 ON n1 CANCELLED AT 2021-05-23T08:46:02"
+
+
+@pytest.mark.parametrize(
+    ("end", "how"),
+    [
+        ("Training completed.\nsaving the tokenizer\n", "finished (line 62)"),
+        (MLPERF + '"key": "run_stop", "metadata": {"status": "success"}}\n', "finished (line 62)"),
+        (MLPERF + '"key": "run_stop", "metadata": {"status": "aborted"}}\n', "stopped (line 62)"),
+        ("stopping_early: wallclock_cap train_time:600038ms\n", "stopped (line 62)"),
+        (f"{CANCELLED} DUE TO TIME LIMIT ***\n", "stopped (line 62)"),
+        (steps(0.5, 61, 1000), "finished (line 1,001)"),
+    ],
+)
+def test_no_time_is_left_of_a_run_that_is_over(cli: Cli, log: Path, end: str, how: str) -> None:
+    log.write_text(log.read_text() + end)
+    assert cli("track", str(log)).out.splitlines()[1] == f"500 ms per step, {how}"
+    document = json.loads(cli("track", str(log), "--json").out)
+    jsonschema.validate(document, SCHEMA)
+    assert (document["ended"], document["eta_s"]) == (how.split()[0], 0.0)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "validation took 3 s\n",  # that a log grows no more proves nothing
+        "Training completed: False\n",
+        "Training completed.\n" + steps(0.5, 61, 70),  # of one stage of several
+        f"{CANCELLED} ***\n" + steps(0.5, 61, 70),  # and started again
+    ],
+)
+def test_a_run_that_goes_on_has_time_left(cli: Cli, log: Path, end: str) -> None:
+    log.write_text(log.read_text() + end)
+    assert cli("track", str(log)).out.splitlines()[1].endswith(" left")
+    assert json.loads(cli("track", str(log), "--json").out)["ended"] is None
+
+
+def test_epochs_counted_from_zero_are_over_with_the_last_one(cli: Cli, tmp_path: Path) -> None:
+    log, line = tmp_path / "job.out", "[Epoch {}] train=0.99 loss=0.003 time: 56.25\n"
+    epochs = [line.format(n) for n in range(10)]
+    log.write_text("Namespace(num_epochs=10)\n" + "".join(epochs[:9]))
+    assert cli("track", str(log)).out.splitlines()[1].endswith("56 s left")
+    log.write_text("Namespace(num_epochs=10)\n" + "".join(epochs))
+    assert cli("track", str(log)).out.splitlines()[1].endswith("finished (line 11)")
+
+
 def test_the_answer_is_in_three_lines(cli: Cli, log: Path) -> None:
     done = cli("track", str(log))
 

@@ -44,6 +44,12 @@ class Progress(BaseModel):
     throughput: float | None = Field(None, description="In `throughput_unit`")
     throughput_unit: Literal["samples/s", "tokens/s", "iterations/s"] | None = None
     eta_s: float | None = Field(None, ge=0, description="Time until the run ends [s]")
+    ended: Literal["finished", "stopped"] | None = Field(
+        None,
+        description="That the run is over, where the log shows it: it finished, or ended before "
+        "what it counts to; no time is left then",
+    )
+    ended_line: int | None = Field(None, ge=1, description="The line that shows it, 1-based")
     source: Literal[
         "stated",  # the log says how long a step takes, or how many there are in a second
         "elapsed",  # differences of the elapsed time that it prints

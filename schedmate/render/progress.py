@@ -109,8 +109,11 @@ def _speed(progress: Progress) -> str:
             text += f" (80 % interval: {_seconds(low)} to {_seconds(high)})"
     if progress.throughput is not None and progress.throughput_unit != "iterations/s":
         text += f", {_digits(progress.throughput)} {progress.throughput_unit}"
-    if progress.eta_s is not None:
-        text += f", {format_duration(progress.eta_s)} left" if progress.eta_s else ", finished"
+    if progress.ended is not None:
+        text += f", {progress.ended}"
+        text += f" (line {progress.ended_line:,})" if progress.ended_line is not None else ""
+    elif progress.eta_s is not None:
+        text += f", {format_duration(progress.eta_s)} left"
     return text
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from itertools import pairwise
 
+from schedmate.logparse.progress.pace import Tick, interval, pace, typical
 from schedmate.logparse.progress.sample import Sample
 
 FEWEST = 3
@@ -165,3 +166,33 @@ def _go_with(loop: list[Sample], names: list[Sample], *, closing: bool) -> bool:
         through = loop[-1].iteration == loop[-1].total and names[0].reader == "tqdm"
         return loop[-1].in_epoch or through
     return places[0] < loop[-1].offset
+
+
+def epoch_time(latest: list[Sample]) -> float | None:
+    """What the log states; of several epochs at once only the timestamps tell."""
+    stated = stated_epoch_time(latest)
+    return _epoch_pace(latest) if stated is None else stated
+
+
+def stated_epoch_time(latest: list[Sample]) -> float | None:
+    """The time of an epoch [s] that lines state, where they count each one."""
+    stated = sorted((s for s in latest if s.epoch_time_s), key=lambda s: s.offset)
+    found = typical([s.epoch_time_s for s in stated if s.epoch_time_s])
+    counted = [Tick(0.0, int(s.epoch)) for s in stated if s.epoch is not None and not _is_bar(s)]
+    return None if found is None or interval(counted) > 1 else found.median
+
+
+def _is_bar(sample: Sample) -> bool:
+    """Whether it is drawn anew however many epochs have gone by, and its rate is that of one."""
+    return sample.reader == "tqdm"
+
+
+def _epoch_pace(latest: list[Sample]) -> float | None:
+    """The time of an epoch where each line is one: from when the lines were written."""
+    ticks = [
+        Tick(s.time, int(s.epoch))
+        for s in reversed(latest)
+        if s.time is not None and s.epoch is not None and s.iteration is None
+    ]
+    found = pace(ticks)
+    return found.median if found is not None else None

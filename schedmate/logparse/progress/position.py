@@ -5,10 +5,17 @@ from __future__ import annotations
 from schedmate.jobs import Progress
 from schedmate.logparse.progress.facts import Facts
 from schedmate.logparse.progress.sample import Sample
+from schedmate.logparse.reading import LogFile
+from schedmate.logparse.signs import run_end
 
 
-def find_position(progress: Progress, ranked: list[list[Sample]], facts: Facts) -> None:
-    """Sets the counts and the time left, by kinds of lines of which the first is believed."""
+def find_position(
+    progress: Progress, ranked: list[list[Sample]], epochs: list[Sample], facts: Facts
+) -> None:
+    """Sets the counts and the time left, by kinds of lines of which the first is believed.
+
+    `epochs` are the lines about whole epochs, the newest first.
+    """
     latest = _latest(progress, ranked)
     if latest is not None and progress.iteration is None:
         progress.iteration, progress.total_iterations = latest.iteration, latest.total
@@ -17,7 +24,13 @@ def find_position(progress: Progress, ranked: list[list[Sample]], facts: Facts) 
             _over_epochs(progress, latest, facts)
         elif latest.total is None and (facts.total_iterations or 0) >= (latest.iteration or 0):
             progress.total_iterations = facts.total_iterations
-    progress.eta_s = _left(progress, latest)
+    named = [s for s in (*epochs, *(s for group in ranked for s in group)) if s.epoch is not None]
+    newest = max(named, key=lambda sample: sample.offset, default=None)
+    done = progress.epoch
+    if newest is not None and newest.epoch == done is not None and facts.first_epoch == 0:
+        # counted from 0; a line that says how long an epoch took stands at its end
+        done += newest.epoch_time_s is not None
+    progress.eta_s = _left(progress, latest, done)
 
 
 def _latest(progress: Progress, ranked: list[list[Sample]]) -> Sample | None:
@@ -43,13 +56,29 @@ def _over_epochs(progress: Progress, latest: Sample, facts: Facts) -> None:
     progress.total_iterations, progress.in_epoch = epochs * total, False
 
 
-def _left(progress: Progress, latest: Sample | None) -> float | None:
+def _left(progress: Progress, latest: Sample | None, epochs_done: float | None) -> float | None:
     """Seconds until the run ends: what the log itself expects, or steps or epochs to go."""
     if latest is not None and latest.eta_s is not None and not latest.in_epoch:
         return latest.eta_s
     step, count, total = progress.step_time_s, progress.iteration, progress.total_iterations
     if step is not None and not progress.in_epoch and count is not None and total is not None:
         return max(0, total - count) * step
-    if progress.epoch_time_s and progress.total_epochs and progress.epoch is not None:
-        return max(0.0, progress.total_epochs - progress.epoch) * progress.epoch_time_s
+    if progress.epoch_time_s and progress.total_epochs and epochs_done is not None:
+        return max(0.0, progress.total_epochs - epochs_done) * progress.epoch_time_s
     return None
+
+
+def find_end(progress: Progress, file: LogFile, *, numbered: bool) -> None:
+    """Sets whether the run is over: by what its log says, or because it counted to its end.
+
+    Without `numbered` the line that shows it is not counted.
+    """
+    end = run_end(file)
+    if end is not None:
+        line, finished = end
+        progress.ended = "finished" if finished else "stopped"
+        progress.ended_line = line.number if numbered else None
+        progress.eta_s = 0.0
+    elif progress.eta_s == 0:
+        progress.ended = "finished"
+        progress.ended_line = max(progress.lines, default=None)

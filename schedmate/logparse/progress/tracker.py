@@ -15,12 +15,18 @@ from schedmate.jobs import Progress
 from schedmate.logparse.progress.bars import name_by_run_time
 from schedmate.logparse.progress.collect import ENOUGH, Reader, collect
 from schedmate.logparse.progress.counters import find_counter, nest, swap_totals, unplaced
-from schedmate.logparse.progress.epochs import counts_epochs, epoch_lines, place_in_epochs
+from schedmate.logparse.progress.epochs import (
+    counts_epochs,
+    epoch_lines,
+    epoch_time,
+    place_in_epochs,
+    stated_epoch_time,
+)
 from schedmate.logparse.progress.facts import Facts, read_facts
 from schedmate.logparse.progress.general import EPOCH_ONLY
 from schedmate.logparse.progress.losses import latest_loss, no_number_since, no_numbers
-from schedmate.logparse.progress.pace import Tick, interval, pace, typical
-from schedmate.logparse.progress.position import find_position
+from schedmate.logparse.progress.pace import typical
+from schedmate.logparse.progress.position import find_end, find_position
 from schedmate.logparse.progress.registry import read_line
 from schedmate.logparse.progress.sample import Sample
 from schedmate.logparse.progress.series import find_times, one_stream
@@ -71,6 +77,7 @@ def track(
         if not shown.abstained or nothing or (progress.iteration is None and shown.iteration):
             progress = shown
     progress.log_bytes = file.size
+    find_end(progress, file, numbered=file.size <= NUMBERED)
     return progress
 
 
@@ -142,7 +149,7 @@ def conclude(file: LogFile, samples: list[Sample], batch: int | None = None) -> 
         other = [s for kind in ranked if kind is not group for s in kind]
         place_in_epochs(group, sorted([*epochs, *other], key=lambda s: -s.offset))
     _describe(progress, [*ranked, epochs], facts)
-    find_position(progress, ranked, facts)
+    find_position(progress, ranked, epochs, facts)
     used = ranked[0] if ranked else epochs
     counts = [s.iteration for s in one_stream(used) if s.iteration is not None]
     progress.steps_seen = max(counts) - min(counts) + 1 if counts else 0
@@ -173,7 +180,7 @@ def _first_found(
     epochs, that one.
     """
     first = None
-    epoch_s = _stated_epoch_time([s for group in ranked for s in group])
+    epoch_s = stated_epoch_time([s for group in ranked for s in group])
     for group in ranked:
         found = step_time(group, facts, batch, training=training, epoch_s=epoch_s)
         if found is None:
@@ -259,7 +266,7 @@ def _describe(progress: Progress, ranked: list[list[Sample]], facts: Facts) -> N
         setattr(progress, name, None if value is None or not math.isfinite(value) else value)
     if progress.total_epochs is None and (facts.total_epochs or 0) >= (progress.epoch or 0):
         progress.total_epochs = facts.total_epochs
-    progress.epoch_time_s = _epoch_time(latest)
+    progress.epoch_time_s = epoch_time(latest)
     for name, unit in (("samples_per_s", "samples/s"), ("tokens_per_s", "tokens/s")):
         speeds = typical([v for s in latest[:ENOUGH] if (v := getattr(s, name))])
         if speeds is not None:
@@ -274,32 +281,3 @@ def _describe(progress: Progress, ranked: list[list[Sample]], facts: Facts) -> N
 
 def _first(samples: Iterable[Sample], name: str) -> Any:
     return next((v for s in samples if (v := getattr(s, name)) is not None), None)
-
-
-def _epoch_time(latest: list[Sample]) -> float | None:
-    """What the log states; of several epochs at once only the timestamps tell."""
-    stated = _stated_epoch_time(latest)
-    return _epoch_pace(latest) if stated is None else stated
-
-
-def _stated_epoch_time(latest: list[Sample]) -> float | None:
-    stated = sorted((s for s in latest if s.epoch_time_s), key=lambda s: s.offset)
-    found = typical([s.epoch_time_s for s in stated if s.epoch_time_s])
-    counted = [Tick(0.0, int(s.epoch)) for s in stated if s.epoch is not None and not _is_bar(s)]
-    return None if found is None or interval(counted) > 1 else found.median
-
-
-def _is_bar(sample: Sample) -> bool:
-    """Whether it is drawn anew however many epochs have gone by, and its rate is that of one."""
-    return sample.reader == "tqdm"
-
-
-def _epoch_pace(latest: list[Sample]) -> float | None:
-    """The time of an epoch where each line is one: from when the lines were written."""
-    ticks = [
-        Tick(s.time, int(s.epoch))
-        for s in reversed(latest)
-        if s.time is not None and s.epoch is not None and s.iteration is None
-    ]
-    found = pace(ticks)
-    return found.median if found is not None else None
