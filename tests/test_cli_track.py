@@ -55,7 +55,7 @@ def test_no_time_is_left_of_a_run_that_is_over(cli: Cli, log: Path, end: str, ho
     assert cli("track", str(log)).out.splitlines()[1] == f"500 ms per step, {how}"
     document = json.loads(cli("track", str(log), "--json").out)
     jsonschema.validate(document, SCHEMA)
-    assert (document["ended"], document["eta_s"]) == (how.split()[0], 0.0)
+    assert (document["ended"], document["eta_s"]) == (how.split(maxsplit=1)[0], 0.0)
 
 
 @pytest.mark.parametrize(

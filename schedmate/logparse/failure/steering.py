@@ -19,11 +19,26 @@ def steers(text: str) -> bool:
     text = text[:CHARACTERS]
     if _pattern().search(text) is not None:
         return True
-    if text.isascii():
-        return False
-    # letters of other widths, and invisible ones between them
-    plain = _UNSEEN.sub("", unicodedata.normalize("NFKC", text))
-    return _pattern().search(plain) is not None
+    return not text.isascii() and _pattern().search(skeleton(text)) is not None
+
+
+def skeleton(text: str) -> str:
+    """A text as a reader sees it, in ASCII letters where others look like them.
+
+    Letters of other widths and styles become plain (NFKC), accents and invisible characters go, and
+    letters of other scripts become the Latin ones that they look like (`lookalikes.yaml`).
+    """
+    # letters are mapped before marks are taken off them, since that may change what they look like
+    plain = unicodedata.normalize("NFKC", text).translate(_lookalikes())
+    return _UNSEEN.sub("", unicodedata.normalize("NFKD", plain)).translate(_lookalikes())
+
+
+@cache
+def _lookalikes() -> dict[int, str]:
+    table: dict[int, str] = {}
+    for latin, others in load("logparse/failure/lookalikes.yaml")["letters"].items():
+        table |= dict.fromkeys(map(ord, others), latin)
+    return table
 
 
 @cache
