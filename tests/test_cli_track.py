@@ -15,6 +15,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 from cli_runner import Cli
+from openai_server import Raw, serve
 from processes import LONG_S
 
 ROOT = Path(__file__).parent.parent
@@ -235,6 +236,37 @@ def test_following_answers_anew_as_the_log_grows(log: Path) -> None:
     finally:
         running.kill()
         running.communicate()
+
+
+def test_a_model_that_fails_is_not_asked_at_every_growth(tmp_path: Path) -> None:
+    log = tmp_path / "job.out"
+    counts = "".join(f"step {n}/900 | loss 2.5 | qux {n * 7} zap {n * 3}\n" for n in range(1, 99))
+    log.write_text(counts)
+    with serve(lambda _request: Raw(400, b'{"error": {"message": "no such thing"}}')) as server:
+        command = [sys.executable, "-m", "schedmate", "track", str(log), "--follow", "--json"]
+        model = ["--llm-base-url", server.url, "--model", "test-7B"]
+        running = subprocess.Popen(
+            [*command, "--every", "0.1", *model],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert running.stdout is not None
+            assert json.loads(running.stdout.readline())["iteration"] == 98
+            asked = len(server.requests)
+            for step in (110, 120, 130):
+                with log.open("a") as file:
+                    file.write(f"step {step}/900 | loss 2.5 | qux {step * 7} zap {step * 3}\n")
+                assert json.loads(running.stdout.readline())["iteration"] == step
+            running.send_signal(signal.SIGINT)
+            _, said = running.communicate(timeout=LONG_S)
+        finally:
+            running.kill()
+            running.communicate()
+    assert asked > 0
+    assert len(server.requests) == asked
+    assert said.count("the language model is not asked again, it failed") == 1
 
 
 def test_large_rates_have_no_exponent_and_equal_bounds_are_left_out(cli: Cli, log: Path) -> None:

@@ -20,6 +20,7 @@ from schedmate.plain import dumps
 
 if TYPE_CHECKING:
     from schedmate.jobs import Progress
+    from schedmate.logparse.progress.written import Willing
     from schedmate.logparse.reading import LogFile
     from schedmate.settings import Settings
     from schedmate.terminal.screen import Screen
@@ -141,7 +142,13 @@ def track(
 
 
 def _track(
-    path: str, since: int, batch: int | None, settings: Settings, *, follow_links: bool = False
+    path: str,
+    since: int,
+    batch: int | None,
+    settings: Settings,
+    *,
+    follow_links: bool = False,
+    willing: Willing | None = None,
 ) -> tuple[Progress, dict[str, Any]]:
     from schedmate.confine.limits import bounded
     from schedmate.logparse.progress.tracker import track_log
@@ -156,7 +163,7 @@ def _track(
         progress, file = track_log(log, batch=batch, since=since)
         if len(log.files) > 1:
             say(f"note: of {len(log.files):,} logs of {path} this is about {file.name}")
-        progress = _by_patterns(file, progress, settings, batch, since)
+        progress = _by_patterns(file, progress, settings, batch, since, willing)
     document = {
         "schema": SCHEMA,
         "log": path,
@@ -167,7 +174,12 @@ def _track(
 
 
 def _by_patterns(
-    file: LogFile, progress: Progress, settings: Settings, batch: int | None, since: int
+    file: LogFile,
+    progress: Progress,
+    settings: Settings,
+    batch: int | None,
+    since: int,
+    willing: Willing | None,
 ) -> Progress:
     """What patterns written by a model read, where nothing else could."""
     if not progress.abstained or settings.mode == "static":
@@ -179,7 +191,9 @@ def _by_patterns(
 
     llm, store = open_llm(settings), TemplateStore(data_dir() / "templates.sqlite")
     try:
-        return track_by_patterns(file, progress, store, llm, batch=batch, since=since)
+        return track_by_patterns(
+            file, progress, store, llm, batch=batch, since=since, willing=willing
+        )
     finally:
         store.close()
         if llm is not None:
@@ -201,10 +215,16 @@ def _follow(
     settings: Settings,
     screen: Screen,
 ) -> None:
-    """Answer anew whenever the log has grown, until the process is stopped."""
+    """Answer anew whenever the log has grown, until the process is stopped.
+
+    A model that fails is not asked at every growth again.
+    """
+    from schedmate.logparse.progress.written import Willing
     from schedmate.logparse.reading import LogError, follow
     from schedmate.render.progress import headline
+    from schedmate.terminal import say
 
+    willing, warned = Willing(), False
     said: tuple[str, ...] = ()
     due, grown = 0.0, True
     start = 0
@@ -217,10 +237,13 @@ def _follow(
         try:
             if path.stat().st_size < since:
                 since = 0  # another file by now, or one that was cut
-            progress, document = _track(str(path), since, batch, settings)
+            progress, document = _track(str(path), since, batch, settings, willing=willing)
         except (LogError, OSError):
             # rotated away or just truncated: the next look finds what takes its place
             continue
+        if willing.failure is not None and not warned:
+            say(f"warning: the language model is not asked again, it failed: {willing.failure}")
+            warned = True
         due, grown = time.monotonic() + every, False
         lines = headline(progress)[:2]
         if lines == said:

@@ -9,6 +9,7 @@ a linear-time engine, and what they read passes through the tracker's own doubts
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +66,13 @@ class Patterns(BaseModel):
     patterns: list[Written]
 
 
+@dataclass
+class Willing:
+    """Whether a model is asked: not again once it has failed. `failure` says how."""
+
+    failure: ModelError | None = None
+
+
 def track_by_patterns(
     file: LogFile,
     progress: Progress,
@@ -73,17 +81,20 @@ def track_by_patterns(
     *,
     batch: int | None = None,
     since: int = 0,
+    willing: Willing | None = None,
 ) -> Progress:
     """`progress`, or what written patterns read of `file` where that abstained and they do not.
 
-    A model that fails adds a note and changes nothing else. Parameters as of `track` and
-    `written_reader`.
+    A model that fails adds a note and changes nothing else; with the same `willing` it is not asked
+    again. Parameters as of `track` and `written_reader`.
     """
     if not progress.abstained:
         return progress
+    willing = willing or Willing()
     try:
-        reader = written_reader(file, store, llm)
+        reader = written_reader(file, store, None if willing.failure else llm)
     except ModelError as error:
+        willing.failure = error
         note = f"the language model wrote no pattern: {error}"
         return progress.model_copy(update={"notes": [*progress.notes, note]})
     if reader is None:
