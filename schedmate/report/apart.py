@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from schedmate.jobs import Diagnosis
+from schedmate.logparse.failure.frames import FRAME, LIBRARY
 from schedmate.logparse.triage import JobVerdict
 from schedmate.logparse.triage.groups import deciding_line
 
-_FRAME = re.compile(r'File "([^"]+)", line (\d+)(?:, in (\S+))?')
-_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|^<(?!module)")
-"""Files that are no part of the program that a user wrote."""
 _ASKED = re.compile(r"Tried to allocate ([\d.]+ ?[KMGT]?i?B)")
 _CAPACITY = re.compile(
     r"(?<![\d.])([\d.]{1,20}+ ?[KMGT]i?B) total capacity|total capacity of ([\d.]+ ?[KMGT]i?B)"
@@ -55,6 +53,8 @@ def telling(job: JobVerdict) -> Telling:
         facts.append(f"node {found.node}")
     if found.rank is not None:
         facts.append(f"rank {found.rank}")
+    if found.conflict:
+        facts.append("in doubt")
     return Telling(deciding_line(found).strip(), facts)
 
 
@@ -69,8 +69,8 @@ def _memory(found: Diagnosis) -> Iterator[str]:
 def _frames(found: Diagnosis) -> Iterator[str]:
     """The program's entry point and the innermost line of its own, if a traceback is quoted."""
     lines = (one.text for one in found.evidence if one.note in (None, "decided"))
-    frames = [one for text in lines if (one := _FRAME.search(text))]
-    own = [one for one in frames if not _LIBRARY.search(one[1])]
+    frames = [one for text in lines if (one := FRAME.search(text))]
+    own = [one for one in frames if not LIBRARY.search(one[1])]
     if not own:
         return
     last = own[-1]

@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 from browser import Browser, browser
 from checker import HOSTILE, checked, safe
+from cli_runner import Cli
 from hypothesis import given
 from hypothesis import strategies as st
 
 from schedmate.commands.triage import _strip_of
-from schedmate.jobs import Diagnosis, EvidenceLine
+from schedmate.jobs import Diagnosis, EvidenceLine, Reading
 from schedmate.logparse.triage import (
     JobVerdict,
     Ledger,
@@ -284,3 +285,56 @@ def test_names_are_shown_without_the_folder_they_share_and_saved_whole() -> None
     assert 'data-csv="/logs/run/a.log"><bdi>a.log</bdi>' in page
     alone = triage_page(summary(jobs[:1]), nothing)
     assert "<bdi>/logs/run/a.log</bdi>" in alone
+
+
+def test_conflicts_of_rules_and_model_are_shown() -> None:
+    rules = Reading(
+        error_type="script", error_name="Key Error", rule="py-key", file="x", line=1, text="by rule"
+    )
+    model = Reading(
+        error_type="infrastructure", error_name="NCCL Timeout", file="x", line=7, text="<b>by model"
+    )
+    one, other, settled = verdict(0), verdict(1, "another"), verdict(2, "a third")
+    for job, changed in (
+        (one, {"conflict": [rules, model], "doubts": ["a model reads it otherwise"]}),
+        (settled, {"source": "model", "by_rules": rules}),
+    ):
+        assert job.diagnosis is not None
+        job.diagnosis = job.diagnosis.model_copy(update=changed)
+    page = triage_page(summary([one, other, settled]), nothing)
+    cards = {
+        name: page.partition(f'id="g-{name}"')[2].partition("All its jobs")[0] for name in ids(page)
+    }
+    disputed = next(card for card in cards.values() if "two readings have equal proof" in card)
+    for words in (
+        "Key Error (script; by rule py-key)",
+        "NCCL Timeout (infrastructure; by a model)",
+    ):
+        assert words in disputed
+    assert "&lt;b&gt;by model" in disputed
+    assert "a model reads it otherwise" in disputed
+    assert sum("Rules alone say:" in card for card in cards.values()) == 1
+    assert sum("Open to doubt:" in card for card in cards.values()) == 1
+
+
+def ids(page: str) -> list[str]:
+    return re.findall(r'<details class="card[^>]* id="g-([^"]+)"', page)
+
+
+def test_ranks_that_contradict_each_other_are_shown(cli: Cli, tmp_path: Path) -> None:
+    logs = tmp_path / "logs" / "run"
+    logs.mkdir(parents=True)
+    steps = "".join(f"[2026-11-02 10:00:{n:02d}] step {n}/99 | loss 2.1\n" for n in range(20))
+    trace = (
+        'Traceback (most recent call last):\n  File "train.py", line 5, in <module>\n    main()\n'
+    )
+    (logs / "rank0.log").write_text(steps + trace + "KeyError: 'tokens'\n")
+    (logs / "rank1.log").write_text(
+        steps + trace + "RuntimeError: CUDA error: uncorrectable ECC error encountered\n"
+    )
+    out = tmp_path / "report.html"
+    done = cli("triage", str(tmp_path / "logs"), "--one-job-per-folder", "--out", str(out))
+    assert done.code == 0, done.err
+    page = out.read_text()
+    assert "Open to doubt:" in page
+    assert "rank 1 reports ECC Error" in page or "rank 0 reports Key Error" in page
