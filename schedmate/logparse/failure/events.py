@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from schedmate.jobs import Origin
+from schedmate.logparse.failure.frames import raised_by_program
 from schedmate.logparse.failure.leads import beginning, leads
 from schedmate.logparse.failure.rules import EXCEPTION, GLUED, STRENGTH, Rule, RuleSet, best
 from schedmate.logparse.failure.severity import Severity, is_faint, is_harmless, severity
@@ -131,7 +132,11 @@ def _of_traceback(block: Block, rules: RuleSet) -> tuple[Rule | None, Line]:
     if found is not None:
         match = EXCEPTION.match(at.text.strip())
         message = (match["message"] or "") if match is not None else ""
-        found = rules.quoted(found, message) or found
+        quoted = rules.quoted(found, message)
+        if quoted is None and found.why_own is not None:
+            texts = [line.text for line in block.inner[: block.inner.index(at)]]
+            found = found.own() if raised_by_program(texts) else found
+        found = quoted or found
     return found, at
 
 

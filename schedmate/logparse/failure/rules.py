@@ -59,6 +59,7 @@ class Rule(BaseModel):
     *benign* line reads like a failure and is none. `strength` decides between rules for one line.
     `explains` names errors (`error_name`) that this one brings about. A *general* rule knows what
     to call the failure and only guesses whose fault it is: there a language model may be asked.
+    An exception with `why_own` is the script's where the program itself raises it, and that is why.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -75,6 +76,7 @@ class Rule(BaseModel):
     explains: tuple[str, ...] = ()
     general: bool = False
     why: str
+    why_own: str | None = None
     source: str
     examples: tuple[str, ...]
     counter_examples: tuple[str, ...] = ()
@@ -87,6 +89,13 @@ class Rule(BaseModel):
         if not self.examples:
             raise ValueError("give at least one example")
         return self
+
+
+    def own(self) -> Rule:
+        """The rule where the job's own program raises the exception."""
+        if self.why_own is None:
+            return self
+        return self.model_copy(update={"type": "script", "why": self.why_own})
 
 
 R = TypeVar("R", bound=Rule)

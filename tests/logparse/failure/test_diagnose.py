@@ -37,6 +37,44 @@ def job(tmp_path: Path) -> Path:
     return tmp_path / "job.out"
 
 
+RAISES = '    raise VocabularyTooSmall("only 3 tokens")\n'
+
+
+@pytest.mark.parametrize(
+    ("file", "source", "kind"),
+    [
+        ("/home/ann/project/data/loader.py", RAISES, "script"),
+        ("train.py", RAISES, "script"),
+        ("train.py", "", "script"),  # the source is not there, only the frame
+        ("train.py", "    call_compiled_code(x)\n", "framework"),
+        ("/opt/env/lib/python3.11/site-packages/tok/vocabulary.py", RAISES, "framework"),
+        ("/usr/lib/python3/dist-packages/tok/vocabulary.py", RAISES, "framework"),
+        ("/usr/lib/python3.11/tok.py", RAISES, "framework"),
+        ("<frozen tok>", RAISES, "framework"),
+    ],
+)
+def test_an_exception_that_the_program_raises_is_its_own(
+    job: Path, file: str, source: str, kind: str
+) -> None:
+    head = (
+        'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n    main()\n'
+    )
+    frame = f'  File "{file}", line 5, in load\n{source}'
+    found = of(job, steps(1, 50) + head + frame + "data.VocabularyTooSmallError: only 3 tokens\n")
+    assert (found.error_type, found.error_name, found.rule) == (
+        kind,
+        "Runtime Error",
+        "py-exception",
+    )
+    assert ("raised in its own code" in found.reason) is (kind == "script")
+
+
+def test_an_exception_of_the_programs_own_may_quote_a_fault_of_the_machines(job: Path) -> None:
+    head = 'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n'
+    text = "    raise LoaderGone(str(error))\nLoaderGoneError: ConnectionResetError: by peer\n"
+    assert of(job, steps(1, 50) + head + text).error_type == "infrastructure"
+
+
 def test_the_first_line_of_what_failed(job: Path) -> None:
     found = of(job, steps(1, 50) + trace("KeyError: 'input_ids'"))
     assert (found.error_type, found.error_name, found.line) == ("script", "Key Error", 50)
