@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import re2
 
 from schedmate.data import load
 from schedmate.errors import InputError
-from schedmate.jobs import Diagnosis
+from schedmate.jobs import Checkpoint, Diagnosis
+from schedmate.logparse.failure import diagnose
 from schedmate.logparse.failure.plans import plan_for
 from schedmate.logparse.failure.rules import (
     Rule,
@@ -21,6 +24,7 @@ from schedmate.logparse.failure.rules import (
     match_text,
     read_rules,
 )
+from schedmate.logparse.reading import open_log
 from schedmate.logparse.signs import signs
 
 TAXONOMY = {
@@ -118,6 +122,45 @@ def test_every_failure_has_a_plan_and_none_is_left_over() -> None:
         used[plan_for(doing).id] += 1
     rows = {row["id"] for row in load("logparse/failure/plans.yaml")["plans"]}
     assert rows - set(used) <= {"infrastructure"}
+
+
+@pytest.mark.parametrize("saved", [None, Checkpoint(path="/c/500", step=500, file="x", line=3)])
+@pytest.mark.parametrize("node", [None, "gpu-7"])
+@pytest.mark.parametrize("source", ["rules", "model"])
+def test_every_advice_is_whole_sentences(
+    saved: Checkpoint | None, node: str | None, source: Literal["rules", "model"]
+) -> None:
+    for rule in load_rules().rules:
+        plan = plan_for(
+            Diagnosis(
+                error_type=rule.type,
+                error_name=rule.name,
+                faulty_component=rule.component,
+                recoverable=rule.recoverable,
+                rule=rule.id,
+                node=node,
+                checkpoint=saved,
+                source=source,
+                undecided=rule.role == "symptom",
+            )
+        )
+        text = plan.summary
+        assert text[0].isupper(), text
+        assert text.endswith("."), text
+        assert not re.search(r"[{}]|  | [.,;]|\(\)|when it is\.|None", text), text
+        # what follows the checkpoint would be read as a part of it
+        assert re.search(r"no checkpoint is mentioned in the log\)(?![.,;])", text) is None, text
+        assert re.search(r"checkpoint of step 500 at /c/500(?![.,;])", text) is None, text
+
+
+def test_a_disk_quota_is_not_cured_by_waiting(tmp_path: Path) -> None:
+    path = tmp_path / "job.out"
+    path.write_text("step 1/9 | loss 2.1\nOSError: [Errno 122] Disk quota exceeded: 'out.pt'\n")
+    with open_log(path) as log:
+        plan = diagnose(log).plan
+    assert plan is not None
+    assert (plan.id, plan.restart, plan.notify) == ("quota", "no", "user")
+    assert "have the quota raised; only then submit the job again" in plan.summary
 
 
 @pytest.mark.parametrize("kind", [*load("logparse/signs.yaml")])
