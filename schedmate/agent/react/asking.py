@@ -9,8 +9,9 @@ from __future__ import annotations
 from schedmate.agent.extraction import Extraction
 from schedmate.agent.fields.candidates import EXPLICIT
 from schedmate.jobs import WorkloadMetadata
+from schedmate.settings import Settings
 
-DOUBTFUL = 0.74
+DOUBTFUL: float = Settings.model_fields["agent_ask_below"].default
 """Static values of less confidence are put to the model: about one in ten or more is wrong."""
 ALWAYS = ("model_config.model_name", "dataset_config.train", "dataset_config.valid")
 """Names of things: what is wrong with them shows only to who knows what they mean."""

@@ -107,7 +107,7 @@ def _without_failure(verdict: Verdict, examined: Examined, looked: dict[str, Any
         finished=finished,
         reason=_of_last_attempt(examined, finished=finished) or reason,
         evidence=evidence,
-        doubts=doubts_of(Cause("none", reason), verdict, scans, finished=finished),
+        doubts=doubts_of(Cause("none", reason), verdict, examined, finished=finished),
         **looked,
     )
 
@@ -166,7 +166,7 @@ def _of_failure(
         origin=root.origin,
         time=dated(root.time, others),
         evidence=evidence,
-        doubts=doubts_of(cause, verdict, scans),
+        doubts=doubts_of(cause, verdict, examined),
         checkpoint=checkpoint_before(root, scans),
         **looked,
     )

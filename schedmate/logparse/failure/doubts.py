@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Protocol
 
 from schedmate.jobs import ErrorType, FaultyComponent
 from schedmate.logparse.failure.events import Event
+from schedmate.logparse.failure.examine import Examined
 from schedmate.logparse.failure.locate import WRAPPERS, Verdict, before, role_of
 from schedmate.logparse.failure.rules import load_rules
 from schedmate.logparse.failure.scan import FileScan
@@ -20,10 +22,22 @@ SYMPTOM = "only what others noticed of the failure is known"
 FAINT = "the line calls itself less than an error"
 COMPONENT = "the log does not say which component failed"
 OPEN_END = "no rule knows a failure, and the log ends in lines that speak of one"
-UNPROVED = frozenset({UNKNOWN, GENERAL, WORDING, SYMPTOM, FAINT, OPEN_END})
+BEFORE_TRAINING = (
+    "GPU memory ran out before training began, and the log does not say how much was asked for: "
+    "the card may have been in use, or faulty"
+)
+EARLIER_ATTEMPT = "an earlier attempt decided, since the ones after it show nothing"
+CANCELLED_EARLY = (
+    "the last attempt was cancelled before it trained, and the log does not say why it was started "
+    "again"
+)
+UNPROVED = frozenset({UNKNOWN, GENERAL, WORDING, SYMPTOM, FAINT, OPEN_END, BEFORE_TRAINING})
 """Doubts with which the type of a verdict is no more than a guess. Where there are only others
 (ranks or lines that contradict each other), a rule has proved the verdict by a line."""
 
+_CANCELS = frozenset({"slurm-cancelled"})
+_MEMORY = frozenset({"cuda-oom"})
+_ASKED = re.compile(r"(?i:tried to allocate|allocat\w* [\d.]+ ?[kmgt]i?b)")
 LAST = 60
 """So many of the last lines may speak of a failure that no rule knows."""
 
@@ -44,19 +58,23 @@ class Named(Protocol):
 
 
 def doubts_of(
-    cause: Named, verdict: Verdict, scans: Sequence[FileScan], *, finished: bool | None = None
+    cause: Named, verdict: Verdict, examined: Examined, *, finished: bool | None = None
 ) -> list[str]:
     """The reasons for doubt about a verdict, the gravest first; empty where rules have settled it.
 
     `finished` is whether a log without a failure shows that the job was through. What a node's own
     log or torchelastic's record says is not open to doubt.
     """
-    root = verdict.root
+    root, scans = verdict.root, examined.scans
     if root is None:
         open_end = finished is False and _ends_in_trouble(scans)
         return [OPEN_END] if open_end else []
-    if cause.error_type == "none" or root.origin != "job_log":
+    if root.origin != "job_log":
         return []
+    trained = any(map(_trained, scans))
+    if cause.error_type == "none":
+        early = cause.rule in _CANCELS and examined.attempts > 1 and not trained
+        return [CANCELLED_EARLY] if early else []
     found = []
     rule = load_rules().by_id.get(cause.rule or "")
     if cause.source in ("wording", "embedding"):
@@ -69,10 +87,19 @@ def doubts_of(
         found.append(GENERAL)
     if root.faint:
         found.append(FAINT)
+    if cause.rule in _MEMORY and not trained and not _ASKED.search(root.text):
+        found.append(BEFORE_TRAINING)
+    if examined.attempt < examined.attempts:
+        found.append(EARLIER_ATTEMPT)
     found += _contradictions(root, verdict.cascade)
     if cause.error_type == "infrastructure" and cause.faulty_component is None:
         found.append(COMPONENT)
     return found
+
+
+def _trained(one: FileScan) -> bool:
+    """Whether the last step of an attempt is one beyond the first count of a bar, 0 of all."""
+    return one.step is not None and re.match(r"0(?![.\d])", one.step.groups.get("at", "")) is None
 
 
 def _contradictions(root: Event, others: Sequence[Event]) -> list[str]:

@@ -90,7 +90,6 @@ class Rule(BaseModel):
             raise ValueError("give at least one example")
         return self
 
-
     def own(self) -> Rule:
         """The rule where the job's own program raises the exception."""
         if self.why_own is None:

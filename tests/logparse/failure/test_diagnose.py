@@ -75,6 +75,25 @@ def test_an_exception_of_the_programs_own_may_quote_a_fault_of_the_machines(job:
     assert of(job, steps(1, 50) + head + text).error_type == "infrastructure"
 
 
+def test_what_is_open_to_doubt_says_why(job: Path) -> None:
+    early = trace("RuntimeError: CUDA error: out of memory")
+    (doubt,) = of(job, "building the model\n" + early).doubts
+    assert "before training began" in doubt
+    assert of(job, steps(1, 50) + early).doubts == []
+    asked = early.replace("out of memory", "out of memory. Tried to allocate 2.00 GiB")
+    assert of(job, "building the model\n" + asked).doubts == []
+
+    start = "[2026-01-01 00:00:00,000] torch.distributed.run: starting\n"
+    cancelled = f"{CANCELLED}***\n"
+    again = start + trace("KeyError: 'x'") + "Job 1 has been requeued\n" + start
+    found = of(job, again + cancelled)
+    assert (found.error_name, found.attempts) == ("Cancelled", 2)
+    (doubt,) = found.doubts
+    assert "cancelled before it trained" in doubt
+    assert of(job, again + steps(1, 9) + cancelled).doubts == []
+    assert of(job, start + cancelled).doubts == []
+
+
 def test_the_first_line_of_what_failed(job: Path) -> None:
     found = of(job, steps(1, 50) + trace("KeyError: 'input_ids'"))
     assert (found.error_type, found.error_name, found.line) == ("script", "Key Error", 50)
