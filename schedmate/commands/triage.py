@@ -82,7 +82,7 @@ def triage(
         typer.Option(
             metavar="FILE",
             help="What was triaged before; default: triage.sqlite beside the job history. A "
-            "killed run goes on where it was, and new templates are told from known ones.",
+            "killed run goes on where it was, and new templates are distinguished from known ones.",
         ),
     ] = None,
     llm_base_url: LlmBaseUrl = None,
@@ -151,7 +151,9 @@ def triage(
             settings,
             ask=ask,
             where=where,
-            told=(lambda verdict: write(_line(verdict))) if as_lines else lambda _verdict: None,
+            on_verdict=(lambda verdict: write(_line(verdict)))
+            if as_lines
+            else lambda _verdict: None,
         )
         for job in found.jobs:
             add_row(row(job))
@@ -186,9 +188,9 @@ def _batch(
     *,
     ask: int,
     where: Where,
-    told: Callable[[JobVerdict], None],
+    on_verdict: Callable[[JobVerdict], None],
 ) -> Triage:
-    """The whole batch; `told` hears each verdict as it comes, or at the end if a model is asked."""
+    """The whole batch; `on_verdict` gets each verdict when it is final."""
     from schedmate.llm import open_llm
     from schedmate.logparse.triage import Ledger, causes, summarise, triage
     from schedmate.logparse.triage.opinions import ask_model
@@ -212,7 +214,7 @@ def _batch(
                 verdicts.append(verdict)
                 shown.update(templates)
                 if llm is None:
-                    told(verdict)
+                    on_verdict(verdict)
                 advance(len(verdicts), f"{len(verdicts):,} of {len(batch.targets):,}")
         use = None
         if llm is not None:
@@ -223,10 +225,10 @@ def _batch(
                     llm,
                     most=ask,
                     opened=lambda job: batch.opened(job.index),
-                    told=advance,
+                    on_progress=advance,
                 )
             for verdict in verdicts:
-                told(verdict)
+                on_verdict(verdict)
         found = summarise(batch.source, verdicts, shown, store, batch.warnings, use)
         store.finish(causes(found))
     return found

@@ -13,7 +13,7 @@ from typing import Any
 
 from schedmate.recovery.configuration import Configuration, Diagnostic
 from schedmate.recovery.halving import find_faulty
-from schedmate.recovery.health import Health, read
+from schedmate.recovery.health import Health, assess
 from schedmate.schedulers.live.actions import Action, Diagnose
 from schedmate.schedulers.live.executor import Answer, Executor, Finding, Runner
 from schedmate.terminal import counted
@@ -59,7 +59,7 @@ class Diagnosing:
             diagnostic.command, node=nodes[0], nodes=",".join(nodes), count=str(len(nodes))
         )
         ran = self.runner.run(command, nodes, key=key, timeout_s=diagnostic.timeout)
-        return read(diagnostic.reads, ran, diagnostic.expected)
+        return assess(diagnostic.reads, ran, diagnostic.expected)
 
     def _searched(self, diagnostic: Diagnostic, action: Diagnose, key: str) -> Answer:
         runs: list[dict[str, Any]] = []

@@ -221,7 +221,7 @@ def reset_breaker(record: Record, *, by: str, note: str) -> None:
 
 
 def kill_switch_is_on(place: Path, stat: Callable[[Path], object] = os.stat) -> bool:
-    """Whether the file is there, or it cannot be told that it is not."""
+    """Whether the file is there, or its absence cannot be established."""
     try:
         stat(place)
     except FileNotFoundError:

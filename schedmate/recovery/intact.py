@@ -1,4 +1,4 @@
-"""Whether the files of a checkpoint are whole, told without loading them.
+"""Whether the files of a checkpoint are whole, without loading them.
 
 Nothing is unpickled: a checkpoint can be a program. `torch.save` writes a ZIP archive, whose
 directory stands at its end; safetensors says its own length. Of other files only that they are not

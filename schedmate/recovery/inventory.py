@@ -50,5 +50,5 @@ class HasInventory(Protocol):
     """An executor that knows the nodes of its cluster."""
 
     def inventory(self) -> Inventory:
-        """The nodes as they are now. Raises `ExecutorError` when that cannot be told."""
+        """The nodes as they are now. Raises `ExecutorError` when they cannot be listed."""
         ...

@@ -177,7 +177,7 @@ def run(command: tuple[str, ...], timeout_s: float, held: Sequence[int] = ()) ->
         return Ran(127, f"{command[0]}: {said}")
     with started:
         try:
-            output, ended = _read(started, time.monotonic() + timeout_s)
+            output, ended = _output_until(started, time.monotonic() + timeout_s)
         finally:
             with suppress(ProcessLookupError):  # what it left behind, too
                 os.killpg(started.pid, signal.SIGKILL)
@@ -187,7 +187,7 @@ def run(command: tuple[str, ...], timeout_s: float, held: Sequence[int] = ()) ->
     return Ran(started.returncode, text)
 
 
-def _read(started: subprocess.Popen[bytes], until: float) -> tuple[bytes, bool]:
+def _output_until(started: subprocess.Popen[bytes], until: float) -> tuple[bytes, bool]:
     """What a process prints until it ends, and whether it did in time."""
     assert started.stdout is not None
     kept = bytearray()

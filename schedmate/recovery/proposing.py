@@ -186,7 +186,7 @@ class _Proposing:
         if self._restarts():
             parts.append(f"restart job {self.case.job}{self._how()}")
         if not parts:
-            parts.append("tell the " + " and the ".join(dict.fromkeys(self._told(isolate))))
+            parts.append("tell the " + " and the ".join(dict.fromkeys(self._recipients(isolate))))
         summary = f"{self._headline()}: {', then '.join(parts)}. {why}"
         return Proposal(self._plan(key, summary, confirmed, actions, isolate or avoid), why)
 
@@ -208,7 +208,7 @@ class _Proposing:
             return " (from the beginning, unless it finds its checkpoint by itself)"
         return f" (its log says that step {saved.step} was saved at {saved.path})"
 
-    def _told(self, isolate: tuple[str, ...]) -> list[str]:
+    def _recipients(self, isolate: tuple[str, ...]) -> list[str]:
         plan = self.diagnosis.plan
         told = [plan.notify] if plan is not None and plan.notify != "nobody" else []
         if isolate and "operator" not in told:
@@ -224,7 +224,7 @@ class _Proposing:
                 job=self.case.job,
                 text=f"job {self.case.job}: {self._headline()}. {summary}",
             )
-            for to in self._told(isolate)
+            for to in self._recipients(isolate)
         ]
 
     def _headline(self) -> str:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from outputs import DCGM3, DMESG, NCCL_ERROR, NCCL_OLD, SMI, dcgm4, nccl
 
 from schedmate.recovery.health.kernel_log import parse_xid, pci_address
-from schedmate.recovery.health.verdict import Expected, Reader, read
+from schedmate.recovery.health.verdict import Expected, Reader, assess
 from schedmate.schedulers.live.executor import Ran
 
 PERSISTENCE = "Persistence mode for GPU 0 is disabled."
@@ -41,12 +41,12 @@ PERSISTENCE = "Persistence mode for GPU 0 is disabled."
     ],
 )
 def test_dcgm(output: str, exit_code: int, state: str) -> None:
-    health = read("dcgm", Ran(exit_code, output))
+    health = assess("dcgm", Ran(exit_code, output))
     assert health.state == state, health
 
 
 def test_dcgm_says_which_gpu_and_why() -> None:
-    health = read(
+    health = assess(
         "dcgm",
         Ran(
             0,
@@ -80,16 +80,16 @@ def test_dcgm_says_which_gpu_and_why() -> None:
 )
 def test_nvidia_smi(old: str, new: str, state: str) -> None:
     assert old in SMI
-    health = read("nvidia-smi", Ran(0, SMI.replace(old, new)))
+    health = assess("nvidia-smi", Ran(0, SMI.replace(old, new)))
     assert health.state == state, health
 
 
 def test_a_gpu_that_is_missing_speaks_against_the_node() -> None:
-    health = read("nvidia-smi", Ran(0, SMI), Expected(gpus=4))
+    health = assess("nvidia-smi", Ran(0, SMI), Expected(gpus=4))
     assert (health.state, health.detail) == ("faulty", "2 GPUs answered of 4")
     lost = "Unable to determine the device handle for GPU0000:3B:00.0: GPU is lost.  Reboot"
-    assert read("nvidia-smi", Ran(15, lost)).state == "faulty"
-    assert read("nvidia-smi", Ran(9, "NVIDIA-SMI has failed")).state == "unclear"
+    assert assess("nvidia-smi", Ran(15, lost)).state == "faulty"
+    assert assess("nvidia-smi", Ran(9, "NVIDIA-SMI has failed")).state == "unclear"
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_gpu_that_is_missing_speaks_against_the_node() -> None:
     ],
 )
 def test_nccl_tests(output: str, exit_code: int, state: str) -> None:
-    health = read("nccl-tests", Ran(exit_code, output), Expected(min_busbw_gbps=70.0))
+    health = assess("nccl-tests", Ran(exit_code, output), Expected(min_busbw_gbps=70.0))
     assert health.state == state, health
 
 
@@ -125,14 +125,14 @@ def test_nccl_tests(output: str, exit_code: int, state: str) -> None:
     ],
 )
 def test_kernel_logs(code: str, rest: str, state: str) -> None:
-    health = read("kernel-log", Ran(0, DMESG.format(code=code, rest=rest)))
+    health = assess("kernel-log", Ran(0, DMESG.format(code=code, rest=rest)))
     assert health.state == state, health
     assert health.complaints[0].part == "0000:3b:00"
 
 
 def test_a_quiet_kernel_log_and_one_that_cannot_be_read() -> None:
-    assert read("kernel-log", Ran(0, "[ 1.0] usb 1-1: new device\n")).state == "healthy"
-    assert read("kernel-log", Ran(1, "dmesg: read kernel buffer failed")).state == "unclear"
+    assert assess("kernel-log", Ran(0, "[ 1.0] usb 1-1: new device\n")).state == "healthy"
+    assert assess("kernel-log", Ran(1, "dmesg: read kernel buffer failed")).state == "unclear"
 
 
 def test_an_xid_line_in_parts() -> None:
@@ -162,7 +162,7 @@ def test_a_pci_address_has_one_spelling(text: str) -> None:
     ],
 )
 def test_exit_codes(ran: Ran, state: str) -> None:
-    assert read("exit-code", ran).state == state
+    assert assess("exit-code", ran).state == state
 
 
 WARNINGS = st.lists(
@@ -190,7 +190,7 @@ def test_only_what_is_to_be_isolated_or_reset_blames_a_gpu(results: list[dict[st
     tests = [{"name": "memory", "results": results, "test_summary": {"status": "Pass"}}]
     categories = [{"category": "Hardware", "tests": tests}]
     text = json.dumps({"DCGM Diagnostic": {"test_categories": categories}})
-    health = read("dcgm", Ran(0, text))
+    health = assess("dcgm", Ran(0, text))
     told = [one for one in results if one["status"] in ("Fail", "Warn")]
     blamed = any(one["error_severity"] in (2, 6) for result in told for one in result["warnings"])
     assert (health.state == "faulty") is blamed
@@ -213,7 +213,7 @@ READERS: list[Reader] = ["dcgm", "nvidia-smi", "nccl-tests", "kernel-log", "exit
 def test_nothing_that_is_printed_is_too_much(
     reader: Reader, exit_code: int | None, output: str
 ) -> None:
-    health = read(reader, Ran(exit_code, output), Expected(gpus=2, min_busbw_gbps=1.0))
+    health = assess(reader, Ran(exit_code, output), Expected(gpus=2, min_busbw_gbps=1.0))
     assert health.state in ("healthy", "faulty", "unclear")
     assert health.detail
     if exit_code is None or exit_code in (126, 127):

@@ -65,7 +65,7 @@ def describe(
     nodes: Sequence[str],
     warnings: Sequence[str],
 ) -> Diagnosis:
-    """The diagnosis of a job, with its plan.
+    """The diagnosis of a job by a verdict on its log, with its plan.
 
     `known` is the event that decided before the wording of lines was considered, `nodes` are the
     job's nodes as the caller names them.
@@ -91,7 +91,7 @@ def describe(
 
 
 def _without_failure(verdict: Verdict, examined: Examined, looked: dict[str, Any]) -> Diagnosis:
-    """The diagnosis where nothing failed: whether the log shows that the job was through."""
+    """The diagnosis where nothing failed: whether the log shows that the job finished."""
     scans = examined.scans
     end = end_of(scans)
     evidence = [quote(event, "worth a look") for event in verdict.hints[:OTHERS]]

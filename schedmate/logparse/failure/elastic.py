@@ -13,7 +13,7 @@ from schedmate.logparse.reading.storage import store
 
 
 def from_error_files(log: Log, rules: RuleSet) -> Event | None:
-    """The earliest recorded exception of the last attempt that is a fault of its own, or None."""
+    """The earliest recorded exception of the last attempt that is a cause, or None."""
     found: list[Event] = []
     last = max(map(_attempt, log.error_files), default=0)
     for error in log.error_files:

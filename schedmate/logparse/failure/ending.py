@@ -1,4 +1,4 @@
-"""How a log ends in which nothing failed: with a sign that the job was through, or without one."""
+"""Whether a log in which nothing failed shows that its job finished, and in which line."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from schedmate.logparse.signs import last_sign, line_of, signs
 from schedmate.logparse.templates import mask
 
 LAST = 60
-"""So many of the last lines may say by their wording that the job was through."""
+"""So many of the last lines may show by their wording that the job finished."""
 # A count at its end: without one the Metric Tracker, which takes a while, need not be asked.
 _WHOLE = re.compile(r"\b(\d+) ?(?:/|of) ?\1\b|\b100(?:\.0+)? ?%|(?i:percent\w{0,20})\W{1,4}100\b")
 _EPOCH = re.compile(r"(?i:\bepochs?)\W{0,3}(\d+) ?(?:/|of) ?(\d+)")
 
 
 class End(NamedTuple):
-    """The line that shows that a job was through, and in which way it shows it."""
+    """The line that shows that a job finished, and how it shows it."""
 
     file: LogFile
     line: Line

@@ -191,7 +191,7 @@ def _did_without(event: Event, failed: list[Event]) -> bool:
 
 
 def _crash(event: Event) -> bool:
-    """Whether an event is a failure of its own, or a signal, and no mere exit code."""
+    """Whether an event is an independent failure or a signal, not only an exit code."""
     rule = event.rule
     if role_of(event) == "cause":
         return rule is not None and rule.id != NO_COMMAND and rule.name != WRAPPERS

@@ -25,7 +25,7 @@ _STAMP = re.compile(
     r"(?:\[ *[\w :.,+-]{3,40}\] ?|\d{4}-\d\d-\d\dT[\d:,.]++\S*+ )?"
 )
 SAMPLE = 1 << 14
-"""Bytes from which it is told whether the lines of a file have headers."""
+"""Bytes by which headers of the lines of a file are recognised."""
 
 MOST = 5
 """Most nodes or faults that one warning lists."""

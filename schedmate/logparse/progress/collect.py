@@ -31,7 +31,7 @@ REDRAWN = 1 << 15
 """Of a line with redraws, how much of its end is looked at [bytes]."""
 
 WORDED = 120
-"""Characters by whose words lines are told apart."""
+"""Characters at the start of a line by whose words kinds of lines are distinguished."""
 
 _NO_WORD = re.compile(r"[\W\d_]+")
 APART = 200

@@ -14,7 +14,7 @@ HEAD = 1 << 18
 """Bytes of the beginning that are searched (256 KiB)."""
 
 ENDLESS = 1 << 40
-"""A number this large stands for no limit at all."""
+"""A number this large means that there is no limit."""
 SILENT = 10
 """Words below which a log says nothing but what its bars show, as the standard error of a job."""
 _SURE = frozenset(["plain_batch", "devices", "accumulation", "length"])

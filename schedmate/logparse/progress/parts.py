@@ -22,7 +22,7 @@ FEWEST = 3
 
 
 class Part(NamedTuple):
-    """A time on a line of its own: what it is, its value [s], and whether it gave the unit.
+    """A time alone on its line: what it is, its value [s], and whether it gave the unit.
 
     `eta` [s] is what is left of the run where the same line says that too.
     """

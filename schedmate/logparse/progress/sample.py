@@ -32,7 +32,7 @@ class Sample:
     """What the line calls the epoch; of two names the one that is written out counts."""
     loss: float | None = None
     part: bool = False
-    """Whether the line has no loss as such and `loss` is the first one under a name of its own."""
+    """Whether the line has no loss as such and `loss` is the first one under another name."""
     loss_rank: int = 2
     """How much of the loss its name says it is, see `words.loss_rank`."""
     watched: tuple[tuple[str, float], ...] = ()

@@ -173,7 +173,7 @@ def is_watched(key: str) -> bool:
 
 @cache
 def is_some_loss(key: str) -> bool:
-    """Whether a key names a loss of its own, like `per_token_loss`, `G_loss` or `loss_box_reg`."""
+    """Whether a key names a separate loss, like `per_token_loss`, `G_loss` or `loss_box_reg`."""
     words = _WORD.findall(_CAMEL.sub(" ", key).lower())
     if not words or any(word in _other() for word in words):
         return False

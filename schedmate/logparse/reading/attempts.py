@@ -137,7 +137,7 @@ def _with_opening(patterns: _Patterns, form: bytes | None) -> _Patterns:
 
 
 def opening(file: LogFile) -> bytes | None:
-    """The form of the first line that says something, if the log can be told to begin again by it.
+    """The form of the first line that says something, if its repetition shows a new beginning.
 
     Numbers, times and names of days may differ. A line that stands several times at the beginning
     already, as every rank or file prints it, tells nothing; nor does one of progress, or a warning.

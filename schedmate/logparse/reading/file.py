@@ -20,7 +20,7 @@ from schedmate.logparse.reading.storage import BLOCK, LONG_LINE, TAIL, Storage
 HEAD = 1 << 16
 """How much of the beginning of a line longer than `LONG_LINE` is kept [bytes]."""
 SAMPLE = 1 << 16
-"""Bytes from either end of the file from which its layout is told."""
+"""Bytes from either end of the file from which its layout is recognised."""
 
 
 class Chunk(NamedTuple):
@@ -78,7 +78,7 @@ class LogFile:
 
     @cached_property
     def layout(self) -> Layout:
-        """How the lines say their rank, told from both ends of the file."""
+        """How the lines say their rank, recognised at both ends of the file."""
         tail = max(SAMPLE, self.size - SAMPLE)
         return sniff(self.read(0, SAMPLE) + b"\n" + self.read(tail, SAMPLE))
 

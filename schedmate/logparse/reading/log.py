@@ -24,7 +24,7 @@ MAX_FILES = 20_000
 MAX_ERROR_FILE = 1 << 24
 """Largest error.json that is read [bytes]."""
 SAMPLE = 1 << 13
-"""Bytes from which a file is told to be text."""
+"""Bytes by which a file is recognised as text."""
 BINARY = 0.1
 """Share of control characters from which a file is not text."""
 
@@ -145,7 +145,7 @@ _CONTROL_LATIN = [bytes([code]) for code in range(0x80, 0xA0)]
 
 
 def open_files(name: str, paths: Iterable[Path], folder: Folder) -> Log:
-    """The log of one job made of files in a directory; nothing outside of it is read.
+    """The log of one job whose files are in a directory; nothing outside of it is read.
 
     Raises `LogError` when none of them can be read as text.
     """

@@ -42,7 +42,7 @@ def parse_time(text: str) -> float | None:
 
 
 def apart(one: float, other: float) -> float | None:
-    """How much later the first of two times is [s], or None where that cannot be told.
+    """How much later the first of two times is [s], or None where they cannot be compared.
 
     A date without a year is that nearest to the other time; hours of a day and seconds since boot
     do not compare with dates.

@@ -60,7 +60,7 @@ class Contents:
 
 @cache
 def _says_who() -> Any:
-    """A log without any of this does not say to which run it belongs; most are told by it."""
+    """A log without any of this, as most are, does not say to which run it belongs."""
     import re2
 
     options = re2.Options()
@@ -158,7 +158,7 @@ def agree(one: Contents, other: Contents) -> tuple[list[str], bool]:
 
 
 def _overlap(one: Contents, other: Contents) -> bool | None:
-    """Whether two logs were written at the same time; None where that cannot be told."""
+    """Whether two logs were written at the same time; None where their times cannot be compared."""
     if one.first is None or one.last is None or other.first is None or other.last is None:
         return None
     before, after = apart(one.first, other.last), apart(other.first, one.last)

@@ -147,7 +147,7 @@ class Novelty(_Part):
 
 
 class ModelUse(_Part):
-    """What a language model was asked about what rules had left open."""
+    """How a language model was used on failures that rules could not settle."""
 
     model: str
     open_groups: int = Field(description="Groups of like failures that rules left open")

@@ -231,7 +231,7 @@ def _home(run: Run) -> Path:
 
 
 def _log_of(run: Run, root: Path, holds: Counter[Path]) -> Path:
-    """What stands for a job: the largest folder that holds nothing else, else its first file.
+    """The path of a job: the largest folder that holds nothing else, else its first file.
 
     `holds` says how many logs are below each folder.
     """

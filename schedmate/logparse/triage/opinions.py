@@ -1,4 +1,4 @@
-"""A language model on what the rules of a batch left open: once for each group of like failures.
+"""Asks a language model about failures that rules left open, once for each group of like ones.
 
 The costliest groups come first, all questions share the budget of one job, and what is proved of
 the job that stands for a group holds for those that failed in the same way.
@@ -18,7 +18,7 @@ from schedmate.logparse.triage.document import Group, JobVerdict, ModelUse
 from schedmate.logparse.triage.groups import group, pareto
 
 MOST = 20
-"""Groups a model is asked about, unless told otherwise."""
+"""Groups that a model is asked about by default."""
 IN_A_ROW = 3
 """After so many failures of the model one after another no more is asked."""
 
@@ -29,13 +29,13 @@ def ask_model(
     *,
     most: int = MOST,
     opened: Callable[[JobVerdict], Log] = lambda job: open_log(job.log),
-    told: Callable[[int, str], None] = lambda _done, _text: None,
+    on_progress: Callable[[int, str], None] = lambda _done, _text: None,
 ) -> ModelUse:
     """Settles diagnoses of `jobs` in place, where a model can prove what it says.
 
-    `opened` gives the log of a job, `told` hears how many groups are done. Failures without a
-    deciding line have nothing in common, so none of them speaks for another: of those, only one
-    alone is asked about. Never raises for what the model does.
+    `opened` gives the log of a job, `on_progress` hears the number of groups done. Failures
+    without a deciding line have nothing in common, so none of them speaks for another: of those,
+    only one alone is asked about. Never raises for what the model does.
     """
     by_index = {job.index: job for job in jobs}
     groups = {one.id: one for one in group(jobs)}
@@ -54,7 +54,7 @@ def ask_model(
     failures = 0
     for one in left_open[:most]:
         example = by_index[one.example]
-        told(use.asked, f"{use.asked} of {min(most, len(left_open))} groups")
+        on_progress(use.asked, f"{use.asked} of {min(most, len(left_open))} groups")
         try:
             changed = _settle(one, by_index, llm, batch, opened)
             use.settled += 1

@@ -48,23 +48,24 @@ def runs(paths: Iterable[Path], folder: Folder) -> tuple[list[Run], list[str]]:
         if len(members) == 1:
             found.append(Run([members[0][0]], name=members[0][1]))
             continue
-        made = _made_of(members, folder)
-        found += made
-        if len(made) > 1 and members[0][1].sure:
+        jobs = _grouped(members, folder)
+        found += jobs
+        if len(jobs) > 1 and members[0][1].sure:
             notes.append(
                 f"{len(members):,} files of {folder.root} named like {shape} have the names of "
-                f"ranks; what they say makes them {len(made):,} jobs."
+                f"ranks; what they say makes them {len(jobs):,} jobs."
             )
     _add_errors(found, errors)
     return sorted(found, key=lambda run: run.files[0]), notes
 
 
-def _made_of(members: list[tuple[Path, Name]], folder: Folder) -> list[Run]:
-    made: list[Run] = []
+def _grouped(members: list[tuple[Path, Name]], folder: Folder) -> list[Run]:
+    """Files whose names differ by numbers alone, as the runs that their contents show."""
+    jobs: list[Run] = []
     members.sort(key=lambda member: (member[1].numbers, member[1].attempts, member[1].stream))
     for path, name in members:
         contents = contents_of(path, folder, whole=name.sure or bool(name.stream))
-        for run in made[-TRIED:]:
+        for run in jobs[-TRIED:]:
             why = _why_one(run, name, contents)
             if why is not None:
                 run.files.append(path)
@@ -72,8 +73,8 @@ def _made_of(members: list[tuple[Path, Name]], folder: Folder) -> list[Run]:
                 run.why = run.why or why
                 break
         else:
-            made.append(Run([path], "", name, contents, {_key(name)}))
-    return made
+            jobs.append(Run([path], "", name, contents, {_key(name)}))
+    return jobs
 
 
 def _key(name: Name) -> tuple[object, ...]:

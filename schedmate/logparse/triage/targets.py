@@ -1,4 +1,4 @@
-"""What a batch is made of: a directory, a glob, or a list of jobs with what accounting knows."""
+"""The source of a batch: a directory, a glob, or a list of jobs with what accounting knows."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Target:
 
     @property
     def key(self) -> str | None:
-        """Another one when a file of the log was written anew; None where that cannot be told."""
+        """A stamp that changes when a file of the log is rewritten; None where none is known."""
         if self.objects:
             stamps = [*self.objects, *self.stamps]
             return "\0".join(stamps) if len(self.stamps) == len(self.objects) else None

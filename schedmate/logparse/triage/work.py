@@ -1,4 +1,4 @@
-"""The work on one job of a batch, done in a process or on a machine of its own."""
+"""The work on one job of a batch, done in a separate process or on another machine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Handler = Callable[[Log], Diagnosis]
 
 @dataclass(frozen=True)
 class Template:
-    """A template near a failure: `number` stands for it everywhere, `line` is where it was seen."""
+    """A template near a failure: `number` identifies it, `line` is where it was seen."""
 
     number: int
     text: str
@@ -162,6 +162,6 @@ def _around(log: Log, found: Diagnosis) -> tuple[Template, ...]:
 
 
 def template_number(text: str) -> int:
-    """A number that stands for a template in every process (63 bits of its digest)."""
+    """A number that identifies a template in every process (63 bits of its digest)."""
     digest = hashlib.blake2b(text.encode(errors="replace"), digest_size=8).digest()
     return int.from_bytes(digest) >> 1

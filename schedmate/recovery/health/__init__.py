@@ -4,6 +4,6 @@ A test that did not run, was cut off, or complains only of configuration is `unc
 node out of service, and it clears none.
 """
 
-from schedmate.recovery.health.verdict import Complaint, Health, Reader, read
+from schedmate.recovery.health.verdict import Complaint, Health, Reader, assess
 
-__all__ = ["Complaint", "Health", "Reader", "read"]
+__all__ = ["Complaint", "Health", "Reader", "assess"]

@@ -24,7 +24,7 @@ CONFIGURATION = frozenset({"deployment"})
 """Categories whose failures, where no severity is given, are of software and its settings."""
 
 
-def read(ran: Ran, _expected: Expected) -> Health:
+def assess(ran: Ran, _expected: Expected) -> Health:
     """Faulty where a failed test has a severity of `ISOLATE` or `RESET`; where a release gives no
     severities, where a test of the hardware failed. Only skipped tests say nothing."""
     document = _document(ran.output)

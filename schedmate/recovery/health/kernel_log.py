@@ -60,7 +60,7 @@ def pci_address(text: str) -> str:
     return f"{domain.lstrip('0').rjust(4, '0')}:{bus.rjust(2, '0')}:{device.rjust(2, '0')}"
 
 
-def read(ran: Ran, _expected: Expected) -> Health:
+def assess(ran: Ran, _expected: Expected) -> Health:
     """Faulty where a line reports what no program brings about; a log without lines of the driver
     is healthy, as far as a log can tell."""
     if ran.exit_code:

@@ -24,7 +24,7 @@ _FAILED = re.compile(
 _WARNED = re.compile(r"(?i:error|timed ?out|time-?out)")
 
 
-def read(ran: Ran, expected: Expected) -> Health:
+def assess(ran: Ran, expected: Expected) -> Health:
     """Faulty where values are wrong, the bandwidth is too low, or NCCL failed; a run without a
     table that names no failure of NCCL or CUDA says nothing of the nodes."""
     complaints: list[Complaint] = []

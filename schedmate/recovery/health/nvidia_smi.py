@@ -44,7 +44,7 @@ SHOWN = ("product_name", "serial", "uuid", "fb_memory_usage/total", "vbios_versi
 """Values that every GPU that answers has."""
 
 
-def read(ran: Ran, expected: Expected) -> Health:
+def assess(ran: Ran, expected: Expected) -> Health:
     """Faulty where the driver says so of a GPU, or where fewer answer than the node has."""
     text = ran.output
     start = text.find("<nvidia_smi_log")

@@ -52,7 +52,7 @@ NOT_RUN = frozenset({126, 127})
 """Exit codes by which a shell says that there is no such command, or that it may not be run."""
 
 
-def read(reader: Reader, ran: Ran, expected: Expected = Expected()) -> Health:  # noqa: B008 - frozen
+def assess(reader: Reader, ran: Ran, expected: Expected = Expected()) -> Health:  # noqa: B008 - frozen
     """What a command's output says. It never raises: what cannot be read is unclear."""
     if ran.exit_code is None:
         return Health("unclear", f"it did not end: {ran.detail or 'no answer in time'}")
@@ -64,7 +64,7 @@ def read(reader: Reader, ran: Ran, expected: Expected = Expected()) -> Health:  
     if reader == "exit-code":
         return _by_exit_code(ran, expected)
     module = import_module(f"schedmate.recovery.health.{reader.replace('-', '_')}")
-    found: Health = module.read(ran, expected)
+    found: Health = module.assess(ran, expected)
     return found
 
 
