@@ -27,7 +27,7 @@ OPEN = (
     STEPS
     + "transport: lost peer gpu-17 while 4 flows were open\n"
     + "Traceback (most recent call last):\n"
-    + '  File "train.py", line 5, in <module>\n'
+    + '  File "/env/lib/python3.11/site-packages/train.py", line 5, in <module>\n'
     + "mylib.comm.StrangeError: no route\n"
 )
 CLOSED = STEPS + "Traceback (most recent call last):\n  File 'x.py', line 1\nKeyError: 'lr'\n"
