@@ -2,14 +2,14 @@
 
     python benchmarks/fresh_failures.py LOGS [--package DIR --code NAME[:BATCH,..]]...
 
-LOGS holds ID.log for each entry of labels/fresh_failures.json, as far as it is there (`sha256` says
-whether it is the same text). `source` is the public thread that quotes the log, or
-OWNER/REPO@COMMIT:PATH of a file. Each was labelled before the Failure Handler had seen it: `type`,
-`name`, `line` (first failing line) and `component` list what a careful reader accepts, null where
-that is open. Batches were collected one after another, each with the code of its day measured at
-once: its first sight. Half `look` was then worked on; what that code made of half `report`, still
-unread, says what carries over. The last rows are of code for which both were read. Batch 4 is small
-and was sought to be hard: quotes of a line or a few, nearly all of infrastructure that others
+LOGS holds ID.log for each entry of labels/failures.jsonl with a numbered batch, as far as it is
+there, as `schedmate bench logs --from` writes them. `source` is the public thread that quotes the
+log, or OWNER/REPO@COMMIT:PATH of a file. Each was labelled before the Failure Handler had seen it:
+type, name, first failing line and component list what a careful reader accepts, and are left out
+where that is open. Batches were collected one after another, each with the code of its day measured
+at once: its first sight. Half `look` was then worked on; what that code made of half `report`,
+still unread, says what carries over. The last rows are of code for which both were read. Batch 4 is
+small and was sought to be hard: quotes of a line or a few, nearly all of infrastructure that others
 had little of. `3828b6a` had not seen it, nor had `families`, the rules of whole subsystems by name.
 
 Batches 5 to 8 were drawn by kinds of failure, not by texts: about half of infrastructure, the rest
@@ -43,7 +43,13 @@ from typing import Any
 from _package import read_with
 from _record import RESULTS, record
 
-LABELS = Path(__file__).parent / "labels" / "fresh_failures.json"
+LABELS = Path(__file__).parent / "labels" / "failures.jsonl"
+KEYS = {
+    "type": "error_type",
+    "name": "error_name",
+    "line": "line",
+    "component": "faulty_component",
+}
 READ = """
 import json, sys
 from pathlib import Path
@@ -67,8 +73,7 @@ def main() -> None:
     if options.logs is None:
         print("give a directory of logs; nothing was measured")
         return
-    known = json.loads(LABELS.read_text())
-    labels = [one for one in known if (options.logs / f"{one['id']}.log").exists()]
+    labels = [one for one in labelled() if (options.logs / f"{one['id']}.log").exists()]
     paths = [options.logs / f"{one['id']}.log" for one in labels]
     here = Path(__file__).parent.parent
     rows: list[dict[str, Any]] = []
@@ -98,6 +103,26 @@ def main() -> None:
         working=True,
         what="logs of which something differs from the label",
     )
+
+
+def labelled() -> list[dict[str, Any]]:
+    """The labels of the numbered batches: by key a list of what is accepted, or None."""
+    rows = (json.loads(line) for line in LABELS.read_text().splitlines())
+    return [
+        {
+            **{key: row[key] for key in ("id", "source", "batch", "half")},
+            **{key: accepted(row["expected"], name) for key, name in KEYS.items()},
+        }
+        for row in rows
+        if isinstance(row["batch"], int)
+    ]
+
+
+def accepted(expected: dict[str, Any], name: str) -> list[Any] | None:
+    """What a label accepts: a list, which may hold None; None where it says nothing."""
+    if name not in expected:
+        return None
+    return [None] if expected[name] is None else expected[name]
 
 
 def recorded() -> list[dict[str, Any]]:

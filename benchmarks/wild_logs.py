@@ -7,15 +7,15 @@ of which commit was read (of a notebook the output of cell `part`, of a page of 
 block of code `part`) and what a careful reader says of it: the step time [s], computed from the
 lines, or null, and of later batches the latest loss, the iteration and the total, and the
 throughput where lines state it, of batch 14 also the epoch, null where they say none of it; a list
-where several answers are right; of a failed job the type, the name and the first line, null where
-it is open. The time of an epoch is none of a step. Where a label says step, iteration and total,
-what is left of the run follows from it. Logs came in batches, each labelled before the program had
-read it: what the code of that time made of it is its first sight. A source belongs to one half of
-its batch by the hash of its name. Half `look` was worked on first, `first` when what that gave
-there was known, and since batch 5 not at all; all of batch 11 was worked on, none of batch 13 and
-14. Batch 14 is 60 logs drawn from the third of a census that was put aside before it was read.
-`--package` measures an older package as well: it is what shows first sights. Rows of code that is
-not measured again are kept.
+where several answers are right. labels/failures.jsonl says of failed jobs the type, the name and
+the first line, as far as they are not open. The time of an epoch is none of a step. Where a label
+says step, iteration and total, what is left of the run follows from it. Logs came in batches, each
+labelled before the program had read it: what the code of that time made of it is its first sight. A
+source belongs to one half of its batch by the hash of its name. Half `look` was worked on first,
+`first` when what that gave there was known, and since batch 5 not at all; all of batch 11 was
+worked on, none of batch 13 and 14. Batch 14 is 60 logs drawn from the third of a census that was
+put aside before it was read. `--package` measures an older package as well: it is what shows first
+sights. Rows of code that is not measured again are kept.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from _package import read_with
 from _record import RESULTS, record
 
 LABELS = Path(__file__).parent / "labels" / "wild_logs.json"
+FAILURES = Path(__file__).parent / "labels" / "failures.jsonl"
 CLOSE = 0.05
 REPORTED = 5
 """Of batches from this one on, half `first` is counted, not looked at."""
@@ -73,7 +74,10 @@ def main() -> None:
         print("give a directory of snapshots; nothing was measured")
         return
     labels = json.loads(LABELS.read_text())
+    failures = failed()
     for one in labels:
+        if "part" not in one:
+            one["failure"] = failures.get(f"{one['repo']}@{one['commit']}:{one['path']}")
         of = [one["step"], one.get("iteration"), one.get("total")]
         if all(isinstance(known, int | float) for known in of):
             one["eta"] = (one["total"] - one["iteration"]) * one["step"]
@@ -103,6 +107,17 @@ def main() -> None:
         working=True,
         what="logs of which something differs from the label",
     )
+
+
+def failed() -> dict[str, dict[str, Any]]:
+    """What labels/failures.jsonl says of logs, by source: type, name and first line, or None."""
+    found = {}
+    for row in map(json.loads, FAILURES.read_text().splitlines()):
+        if not isinstance(row["batch"], int):  # the others are of fresh_failures.py
+            said = {key: one[0] for key, one in row["expected"].items()}
+            keys = {"type": "error_type", "name": "error_name", "line": "line"}
+            found[row["source"]] = {key: said.get(name) for key, name in keys.items()}
+    return found
 
 
 def fetch(mirrors: Path, label: dict[str, Any], target: Path) -> Path:

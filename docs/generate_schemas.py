@@ -10,7 +10,7 @@ from typing import Any, NotRequired, get_type_hints
 from pydantic import TypeAdapter, create_model
 from typing_extensions import TypedDict
 
-from schedmate.bench.documents import ANSWER, Answer, BenchJob
+from schedmate.bench.documents import ANSWER, Answer, BenchJob, BenchLog
 from schedmate.bench.scoring import BenchScore
 from schedmate.commands.checks import Check
 from schedmate.jobs import JobRecord
@@ -328,6 +328,7 @@ class FailurePlan(TypedDict):
 PARTS: dict[str, Any] = {
     "agent-pass": Pass,
     "bench-job": BenchJob,
+    "bench-log": BenchLog,
     "bench-score": BenchScore,
     "capacity": Capacity,
     "ray-queue": QueueDocument,

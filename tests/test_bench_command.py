@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import jsonschema
 import pytest
@@ -13,9 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedmate.bench.scoring import interval
+from schedmate.bench.verdicts import FAILURE
+from schedmate.jobs.diagnosis import ErrorType, FaultyComponent
 
 ROOT = Path(__file__).parent.parent
-DEV, HELDOUT = (ROOT / "benchmarks" / "labels" / name for name in ("dev.jsonl", "heldout.jsonl"))
+DEV, HELDOUT, FAILURES = (
+    ROOT / "benchmarks" / "labels" / name
+    for name in ("dev.jsonl", "heldout.jsonl", "failures.jsonl")
+)
 LABELS = [
     {
         "id": "a-1",
@@ -127,7 +133,7 @@ def test_each_kind_of_answer_is_counted(cli: Cli, tmp_path: Path, labels: str) -
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"id": "a-9", "answers": {}}', "no labelled job 'a-9'; `schedmate bench jobs`"),
+        ('{"id": "a-9", "answers": {}}', "no label 'a-9'; `schedmate bench jobs`"),
         ('{"id": "a-1", "answers": {"itres": 3}}', "no key answers.itres; did you mean iters?"),
         ('{"id": "a-1", "answers": {"iters": [3]}}', "answers.iters: has to be text, a number"),
         ('{"id": "a-1", "answers": {"iters": true}}', "answers.iters: has to be text, a number"),
@@ -156,12 +162,107 @@ def test_files_that_hold_no_labels_are_named(cli: Cli, tmp_path: Path, labels: s
     assert "did you mean" in gone.err
     assert "labels.jsonl?" in gone.err
     empty = lines(tmp_path / "empty.jsonl", *[])
-    assert "has no labelled job" in cli("bench", "jobs", "--labels", empty).err
+    assert "has no labels" in cli("bench", "jobs", "--labels", empty).err
     twice = lines(tmp_path / "twice.jsonl", LABELS[0], LABELS[0])
-    assert "two jobs 'a-1'" in cli("bench", "jobs", "--labels", twice).err
+    assert "two labels 'a-1'" in cli("bench", "jobs", "--labels", twice).err
     answers = lines(tmp_path / "answers.jsonl", {"id": "a-1", "answers": {}})
     done = cli("bench", "score", labels, "--labels", answers)
     assert (done.code, done.err.count("\n")) == (3, 1)
+
+
+LOG = "step 1\nTraceback (most recent call last):\nKeyError: 'x'\n"
+QUOTED = "CUDA error: out of memory\n"
+
+
+def log_label(name: str, text: str, **expected: Any) -> dict[str, Any]:
+    checksum = hashlib.sha256(text.encode()).hexdigest()
+    source = f"https://example.org/{name}"
+    return {"id": name, "repo": name, "source": source, "sha256": checksum, "expected": expected}
+
+
+LOGS = [
+    log_label("key", LOG, error_type=["script"], error_name=["Key Error"], line=[2, 3]),
+    log_label("quoted", QUOTED, error_type=["framework"], line=[1], faulty_component=None),
+    log_label("well", "done\n", error_type=["none"], faulty_component=["gpu", None]),
+    log_label("away", "nowhere", error_type=["infrastructure"]),
+]
+
+
+def test_logs_say_where_they_are_and_not_what_is_right(cli: Cli) -> None:
+    printed = cli("bench", "logs", "--labels", str(FAILURES)).out.splitlines()
+    check = jsonschema.Draft202012Validator(schema("bench-log"))
+    rows = [json.loads(line) for line in FAILURES.read_text().splitlines()]
+    assert len({row["id"] for row in rows}) == len(rows) == len(printed)
+    for line, row in zip(printed, rows, strict=True):
+        document = json.loads(line)
+        check.validate(document)
+        assert document == {"schema": "schedmate.bench-log/v1"} | {
+            key: row[key] for key in ("id", "repo", "source", "sha256")
+        }
+
+
+def test_logs_are_found_by_their_checksums(cli: Cli, tmp_path: Path) -> None:
+    labels = lines(tmp_path / "labels.jsonl", *LOGS)
+    saved = tmp_path / "saved"
+    (saved / "deep").mkdir(parents=True)
+    (saved / "deep" / "job.out").write_text(LOG)
+    (saved / "page.md").write_text(f"It fails:\r\n```\r\n{QUOTED}```\r\nWhy?\n")
+    cell = {"outputs": [{"text": ["epoch 1\n", "done\n"]}]}
+    (saved / "notebook.ipynb").write_text(json.dumps({"cells": [cell]}))
+    (saved / "broken.json").write_text("{")
+    out = tmp_path / "logs"
+    done = cli("bench", "logs", "--labels", labels, "--from", str(saved), "--out", str(out))
+    assert done.code == 0
+    assert "3 of 4 logs found" in done.err
+    assert [json.loads(line)["id"] for line in done.out.splitlines()] == ["key", "quoted", "well"]
+    assert {path.name: path.read_text() for path in out.iterdir()} == {
+        "key.log": LOG,
+        "quoted.log": QUOTED,
+        "well.log": "done\n",
+    }
+    half = cli("bench", "logs", "--labels", labels, "--from", str(saved))
+    assert (half.code, half.err.count("\n")) == (2, 1)
+    gone = cli("bench", "logs", "--labels", labels, "--from", labels, "--out", str(out))
+    assert (gone.code, "is no directory" in gone.err) == (3, True)
+
+
+def test_answers_about_logs_are_counted(cli: Cli, tmp_path: Path) -> None:
+    labels = lines(tmp_path / "labels.jsonl", *LOGS)
+    said = {"error_type": "script", "error_name": "Type Error", "line": 3}
+    second = {"error_type": "framework", "faulty_component": "gpu"}
+    file = lines(
+        tmp_path / "answers.jsonl",
+        {"id": "key", "answers": said},
+        {"id": "quoted", "answers": second},
+        {"id": "well", "answers": {"error_type": "none", "faulty_component": None}},
+    )
+    made = json.loads(cli("bench", "score", file, "--labels", labels, "--json").out)
+    jsonschema.validate(made, schema("bench-score"))
+    verdicts = ("right", "wrong", "missing", "spurious")
+    assert {row["field"]: [row[name] for name in verdicts] for row in made["fields"]} == {
+        "error_type": [3, 0, 1, 0],
+        "error_name": [0, 1, 0, 0],
+        "line": [1, 0, 1, 0],
+        "faulty_component": [1, 0, 0, 1],
+        "all": [5, 1, 2, 1],
+    }
+    shown = cli("bench", "score", file, "--labels", labels).out
+    assert "4 logs of 4 repositories; 1 labelled log without a line" in shown
+    wrong = lines(tmp_path / "wrong.jsonl", {"id": "key", "answers": {"iters": 3}})
+    done = cli("bench", "score", wrong, "--labels", labels)
+    assert (done.code, "logs have no field 'iters'" in done.err) == (3, True)
+    jobs = cli("bench", "jobs", "--labels", labels)
+    assert (jobs.code, "list them by `schedmate bench logs`" in jobs.err) == (3, True)
+
+
+def test_what_the_labels_of_logs_accept_is_what_a_diagnosis_can_say() -> None:
+    types, components = set(get_args(ErrorType)), {None, *get_args(FaultyComponent)}
+    for line in FAILURES.read_text().splitlines():
+        expected = json.loads(line)["expected"]
+        assert expected.keys() <= FAILURE.keys()
+        assert set(expected.get("error_type", ())) <= types
+        assert set(expected.get("faulty_component") or ()) <= components
+        assert all(isinstance(number, int | None) for number in expected.get("line") or ())
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=30), st.integers(2, 5))

@@ -1,1 +1,1 @@
-"""The public benchmark: what training jobs run, read from a repository and a launch command."""
+"""The public benchmark: what jobs train, by their code; why they failed, by their logs."""

@@ -1,14 +1,14 @@
-"""The files of the benchmark: labelled jobs and answers about them, as JSON lines."""
+"""The files of the benchmark: labelled jobs or logs and answers about them, as JSON lines."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
 
-from schedmate.bench.verdicts import FIELDS, FURTHER
+from schedmate.bench.verdicts import FAILURE, FIELDS, FURTHER
 from schedmate.errors import InputError, did_you_mean, similar_file
 from schedmate.jobs import LaunchConfig
 from schedmate.plain import LARGEST
@@ -36,14 +36,14 @@ Value = Annotated[str | int | float | None, BeforeValidator(_one_value)]
 Answers: Any = create_model(
     "Answers",
     __config__=ConfigDict(extra="forbid"),
-    **dict.fromkeys(FIELDS | FURTHER, (Value, None)),  # type: ignore[call-overload]
+    **dict.fromkeys(FIELDS | FURTHER | FAILURE, (Value, None)),  # type: ignore[call-overload]
 )
 
 
 class Answer(BaseModel):
-    """What somebody says of one job: a line of the file that `schedmate bench score` reads.
+    """What somebody says of one job or log: a line of the file that `schedmate bench score` reads.
 
-    A field that is left out or null says that the code does not tell.
+    A field that is left out or null says that the code or the log does not tell.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -63,55 +63,111 @@ class BenchJob(BaseModel):
     launch: LaunchConfig = Field(default_factory=LaunchConfig)
 
 
+class BenchLog(BaseModel):
+    """A log to answer for, which is not part of the benchmark: where it is, and its SHA-256.
+
+    `source` is the address of a public page that quotes the log, or OWNER/REPO@COMMIT:PATH of a
+    file on GitHub; `repo` is the repository of either.
+    """
+
+    id: str = Field(pattern=r"^\w[\w.-]*$")
+    repo: str
+    source: str
+    sha256: str = Field(pattern="^[0-9a-f]{64}$")
+
+
 class Label(BenchJob):
     """A job and the accepted answers; a field that was not labelled is left out."""
+
+    fields: ClassVar = FIELDS
+    further: ClassVar = FURTHER
 
     expected: dict[str, Any]
     also: dict[str, Any] = Field(default_factory=dict)
 
 
-def read_labels(path: Path) -> dict[str, Label]:
+class LogLabel(BenchLog):
+    """A log and the accepted answers; a field that is open is left out."""
+
+    fields: ClassVar = FAILURE
+    further: ClassVar[dict[str, str]] = {}
+
+    expected: dict[str, Any]
+    also: dict[str, Any] = Field(default_factory=dict, max_length=0)
+
+
+def job_labels(path: Path) -> dict[str, Label]:
     """The labelled jobs of a file by id; raises `InputError` for what is none."""
-    found: dict[str, Label] = {}
-    for place, label in _lines(path, Label):
+    return {name: one for name, one in read_labels(path).items() if _is(one, Label, path)}
+
+
+def log_labels(path: Path) -> dict[str, LogLabel]:
+    """The labelled logs of a file by id; raises `InputError` for what is none."""
+    return {name: one for name, one in read_labels(path).items() if _is(one, LogLabel, path)}
+
+
+def _is(one: BaseModel, kind: type[Some], path: Path) -> bool:
+    if not isinstance(one, kind):
+        command, of = ("logs", "logs") if isinstance(one, LogLabel) else ("jobs", "launch commands")
+        raise InputError(f"{path} has labels of {of}; list them by `schedmate bench {command}`.")
+    return True
+
+
+def read_labels(path: Path) -> dict[str, Label | LogLabel]:
+    """The labelled jobs, or logs, of a file by id; raises `InputError` for what is neither."""
+    found: dict[str, Label | LogLabel] = {}
+    kind: type[Label | LogLabel] = LogLabel if '"sha256"' in _text(path)[:10_000] else Label
+    for place, label in _lines(path, kind):
         if label.id in found:
-            raise InputError(f"{place}: there are two jobs {label.id!r}; give each its own id.")
-        for kind, known in ((label.expected, FIELDS), (label.also, FURTHER)):
-            for name in kind.keys() - known.keys():
+            raise InputError(f"{place}: there are two labels {label.id!r}; give each its own id.")
+        for labelled, known in ((label.expected, kind.fields), (label.also, kind.further)):
+            for name in labelled.keys() - known.keys():
                 raise InputError(f"{place}: there is no field {name!r}; see docs/benchmark.md.")
         found[label.id] = label
     if not found:
-        raise InputError(f"{path} has no labelled job; name dev.jsonl or heldout.jsonl.")
+        names = "dev.jsonl, heldout.jsonl or failures.jsonl"
+        raise InputError(f"{path} has no labels; name {names}.")
     return found
 
 
-def read_answers(path: Path, labels: dict[str, Label]) -> dict[str, dict[str, Any]]:
-    """The answers of a file by job and field; raises `InputError` for what does not fit."""
+def read_answers(path: Path, labels: dict[str, Label | LogLabel]) -> dict[str, dict[str, Any]]:
+    """The answers of a file by id and field; raises `InputError` for what does not fit."""
+    first = next(iter(labels.values()))
+    known = first.fields | first.further
+    command = "logs" if isinstance(first, LogLabel) else "jobs"
     found: dict[str, dict[str, Any]] = {}
     for place, answer in _lines(path, Answer):
         if answer.id not in labels:
-            meant = did_you_mean(answer.id, labels) or "; `schedmate bench jobs` prints them all."
-            raise InputError(f"{place}: there is no labelled job {answer.id!r}{meant}")
+            meant = did_you_mean(answer.id, labels)
+            meant = meant or f"; `schedmate bench {command}` prints them all."
+            raise InputError(f"{place}: there is no label {answer.id!r}{meant}")
         if answer.id in found:
             raise InputError(f"{place}: {answer.id!r} is answered twice; keep one of the two.")
-        found[answer.id] = answer.answers.model_dump()
+        for name in answer.answers.model_fields_set - known.keys():
+            raise InputError(
+                f"{place}: {command} have no field {name!r}; these have: {', '.join(known)}."
+            )
+        found[answer.id] = {name: getattr(answer.answers, name) for name in known}
     return found
 
 
-def _lines(path: Path, kind: type[Some]) -> Iterator[tuple[str, Some]]:
-    """Each line of a file with where it is."""
+def _text(path: Path) -> str:
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or "it is not UTF-8"
         hint = similar_file(path) or "; name a file of JSON lines."
         raise InputError(f"cannot read {str(path)!r}: {why}{hint}") from None
-    for number, line in enumerate(text.split("\n"), 1):
+
+
+def _lines(path: Path, kind: type[Some]) -> Iterator[tuple[str, Some]]:
+    """Each line of a file with where it is."""
+    for number, line in enumerate(_text(path).split("\n"), 1):
         if not line.strip():
             continue
         place = f"{path}, line {number}"
         try:
             yield place, kind.model_validate_json(line)
         except ValidationError as error:
-            fault = sentence(error, (*FIELDS, *FURTHER, "id", "answers"), place="it")
-            raise InputError(f"{place}: {fault}") from None
+            known = (*FIELDS, *FURTHER, *FAILURE, "id", "answers")
+            raise InputError(f"{place}: {sentence(error, known, place='it')}") from None

@@ -15,8 +15,8 @@ from typing import Any, NotRequired
 
 from typing_extensions import TypedDict
 
-from schedmate.bench.documents import Label
-from schedmate.bench.verdicts import FIELDS, FURTHER, FieldRow, by_field, verdict
+from schedmate.bench.documents import Label, LogLabel
+from schedmate.bench.verdicts import FieldRow, by_field, verdict
 
 SCORE = "schedmate.bench-score/v1"
 Z = 1.96
@@ -42,10 +42,10 @@ class Case(TypedDict):
 class BenchScore(TypedDict):
     """Output of `schedmate bench score --json`.
 
-    `jobs` and `repositories` are those counted, `unanswered` the labelled jobs that the file has no
-    line for: they count as answered with null, unless `answered_only`. `fields` are the six
-    mandatory fields, `further` those that some jobs have labels for. With `--cases`, `cases` are
-    the answers that are not right.
+    `jobs` (or logs) and `repositories` are those counted, `unanswered` the labelled jobs that the
+    file has no line for: they count as answered with null, unless `answered_only`. `fields` are the
+    six mandatory fields of jobs or the four of logs, `further` those that some jobs have labels
+    for. With `--cases`, `cases` are the answers that are not right.
     """
 
     labels: str
@@ -60,9 +60,9 @@ class BenchScore(TypedDict):
 
 
 def judge(
-    labels: Iterable[Label], answers: Mapping[str, Mapping[str, Any]]
+    labels: Iterable[Label | LogLabel], answers: Mapping[str, Mapping[str, Any]]
 ) -> list[tuple[str, Case]]:
-    """The repository of each labelled field of each job, and the verdict on its answer."""
+    """The repository of each labelled field of each job or log, and the verdict on its answer."""
     judged = []
     for label in labels:
         given = answers.get(label.id, {})
@@ -114,7 +114,7 @@ def interval(outcomes: Iterable[tuple[str, bool]]) -> tuple[float | None, float 
 
 
 def score(
-    labels: Mapping[str, Label],
+    labels: Mapping[str, Label | LogLabel],
     answers: Mapping[str, Mapping[str, Any]],
     *,
     names: tuple[str, str],
@@ -124,6 +124,7 @@ def score(
     """Score answers against labels; `names` are what the two files are called."""
     counted = [one for one in labels.values() if one.id in answers or not answered_only]
     judged = judge(counted, answers)
+    first = next(iter(labels.values()))
     made = BenchScore(
         labels=names[0],
         answers=names[1],
@@ -131,8 +132,8 @@ def score(
         jobs=len(counted),
         repositories=len({one.repo for one in counted}),
         unanswered=len(labels) - len(answers),
-        fields=table(judged, FIELDS),
-        further=table(judged, FURTHER),
+        fields=table(judged, first.fields),
+        further=table(judged, first.further),
     )
     if cases:
         made["cases"] = [case for _, case in judged if case["verdict"] != "right"]

@@ -1,4 +1,4 @@
-"""When an answer about a field of a job is right, and the counts by field.
+"""When an answer about a field of a job or a log is right, and the counts by field.
 
 A string is right when, letters and digits only and in lower case, it equals an accepted form, or
 an accepted form is a whole run of its `/`-separated parts: `data/cifar10/train` is right where
@@ -43,6 +43,9 @@ FURTHER = {
 }
 """Fields that some jobs have labels for; they are counted apart."""
 
+FAILURE = {name: name for name in ("error_type", "error_name", "line", "faulty_component")}
+"""What is asked about a log, as in a `Diagnosis`; `line` is the first failing one, from 1."""
+
 Verdict = Literal["right", "wrong", "missing", "spurious"]
 
 
@@ -68,11 +71,12 @@ def normal(text: str) -> str:
 
 def right(got: Any, accepted: Any) -> bool:
     """Whether an answer is one of the accepted forms; None says that the code does not tell."""
-    if got is None or accepted is None:
-        return got is accepted
     options = accepted if isinstance(accepted, list) else [accepted]
+    if got is None:
+        return None in options
     if isinstance(got, int | float):
         return any(isinstance(o, int | float) and float(o) == float(got) for o in options)
+    options = [option for option in options if option is not None]
     parts = str(got).split("/")
     runs = {
         normal("/".join(parts[i:j]))

@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from schedmate.terminal.screen import Table
 
 JOB = "schedmate.bench-job/v1"
+LOG = "schedmate.bench-log/v1"
 
 app = typer.Typer(
     short_help="Score answers on the public benchmark.",
     help="Score answers on the public benchmark: what do training jobs run, by their code and "
-    "launch command? Labels are files of schedmate's source repository, benchmarks/labels/"
-    "dev.jsonl and heldout.jsonl; the installed package does not hold them (740 kB).",
+    "launch command, and what made jobs fail, by their logs? Labels are files of schedmate's "
+    "source repository, benchmarks/labels/dev.jsonl, heldout.jsonl and failures.jsonl; the "
+    "installed package does not hold them (950 kB).",
     no_args_is_help=True,
 )
 
@@ -31,7 +33,8 @@ LabelsOption = Annotated[
     typer.Option(
         "--labels",
         metavar="FILE",
-        help="Labels: benchmarks/labels/heldout.jsonl or dev.jsonl of the source repository.",
+        help="Labels: benchmarks/labels/heldout.jsonl or dev.jsonl (jobs) or failures.jsonl (logs) "
+        "of the source repository.",
         show_default=False,
     ),
 ]
@@ -44,11 +47,55 @@ def jobs(labels: LabelsOption) -> None:
     Each has an id, a repository on GitHub, a commit, the launch command and, where it is known,
     the GPUs and nodes that the scheduler gives.
     """
-    from schedmate.bench.documents import BenchJob, read_labels
+    from schedmate.bench.documents import BenchJob, job_labels
 
-    for label in read_labels(labels).values():
+    for label in job_labels(labels).values():
         job = BenchJob.model_validate(label.model_dump(include=set(BenchJob.model_fields)))
         typer.echo(dumps({"schema": JOB, **job.model_dump(mode="json", exclude_none=True)}))
+
+
+@app.command("logs")
+def logs(
+    labels: LabelsOption,
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="DIR",
+            help="Find the logs in the files below DIR: logs, notebooks, pages saved as text or "
+            "Markdown, and JSON of an API. Needs --out.",
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", metavar="DIR", help="Write them there as ID.log.", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Print the logs to answer for, without their labels, as JSON lines.
+
+    The benchmark holds no logs. Each line says where a log is public, and its SHA-256. With --from
+    and --out, the logs are found by it in what you saved of those places, and only those that were
+    found are printed.
+    """
+    from schedmate.bench.documents import BenchLog, log_labels
+    from schedmate.bench.finding import find_logs
+    from schedmate.errors import UsageError
+    from schedmate.terminal import progress
+
+    if (source is None) != (out is None):
+        raise UsageError("--from and --out go together: where to look, and where to write.")
+    known = log_labels(labels)
+    named = list(known)
+    if source is not None and out is not None:
+        with progress("reading") as advance:
+            named = find_logs(source, known, out, lambda path: advance(0, path.name))
+        typer.echo(f"{len(named):,} of {len(known):,} logs found", err=True)
+    for name in named:
+        log = BenchLog.model_validate(known[name].model_dump(include=set(BenchLog.model_fields)))
+        typer.echo(dumps({"schema": LOG, **log.model_dump(mode="json")}))
 
 
 @app.command("score")
@@ -57,7 +104,8 @@ def score_answers(
         Path,
         typer.Argument(
             metavar="FILE",
-            help='Answers as JSON lines: {"id": "...", "answers": {"iters": 90, "valid": null}}.',
+            help='Answers as JSON lines: {"id": "...", "answers": {"iters": 90, "valid": null}}, '
+            'or of a log {"error_type": "script", "line": 7}.',
             show_default=False,
         ),
     ],
@@ -66,7 +114,7 @@ def score_answers(
         bool,
         typer.Option(
             "--answered",
-            help="Count only jobs that FILE has a line for; else the others count as all null.",
+            help="Count only what FILE has a line for; else the others count as all null.",
         ),
     ] = False,
     cases: Annotated[
@@ -76,10 +124,10 @@ def score_answers(
 ) -> None:
     """Score answers by field: right, wrong, missing, spurious.
 
-    Missing is null where the code has an answer, spurious an answer where it has none. The
+    Missing is null where the label has an answer, spurious an answer where it has none. The
     interval of the accuracy (95 %, Wilson) is clustered by repository.
     """
-    from schedmate.bench.documents import read_answers, read_labels
+    from schedmate.bench.documents import LogLabel, read_answers, read_labels
     from schedmate.bench.scoring import SCORE, score
     from schedmate.terminal.screen import Screen
 
@@ -106,10 +154,11 @@ def score_answers(
         screen.line("Further fields, which some jobs have labels for:", "heading")
         screen.table(_table(made["further"]))
     screen.line()
-    jobs_counted = counted(made["jobs"], "job")
+    what = "log" if isinstance(next(iter(known.values())), LogLabel) else "job"
+    jobs_counted = counted(made["jobs"], what)
     several = "repository" if made["repositories"] == 1 else "repositories"
     where = f"{made['labels']}: {jobs_counted} of {made['repositories']:,} {several}"
-    without = counted(made["unanswered"], "labelled job")
+    without = counted(made["unanswered"], f"labelled {what}")
     how = "not counted" if answered else "counted as all null"
     rest = f"; {without} without a line in {made['answers']}, {how}" if made["unanswered"] else ""
     screen.line(f"{where}{rest}")
