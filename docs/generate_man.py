@@ -8,8 +8,10 @@ To standard output, or to the file that is named:
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +22,17 @@ from schedmate.cli import app
 from schedmate.errors import EXIT_CODES
 
 
+def released() -> str:
+    """The date of this version in CHANGELOG.md, today where it has none yet."""
+    changes = (Path(__file__).parent.parent / "CHANGELOG.md").read_text(encoding="utf-8")
+    dated = re.search(rf"(?m)^## \[?{re.escape(__version__)}\]?.*?(\d{{4}}-\d\d-\d\d)", changes)
+    return dated[1] if dated else f"{datetime.now(UTC):%Y-%m-%d}"
+
+
 def escaped(text: str) -> str:
-    """A text in which roff finds no request and no escape; hyphens stay what a shell reads."""
-    lines = text.replace("\\", "\\e").replace("-", "\\-").splitlines()
+    """A text in ASCII in which roff finds no request and no escape; hyphens stay hyphens."""
+    text = text.replace("\\", "\\e").replace("-", "\\-")
+    lines = re.sub(r"[^\x00-\x7f]", lambda one: f"\\[u{ord(one[0]):04X}]", text).splitlines()
     return "\n".join(f"\\&{line}" if line.startswith((".", "'")) else line for line in lines)
 
 
@@ -57,11 +67,11 @@ def page() -> str:
     command = typer.main.get_command(app)
     summary = "estimates, progress and failure diagnosis for GPU cluster schedulers"
     parts = [
-        f'.TH SCHEDMATE 1 "" "schedmate {__version__}" "User Commands"',
+        f'.TH SCHEDMATE 1 "{released()}" "schedmate {__version__}" "User Commands"',
         f".SH NAME\nschedmate \\- {summary}",
         ".SH SYNOPSIS\n.B schedmate\n[OPTIONS] COMMAND [ARGS]...",
         ".SH DESCRIPTION",
-        *(f".PP\n{one}" for one in paragraphs(command.help or "")),
+        "\n.PP\n".join(paragraphs(command.help or "")),
         ".SH COMMANDS",
         *section(command, ("schedmate",)),
         ".SH EXIT STATUS",

@@ -76,86 +76,97 @@ class Settings(BaseSettings):
         description="Directory of the job history, or postgresql://USER@HOST/DATABASE",
     )
     scheduler: Literal["slurm", "kubernetes", "ray"] | None = Field(
-        None, description="The scheduler of this cluster, which `schedmate doctor` then looks for"
+        default=None,
+        description="The scheduler of this cluster, which `schedmate doctor` then looks for",
     )
     embedder: str = Field(
-        "bundled",
+        default="bundled",
         description="What turns metadata into vectors: bundled, bge, openai or module.Class",
     )
     embedder_model: str | None = Field(
-        None, description="Model name or local directory for the bge and openai embedders"
+        default=None, description="Model name or local directory for the bge and openai embedders"
     )
     embedder_base_url: str | None = Field(
-        None, description="Base URL of an OpenAI-compatible embeddings server"
+        default=None, description="Base URL of an OpenAI-compatible embeddings server"
     )
     threshold: float | None = Field(
-        None,
+        default=None,
         ge=-1.0,
         le=1.0,
         description="Least cosine similarity of a neighbour; unset: the embedder's own",
     )
-    top_k: int = Field(3, ge=1, le=1000, description="Most neighbours an estimate uses")
+    top_k: int = Field(default=3, ge=1, le=1000, description="Most neighbours an estimate uses")
     method: Literal["weighted", "mean"] = Field(
-        "weighted", description="How neighbours become an estimate"
+        default="weighted", description="How neighbours become an estimate"
     )
-    budget_s: float = Field(10.0, gt=0, description="CPU time of one static analysis [s]")
+    budget_s: float = Field(default=10.0, gt=0, description="CPU time of one static analysis [s]")
     memory_mb: int = Field(
-        2048,
+        default=2048,
         ge=256,
         le=1 << 20,
         description="Most memory of a process that reads a repository or a log [MiB]",
     )
     deadline_s: float = Field(
-        2.0, gt=0, description="Time after which the submit hook gives up and returns None [s]"
+        default=2.0,
+        gt=0,
+        description="Time after which the submit hook gives up and returns None [s]",
     )
 
     mode: Literal["static", "hybrid", "agent"] | None = Field(
-        None,
+        default=None,
         description="How metadata is read: static (no model), hybrid (a model is asked for what "
         "static analysis could not tell), agent (a model reads alone, as in the paper); "
         "unset: hybrid when a model is set, else static",
     )
     llm_base_url: str | None = Field(
-        None, description="Base URL of an OpenAI-compatible server, ending in /v1"
+        default=None, description="Base URL of an OpenAI-compatible server, ending in /v1"
     )
     llm_model: str | None = Field(
-        None, description="Model name there, or scripted:FILE; unset: the first one it serves"
+        default=None,
+        description="Model name there, or scripted:FILE; unset: the first one it serves",
     )
-    llm_timeout_s: float = Field(60.0, gt=0, description="Time limit of one call [s]")
+    llm_timeout_s: float = Field(default=60.0, gt=0, description="Time limit of one call [s]")
     llm_deadline_s: float = Field(
-        180.0, gt=0, description="Time limit of all calls for one job [s]"
+        default=180.0, gt=0, description="Time limit of all calls for one job [s]"
     )
-    llm_max_tokens: int = Field(2048, ge=16, description="Most tokens of one reply")
+    llm_max_tokens: int = Field(default=2048, ge=16, description="Most tokens of one reply")
     llm_context_tokens: int = Field(
-        32_768, ge=1024, description="Context length of the model [tokens]"
+        default=32_768, ge=1024, description="Context length of the model [tokens]"
     )
     llm_call_tokens: int | None = Field(
-        None, ge=1, description="Most tokens of one call, prompt and reply"
+        default=None, ge=1, description="Most tokens of one call, prompt and reply"
     )
     llm_job_tokens: int | None = Field(
-        400_000, ge=1, description="Most tokens of all calls for one job"
+        default=400_000, ge=1, description="Most tokens of all calls for one job"
     )
-    llm_day_tokens: int | None = Field(None, ge=1, description="Most tokens in 24 hours")
-    llm_call_cost: float | None = Field(None, ge=0, description="Most cost of one call")
-    llm_job_cost: float | None = Field(None, ge=0, description="Most cost of one job")
-    llm_day_cost: float | None = Field(None, ge=0, description="Most cost in 24 hours")
-    llm_price_input: float = Field(0.0, ge=0, description="Price of a million prompt tokens")
-    llm_price_output: float = Field(0.0, ge=0, description="Price of a million reply tokens")
-    llm_cache: bool = Field(True, description="Reuse replies to requests made before")
+    llm_day_tokens: int | None = Field(default=None, ge=1, description="Most tokens in 24 hours")
+    llm_call_cost: float | None = Field(default=None, ge=0, description="Most cost of one call")
+    llm_job_cost: float | None = Field(default=None, ge=0, description="Most cost of one job")
+    llm_day_cost: float | None = Field(default=None, ge=0, description="Most cost in 24 hours")
+    llm_price_input: float = Field(
+        default=0.0, ge=0, description="Price of a million prompt tokens"
+    )
+    llm_price_output: float = Field(
+        default=0.0, ge=0, description="Price of a million reply tokens"
+    )
+    llm_cache: bool = Field(default=True, description="Reuse replies to requests made before")
     agent_ask_below: float = Field(
-        0.74,
+        default=0.74,
         ge=0,
         le=1,
         description="Mandatory fields of less static confidence are put to the model",
     )
     agent_ask_names: bool = Field(
-        True, description="Always ask for the model's and the datasets' names"
+        default=True, description="Always ask for the model's and the datasets' names"
     )
     agent_model_calls: int = Field(
-        12, ge=1, le=100, description="Most replies of the model in one reading of a repository"
+        default=12,
+        ge=1,
+        le=100,
+        description="Most replies of the model in one reading of a repository",
     )
     agent_tool_calls: int = Field(
-        30, ge=0, le=300, description="Most file and directory reads in one reading"
+        default=30, ge=0, le=300, description="Most file and directory reads in one reading"
     )
     trajectories: Path = Field(
         default_factory=lambda: data_dir() / "trajectories",

@@ -6,10 +6,12 @@ import os
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 import schedmate
 
@@ -60,6 +62,67 @@ def test_the_source_distribution_can_be_built_from_and_has_no_results(built: Pat
     assert {"examples/train_repo/train.py", "examples/history.jsonl"} <= files
     assert {"pyproject.toml", "LICENSE", "README.md", "tests/conftest.py", "Makefile"} <= files
     assert not {name for name in files if name.startswith(("benchmarks/results", ".venv", "build"))}
+
+
+CONSUMER = """
+from schedmate import Diagnosis, JobSpec, LaunchConfig, SchedMate
+
+def delay(mate: SchedMate, log: str) -> float:
+    job = JobSpec(job_id="7", repo=".", command="python train.py", launch=LaunchConfig(gpus=2))
+    estimate = mate.on_submit(job, deadline_s=0.2)
+    found: Diagnosis | None = mate.on_failure(job, log)
+    if estimate is None or estimate.duration_s is None:
+        return 60.0 if found is not None and found.recoverable else 0.0
+    return estimate.duration_s
+"""
+WRONG = """
+from schedmate import JobSpec, SchedMate
+
+def delay(mate: SchedMate) -> str:
+    return mate.on_submit(JobSpec(job_id="7")).duration_s
+"""
+
+
+@pytest.mark.slow
+def test_a_project_that_uses_the_package_is_checked_against_its_types(tmp_path: Path) -> None:
+    """mypy takes them from the installed package, by its marker, in a project with no settings."""
+    (tmp_path / "consumer.py").write_text(CONSUMER)
+    (tmp_path / "wrong.py").write_text(WRONG)
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "mypy", "--strict", "--config-file="),
+            *("--show-error-codes", "consumer.py", "wrong.py"),
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    errors = [line for line in done.stdout.splitlines() if ": error: " in line]
+    assert {line.partition(":")[0] for line in errors} == {"wrong.py"}, done.stdout + done.stderr
+    assert {line.rpartition("[")[2] for line in errors} == {"union-attr]", "return-value]"}
+
+
+def test_the_module_is_the_command(tmp_path: Path) -> None:
+    """`python -m schedmate` answers as `schedmate` does, and imports nothing from where it runs."""
+    (tmp_path / "typer.py").write_text("raise SystemExit('imported from the current directory')")
+    command = ["track", "missing.log"]
+    by_module, by_script = (
+        subprocess.run([*start, *command], cwd=tmp_path, capture_output=True, text=True)
+        for start in ([sys.executable, "-m", "schedmate"], [SCHEDMATE])
+    )
+    assert by_module.returncode == by_script.returncode == 3
+    assert by_module.stderr == by_script.stderr != ""
+
+
+def test_every_extra_has_a_trial() -> None:
+    """What the release checklist installs and tries is what pyproject.toml offers."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        extras = tomllib.load(file)["project"]["optional-dependencies"].keys()
+    trials = yaml.safe_load((ROOT / "benchmarks" / "extras.yaml").read_text())
+    assert trials.keys() == (extras - {"dev"}) | {"base"}
+    for name, trial in trials.items():
+        checked = subprocess.run(["bash", "-n"], input=trial["run"], capture_output=True, text=True)
+        assert (bool(trial["what"]), checked.stderr) == (True, ""), name
 
 
 def test_the_version_has_one_source() -> None:

@@ -40,8 +40,8 @@ class EvidenceLine(BaseModel):
     file: Text
     line: int = Field(ge=1, description="1-based; counts line feeds only")
     text: str
-    note: str | None = Field(None, description="Why it is quoted")
-    origin: Origin = Field("job_log", description="Who says so")
+    note: str | None = Field(default=None, description="Why it is quoted")
+    origin: Origin = Field(default="job_log", description="Who says so")
 
 
 class Checkpoint(BaseModel):
@@ -50,7 +50,7 @@ class Checkpoint(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     path: Text | None = None
-    step: int | None = Field(None, ge=0, description="Iteration it was written at")
+    step: int | None = Field(default=None, ge=0, description="Iteration it was written at")
     file: Text
     line: int = Field(ge=1)
 
@@ -64,10 +64,12 @@ class PlanStep(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     action: Literal["confirm", "check", "isolate", "restart", "notify"]
-    node: str | None = Field(None, description="A valid host name, or null where none is known")
+    node: str | None = Field(
+        default=None, description="A valid host name, or null where none is known"
+    )
     commands: list[str] = Field(default_factory=list, description="What shows it; read-only")
     only_if: Literal["confirmed"] | None = None
-    origin: Origin | None = Field(None, description="Who says that it is needed")
+    origin: Origin | None = Field(default=None, description="Who says that it is needed")
     detail: str = ""
 
 
@@ -82,8 +84,10 @@ class Recovery(BaseModel):
 
     id: str
     summary: str
-    diagnose: str | None = Field(None, description="The diagnostic to run before anything else")
-    isolate: str | None = Field(None, description="What to take out of service")
+    diagnose: str | None = Field(
+        default=None, description="The diagnostic to run before anything else"
+    )
+    isolate: str | None = Field(default=None, description="What to take out of service")
     isolation: Isolation = "none"
     innocent: list[str] = Field(default_factory=list)
     steps: list[PlanStep] = Field(default_factory=list)
@@ -99,9 +103,11 @@ class Reading(BaseModel):
     error_type: ErrorType
     error_name: str | None = None
     faulty_component: FaultyComponent | None = None
-    rule: str | None = Field(None, description="The rule that says so; null for a model's reading")
+    rule: str | None = Field(
+        default=None, description="The rule that says so; null for a model's reading"
+    )
     file: Text | None = None
-    line: int | None = Field(None, ge=1, description="The line that shows it, 1-based")
+    line: int | None = Field(default=None, ge=1, description="The line that shows it, 1-based")
     text: str = ""
 
 
@@ -118,26 +124,30 @@ class Diagnosis(BaseModel):
 
     error_type: ErrorType
     finished: bool | None = Field(
-        None, description="Where nothing failed: whether the log says that the job was through"
+        default=None,
+        description="Where nothing failed: whether the log says that the job was through",
     )
     error_name: str | None = None
     faulty_component: FaultyComponent | None = None
     file: Text | None = None
-    line: int | None = Field(None, ge=1, description="1-based; counts line feeds only")
+    line: int | None = Field(default=None, ge=1, description="1-based; counts line feeds only")
     rank: int | None = None
     missing_ranks: list[int] = Field(
         default_factory=list, description="Ranks that the others waited for in vain"
     )
     meanwhile: str | None = Field(
-        None, description="What a rank was doing while the others waited for it"
+        default=None, description="What a rank was doing while the others waited for it"
     )
-    node: str | None = Field(None, description="The node that the evidence names: a host name")
+    node: str | None = Field(
+        default=None, description="The node that the evidence names: a host name"
+    )
     job_nodes: list[str] = Field(
         default_factory=list, description="Nodes of the job, as the caller says"
     )
-    origin: Origin = Field("job_log", description="Who says what decided")
+    origin: Origin = Field(default="job_log", description="Who says what decided")
     undecided: bool = Field(
-        False, description="Only what others noticed of the failure is known, not what failed"
+        default=False,
+        description="Only what others noticed of the failure is known, not what failed",
     )
     doubts: list[str] = Field(
         default_factory=list, description="Why the verdict is open to doubt; empty where it is not"
@@ -147,22 +157,28 @@ class Diagnosis(BaseModel):
         description="Two readings that are proved equally well; the first is the verdict",
     )
     by_rules: Reading | None = Field(
-        None,
+        default=None,
         description="What rules alone say, where a model's reading replaced it; only this, and "
         "never the model's reading, gives a recovery plan its rights",
     )
-    time: float | None = Field(None, description="When it failed, as logged [s since epoch]")
+    time: float | None = Field(
+        default=None, description="When it failed, as logged [s since epoch]"
+    )
     evidence: list[EvidenceLine] = Field(default_factory=list)
     ruled_out: list[EvidenceLine] = Field(default_factory=list)
     recoverable: bool | None = None
     checkpoint: Checkpoint | None = None
     plan: Recovery | None = None
-    rule: str | None = Field(None, description="The rule that decided")
+    rule: str | None = Field(default=None, description="The rule that decided")
     source: Literal["rules", "wording", "embedding", "model"] = "rules"
     reason: str = ""
-    reference: str | None = Field(None, description="Where the meaning of the line was settled")
-    attempt: int = Field(1, ge=1, description="The attempt of the job that was diagnosed")
-    attempts: int = Field(1, ge=1, description="Attempts found in the log")
+    reference: str | None = Field(
+        default=None, description="Where the meaning of the line was settled"
+    )
+    attempt: int = Field(default=1, ge=1, description="The attempt of the job that was diagnosed")
+    attempts: int = Field(default=1, ge=1, description="Attempts found in the log")
     locator: Literal["scan", "binary"] = "scan"
-    probes: int | None = Field(None, ge=0, description="Chunks that the binary search looked at")
+    probes: int | None = Field(
+        default=None, ge=0, description="Chunks that the binary search looked at"
+    )
     warnings: list[Text] = Field(default_factory=list)

@@ -14,7 +14,7 @@ class Neighbour(BaseModel):
 
     job_id: str
     similarity: float = Field(description="Cosine similarity of the rendered metadata, at most 1")
-    exact: bool = Field(False, description="Same fingerprint: a resubmission")
+    exact: bool = Field(default=False, description="Same fingerprint: a resubmission")
     weight: float = Field(description="Share of this job in the estimate; all shares add up to 1")
     duration_s: float = Field(description="Observed run time [s]")
     adjusted_duration_s: float = Field(
@@ -22,19 +22,21 @@ class Neighbour(BaseModel):
     )
     censored: bool = False
     state: JobState = "COMPLETED"
-    age_s: float | None = Field(None, description="Time since it ended [s]")
-    summary: str = Field("", description="Model, dataset and length in a few words")
+    age_s: float | None = Field(default=None, description="Time since it ended [s]")
+    summary: str = Field(default="", description="Model, dataset and length in a few words")
 
 
 class IntervalBasis(BaseModel):
     """What the width of p10 to p90 comes from. Factors are ratios of two run times, at least 1."""
 
-    level: float = Field(0.8, description="Share of such jobs that end within p10 to p90 [0 to 1]")
+    level: float = Field(
+        default=0.8, description="Share of such jobs that end within p10 to p90 [0 to 1]"
+    )
     recurrence: Literal["same job", "same job, other length", "similar jobs"] = Field(
         description="The closest kind of past run that completed"
     )
     runs: int = Field(description="Past runs that completed")
-    cut_short: int = Field(0, description="Past runs that did not; each is a lower bound")
+    cut_short: int = Field(default=0, description="Past runs that did not; each is a lower bound")
     runs_factor: float = Field(
         description="Longest over shortest of those that completed, after correction"
     )
@@ -43,7 +45,7 @@ class IntervalBasis(BaseModel):
         "believed before these runs were looked at"
     )
     learned_from: int = Field(
-        0, description="Jobs of this history that ran again and had a say in it; 0: none"
+        default=0, description="Jobs of this history that ran again and had a say in it; 0: none"
     )
     from_runs: float = Field(
         description="How much of the width comes from how far these runs lie apart [0 to 1]; the "
@@ -69,15 +71,15 @@ class Estimate(BaseModel):
     When `abstained` is true every number is None and `reason` says why; a scheduler falls back.
     """
 
-    duration_s: float | None = Field(None, description="Point estimate [s]")
-    duration_p10_s: float | None = Field(None, description="10th percentile [s]")
-    duration_p50_s: float | None = Field(None, description="Median [s]")
-    duration_p90_s: float | None = Field(None, description="90th percentile [s]")
-    gpu_util: float | None = Field(None, description="Mean GPU utilisation [%]")
-    sm_util: float | None = Field(None, description="Mean SM activity [%]")
-    gpu_mem_mb: float | None = Field(None, description="Peak memory of one GPU [MB]")
+    duration_s: float | None = Field(default=None, description="Point estimate [s]")
+    duration_p10_s: float | None = Field(default=None, description="10th percentile [s]")
+    duration_p50_s: float | None = Field(default=None, description="Median [s]")
+    duration_p90_s: float | None = Field(default=None, description="90th percentile [s]")
+    gpu_util: float | None = Field(default=None, description="Mean GPU utilisation [%]")
+    sm_util: float | None = Field(default=None, description="Mean SM activity [%]")
+    gpu_mem_mb: float | None = Field(default=None, description="Peak memory of one GPU [MB]")
     interval_basis: IntervalBasis | None = Field(
-        None, description="What the width of p10 to p90 comes from"
+        default=None, description="What the width of p10 to p90 comes from"
     )
     extrapolated: list[Extrapolation] = Field(
         default_factory=list,

@@ -51,13 +51,20 @@ class Evidence(BaseModel):
 
     value: Annotated[Any, BeforeValidator(plain)] = None
     source: Source
-    file: Text | None = Field(None, description="POSIX path relative to the repository root")
-    line: int | None = Field(None, ge=1, description="1-based line in `file`")
-    confidence: float = Field(1.0, ge=0.0, le=1.0)
-    text: Text | None = Field(None, description="The token or expression the value was read from")
-    note: Text | None = Field(None, description="How the value was chosen, where that needs saying")
+    file: Text | None = Field(
+        default=None, description="POSIX path relative to the repository root"
+    )
+    line: int | None = Field(default=None, ge=1, description="1-based line in `file`")
+    confidence: float = Field(default=1.0, ge=0.0, le=1.0)
+    text: Text | None = Field(
+        default=None, description="The token or expression the value was read from"
+    )
+    note: Text | None = Field(
+        default=None, description="How the value was chosen, where that needs saying"
+    )
     formula: Text | None = Field(
-        None, description="How the value was computed, where what is cited does not state it"
+        default=None,
+        description="How the value was computed, where what is cited does not state it",
     )
 
     def where(self) -> str:
@@ -106,7 +113,9 @@ class ModelConfig(_Section):
 class TrainingConfig(_Section):
     """How it is trained. Extra keys hold batch sizes, optimiser, precision, parallelism."""
 
-    iters: int | float | None = Field(None, description="Length of training in `iter_type` units")
+    iters: int | float | None = Field(
+        default=None, description="Length of training in `iter_type` units"
+    )
     iter_type: Literal["step", "epoch"] | None = None
 
 
@@ -200,7 +209,7 @@ class ModelUse(BaseModel):
         "on the call that failed (schedmate.errors.Verdict) or `failed`, and the static answer "
         "stands"
     )
-    reason: str | None = Field(None, description="One sentence on a failure")
+    reason: str | None = Field(default=None, description="One sentence on a failure")
     asked: list[str] = Field(default_factory=list, description="Fields the model was asked for")
     reasons: dict[str, str] = Field(
         default_factory=dict, description="Why each field was asked for"
@@ -217,10 +226,12 @@ class ModelUse(BaseModel):
         default_factory=list, description="Fields that a line shows to have no value"
     )
     calls: int = Field(
-        0, description="Requests that reached a server, or were answered from the cache"
+        default=0, description="Requests that reached a server, or were answered from the cache"
     )
     input_tokens: int = 0
     output_tokens: int = 0
-    cached_tokens: int = Field(0, description="Of the input, found in the server's prefix cache")
-    seconds: float = Field(0.0, description="Wall time of the reading [s]")
-    trajectory: str | None = Field(None, description="File that records the reading")
+    cached_tokens: int = Field(
+        default=0, description="Of the input, found in the server's prefix cache"
+    )
+    seconds: float = Field(default=0.0, description="Wall time of the reading [s]")
+    trajectory: str | None = Field(default=None, description="File that records the reading")

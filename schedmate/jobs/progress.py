@@ -15,16 +15,26 @@ class Progress(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    step_time_s: float | None = Field(None, gt=0, description="Time of one iteration [s], a median")
-    step_time_p10_s: float | None = Field(None, description="10th percentile of the readings [s]")
-    step_time_p90_s: float | None = Field(None, description="90th percentile of the readings [s]")
-    epoch_time_s: float | None = Field(None, gt=0, description="Time of one epoch [s]")
-    loss: float | None = Field(None, description="Latest training loss; None where it is NaN")
+    step_time_s: float | None = Field(
+        default=None, gt=0, description="Time of one iteration [s], a median"
+    )
+    step_time_p10_s: float | None = Field(
+        default=None, description="10th percentile of the readings [s]"
+    )
+    step_time_p90_s: float | None = Field(
+        default=None, description="90th percentile of the readings [s]"
+    )
+    epoch_time_s: float | None = Field(default=None, gt=0, description="Time of one epoch [s]")
+    loss: float | None = Field(
+        default=None, description="Latest training loss; None where it is NaN"
+    )
     loss_state: Literal["nan", "inf"] | None = Field(
-        None, description="What the latest training loss is where it is not a number"
+        default=None, description="What the latest training loss is where it is not a number"
     )
     loss_state_since: int | None = Field(
-        None, ge=0, description="Iteration of the first such loss among the lines that were read"
+        default=None,
+        ge=0,
+        description="Iteration of the first such loss among the lines that were read",
     )
     no_numbers: dict[str, Literal["nan", "inf"]] = Field(
         default_factory=dict,
@@ -32,24 +42,26 @@ class Progress(BaseModel):
         "numbers where they were last stated",
     )
     iteration: int | None = Field(
-        None, ge=0, description="Latest iteration, over all epochs where their length is known"
+        default=None,
+        ge=0,
+        description="Latest iteration, over all epochs where their length is known",
     )
     total_iterations: int | None = Field(
-        None, ge=0, description="Iterations of the whole run; of one epoch where `in_epoch`"
+        default=None, ge=0, description="Iterations of the whole run; of one epoch where `in_epoch`"
     )
-    in_epoch: bool = Field(False, description="`iteration` begins anew with each epoch")
-    epoch: float | None = Field(None, description="Latest epoch, as the log counts")
+    in_epoch: bool = Field(default=False, description="`iteration` begins anew with each epoch")
+    epoch: float | None = Field(default=None, description="Latest epoch, as the log counts")
     total_epochs: int | None = None
-    lr: float | None = Field(None, description="Latest learning rate")
-    throughput: float | None = Field(None, description="In `throughput_unit`")
+    lr: float | None = Field(default=None, description="Latest learning rate")
+    throughput: float | None = Field(default=None, description="In `throughput_unit`")
     throughput_unit: Literal["samples/s", "tokens/s", "iterations/s"] | None = None
-    eta_s: float | None = Field(None, ge=0, description="Time until the run ends [s]")
+    eta_s: float | None = Field(default=None, ge=0, description="Time until the run ends [s]")
     ended: Literal["finished", "stopped"] | None = Field(
-        None,
+        default=None,
         description="That the run is over, where the log shows it: it finished, or ended before "
         "what it counts to; no time is left then",
     )
-    ended_line: int | None = Field(None, ge=1, description="The line that shows it, 1-based")
+    ended_line: int | None = Field(default=None, ge=1, description="The line that shows it, 1-based")
     source: Literal[
         "stated",  # the log says how long a step takes, or how many there are in a second
         "elapsed",  # differences of the elapsed time that it prints
@@ -60,20 +72,25 @@ class Progress(BaseModel):
         "model",  # an extraction pattern that a language model wrote
         "none",
     ] = "none"
-    reader: str | None = Field(None, description="Pattern of the registry, or `general`")
-    readings: int = Field(0, ge=0, description="Readings behind the step time, outliers left out")
-    steps_seen: int = Field(0, ge=0, description="Iterations that the readings cover")
+    reader: str | None = Field(default=None, description="Pattern of the registry, or `general`")
+    readings: int = Field(
+        default=0, ge=0, description="Readings behind the step time, outliers left out"
+    )
+    steps_seen: int = Field(default=0, ge=0, description="Iterations that the readings cover")
     log_bytes: int = Field(
-        0, ge=0, description="Size of the log when it was read [bytes]: where later readings begin"
+        default=0,
+        ge=0,
+        description="Size of the log when it was read [bytes]: where later readings begin",
     )
     lines: list[int] = Field(
         default_factory=list, description="1-based numbers of the latest lines used, newest first"
     )
     updated: float | None = Field(
-        None, description="When the latest of them was written, as the log says [s since epoch]"
+        default=None,
+        description="When the latest of them was written, as the log says [s since epoch]",
     )
     notes: list[str] = Field(default_factory=list, description="Decisions on units and the like")
-    reason: str | None = Field(None, description="Why there is no step time")
+    reason: str | None = Field(default=None, description="Why there is no step time")
 
     @property
     def abstained(self) -> bool:

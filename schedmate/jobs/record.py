@@ -44,10 +44,10 @@ class LaunchConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
-    gpus: Gpus | None = Field(None, description="Total GPUs over all nodes")
-    nodes: Nodes | None = Field(None, description="Number of nodes")
+    gpus: Gpus | None = Field(default=None, description="Total GPUs over all nodes")
+    nodes: Nodes | None = Field(default=None, description="Number of nodes")
     gpu_type: Text | None = None
-    time_limit_s: Seconds | None = Field(None, description="Time limit [s]")
+    time_limit_s: Seconds | None = Field(default=None, description="Time limit [s]")
 
 
 class JobSpec(BaseModel):
@@ -58,13 +58,15 @@ class JobSpec(BaseModel):
     job_id: Text | None = None
     name: Text | None = None
     user: Text | None = None
-    repo: str | None = Field(None, description="Path of the job's source code on this machine")
-    command: str | None = Field(None, description="The launch command, as typed in `repo`")
+    repo: str | None = Field(
+        default=None, description="Path of the job's source code on this machine"
+    )
+    command: str | None = Field(default=None, description="The launch command, as typed in `repo`")
     launch: LaunchConfig = Field(default_factory=LaunchConfig)
     node_names: list[str] = Field(
         default_factory=list, description="Nodes it ran on, as the scheduler knows"
     )
-    submit_time: Moment | None = Field(None, description="[s since epoch]")
+    submit_time: Moment | None = Field(default=None, description="[s since epoch]")
 
 
 class JobRecord(BaseModel):
@@ -79,18 +81,20 @@ class JobRecord(BaseModel):
     launch: LaunchConfig = Field(default_factory=LaunchConfig)
     metadata: WorkloadMetadata = Field(default_factory=WorkloadMetadata)
     state: JobState = "PENDING"
-    submit_time: Moment | None = Field(None, description="[s since epoch]")
-    start_time: Moment | None = Field(None, description="[s since epoch]")
-    end_time: Moment | None = Field(None, description="[s since epoch]")
-    duration_s: Seconds | None = Field(None, description="Run time [s]")
-    gpu_util: float | None = Field(None, ge=0, le=100, description="Mean GPU utilisation [%]")
-    sm_util: float | None = Field(None, ge=0, le=100, description="Mean SM activity [%]")
-    gpu_mem_mb: float | None = Field(None, ge=0, description="Peak memory of one GPU [MB]")
+    submit_time: Moment | None = Field(default=None, description="[s since epoch]")
+    start_time: Moment | None = Field(default=None, description="[s since epoch]")
+    end_time: Moment | None = Field(default=None, description="[s since epoch]")
+    duration_s: Seconds | None = Field(default=None, description="Run time [s]")
+    gpu_util: float | None = Field(
+        default=None, ge=0, le=100, description="Mean GPU utilisation [%]"
+    )
+    sm_util: float | None = Field(default=None, ge=0, le=100, description="Mean SM activity [%]")
+    gpu_mem_mb: float | None = Field(default=None, ge=0, description="Peak memory of one GPU [MB]")
     throughput: dict[Text, float] = Field(
         default_factory=dict, description="Samples per second by configuration, e.g. `a100x8`"
     )
     synthetic: Text | None = Field(
-        None, description="What of it was made up, where it is no job that has run"
+        default=None, description="What of it was made up, where it is no job that has run"
     )
 
     @property
