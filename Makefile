@@ -6,7 +6,8 @@ PYTHON ?= $(firstword $(foreach python,$(CANDIDATES),$(shell $(python) -c \
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test test-browser test-live test-models models lint fix types docs docs-site pictures bench fuzz fuzz-coverage clean
+.PHONY: help demo test test-browser test-live test-models models lint fix types docs docs-site pictures bench \
+	fuzz fuzz-coverage dist sbom man extras image clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST)
@@ -96,6 +97,49 @@ fuzz-coverage: $(VENV)/dev.stamp ## The same, led by coverage (Atheris), on the 
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[fuzz]'
 	$(BIN)/python tests/fuzz/fuzz_coverage.py log --seconds $(SECONDS) --seed $(SEED)
 	$(BIN)/python tests/fuzz/fuzz_coverage.py command --seconds $(SECONDS) --seed $(SEED)
+
+# What docs/releasing.md asks for. The tools have an environment of their own, the wheel another one.
+RELEASE := build/release
+INSTALLED := build/installed
+
+$(RELEASE)/tools.stamp: | $(BIN)/python
+	$(BIN)/python -m venv $(RELEASE)
+	$(RELEASE)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=24' \
+		build twine check-wheel-contents 'cyclonedx-bom[validation]>=7'
+	@touch $@
+
+dist: $(RELEASE)/tools.stamp ## Build wheel and source distribution into dist/, and check both
+	rm -rf dist
+	$(RELEASE)/bin/python -m build --outdir dist .
+	$(RELEASE)/bin/twine check --strict dist/*
+	$(RELEASE)/bin/check-wheel-contents dist/*.whl
+
+sbom: dist ## Write dist/schedmate.cdx.json, the bill of materials of the wheel and all it needs
+	rm -rf $(INSTALLED)
+	$(BIN)/python -m venv --without-pip $(INSTALLED)
+	$(RELEASE)/bin/python -m pip --python $(INSTALLED)/bin/python install --quiet dist/*.whl
+	@# the version is dynamic, which cyclonedx-py does not read
+	sed "s/^dynamic = .*/version = \"$$($(BIN)/python -c 'import schedmate; print(schedmate.__version__)')\"/" \
+		pyproject.toml > build/pyproject.toml
+	$(RELEASE)/bin/cyclonedx-py environment --pyproject build/pyproject.toml --mc-type application \
+		--output-reproducible --of JSON -o dist/schedmate.cdx.json --validate $(INSTALLED)/bin/python
+
+man: $(VENV)/base.stamp ## Write dist/schedmate.1, the manual page; a warning of mandoc or groff is an error
+	@mkdir -p dist
+	$(BIN)/python docs/generate_man.py dist/schedmate.1
+	@warnings=$$(groff -man -Tutf8 -ww dist/schedmate.1 2>&1 >/dev/null); test -z "$$warnings" || { echo "$$warnings" >&2; exit 1; }
+	@! command -v mandoc >/dev/null || mandoc -Tlint -W warning dist/schedmate.1
+
+extras: $(VENV)/dev.stamp ## Install base and extras one by one, measure and try each (an hour, 10 GB of downloads)
+	$(BIN)/python benchmarks/extras.py $(ARGS)
+
+# `make image CONTAINER=docker`, `BUILD="--build-arg BASE=registry.example.org/python:3.12-slim"`.
+CONTAINER ?= podman
+BUILD ?=
+
+image: ## Build the image of Containerfile and try it as docs/releasing.md says
+	$(CONTAINER) build $(BUILD) -t schedmate -f Containerfile .
+	CONTAINER=$(CONTAINER) .ci/try-image schedmate
 
 clean: ## Remove the virtual environment, caches and what `make demo` left
 	rm -rf demo $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

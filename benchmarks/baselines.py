@@ -1,6 +1,7 @@
 """How far simple methods come on the public benchmark of launch commands (docs/benchmark.md).
 
-    python benchmarks/baselines.py --repos DIR [--answers DIR]
+    python benchmarks/baselines.py --repos DIR [heldout] [dev] [--answers DIR]
+                                   [--model-url URL --sample N]
 
 DIR holds a plain checkout of repositories as OWNER+NAME; labelled jobs without one are left out,
 and the result says how many there were. Three methods answer: `static`, the package's extraction
@@ -8,8 +9,11 @@ without a language model; `pattern`, regular expressions over the command and th
 `search`, the same, and what they do not find is looked for in all files of the repository, in the
 order of their paths. The package was worked on with all of dev.jsonl at hand, so that its row there
 is no estimate for other repositories; heldout.jsonl and results/extraction_first_sight.json are.
-The patterns were written down once and not changed after they had been scored. `--answers`
-keeps the answers as `schedmate bench score` reads them.
+The patterns were written down once and not changed after they had been scored. With `--model-url`
+a language model is shown the command and the scripts that `pattern` reads, up to 6,000 characters,
+for N jobs of heldout.jsonl drawn by seed, and answers once under a schema; the others are scored on
+that sample as well. Intervals are a bootstrap over repositories. `--answers` keeps the answers as
+`schedmate bench score` reads them.
 """
 
 from __future__ import annotations
@@ -17,17 +21,21 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from _record import record
+from _bootstrap import bootstrap
+from _model import Model, choice, number, words
+from _record import RESULTS, record
 
 from schedmate.agent.static import extract
-from schedmate.bench.documents import Label, read_labels
-from schedmate.bench.scoring import score
+from schedmate.bench.documents import Label, job_labels
+from schedmate.bench.scoring import judge, score
 from schedmate.bench.verdicts import FIELDS, FURTHER
 from schedmate.errors import SchedmateError
 
@@ -35,6 +43,7 @@ LABELS = Path(__file__).parent / "labels"
 READABLE = (".py", ".sh", ".yaml", ".yml", ".json", ".toml", ".cfg", ".slurm", ".sbatch")
 MOST = 1_000_000
 """Characters that `search` reads of a repository."""
+SEED = 0
 NUMBER = r"(\d+(?:\.\d+)?(?:e-?\d+)?)"
 NAME = r"""['"]?([A-Za-z][\w./-]*)"""
 TO = r"""\b['"]?(?:\s*[=:]\s*|\s+|\s*,[^\n]{0,80}?default\s*=\s*)"""
@@ -151,41 +160,99 @@ def answer(method: str, root: Path, label: Label) -> dict[str, Any]:
     return pattern([*texts, everything(root)] if method == "search" else texts)
 
 
+TASK = """The launch command of a training job and the scripts that it starts follow. Answer in \
+JSON: model_name (the model or its architecture); task_type; iters (how many epochs or steps it \
+trains); iter_type (epoch or step); train and valid (the data sets). Null where the code does not \
+tell."""
+
+
+def asked(model: Model, root: Path, label: Label) -> dict[str, Any]:
+    """What a language model says of the command and its scripts."""
+    fields = {
+        "model_name": words(60),
+        "task_type": choice(*TASKS, null=True),
+        "iters": number(),
+        "iter_type": choice("epoch", "step", null=True),
+        "train": words(60),
+        "valid": words(60),
+    }
+    shown = "\n\n".join([label.command, *scripts(root, label.command)])
+    return model.answer(TASK, shown, fields)
+
+
+Method = Callable[[Path, Label], dict[str, Any]]
+
+
+def row(
+    name: str, method: str, run: Method, labels: dict[str, Label], roots: dict[str, Path]
+) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """The score of a method on the labels whose ids have a root, and its answers."""
+    started = time.process_time()
+    answers = {job: run(root, labels[job]) for job, root in roots.items()}
+    spent = time.process_time() - started
+    scored = score(labels, answers, names=(f"{name}.jsonl", method), answered_only=True)
+    judged = judge((labels[job] for job in roots), answers)
+    outcomes = [
+        (repo, case["verdict"] == "right") for repo, case in judged if case["field"] in FIELDS
+    ]
+    total = scored["fields"][-1]
+    made = {
+        "labels": f"{name}.jsonl",
+        "method": method,
+        "jobs": f"{scored['jobs']} of {len(labels)}",
+        "repositories": scored["repositories"],
+        **{one["field"]: one["accuracy"] for one in scored["fields"]},
+        "95 %": bootstrap(outcomes),
+        **{key: total[key] for key in ("right", "wrong", "missing", "spurious")},
+        "further": scored["further"][-1]["accuracy"] if scored["further"] else None,
+        "CPU s a job": round(spent / max(1, len(roots)), 3),
+    }
+    return made, answers
+
+
+def recorded() -> list[dict[str, Any]]:
+    """The rows of the last record, which stay where their labels are not asked for now."""
+    path = RESULTS / "baselines.json"
+    rows: list[dict[str, Any]] = json.loads(path.read_text())["rows"] if path.exists() else []
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("labels", nargs="*", choices=("heldout", "dev"), help="else both")
     parser.add_argument("--repos", type=Path, required=True, help="checkouts named OWNER+NAME")
     parser.add_argument("--answers", type=Path, help="folder to keep the answers in")
+    parser.add_argument("--model-url", help="OpenAI-compatible server of a language model")
+    parser.add_argument("--sample", type=int, default=20, help="jobs that the model is asked about")
     options = parser.parse_args()
-    rows = []
-    for name in ("heldout", "dev"):
-        labels = read_labels(LABELS / f"{name}.jsonl")
+    methods: dict[str, Method] = {
+        name: partial(answer, name) for name in ("pattern", "search", "static")
+    }
+    wanted = options.labels or ["heldout", "dev"]
+    rows = [one for one in recorded() if one["labels"].removesuffix(".jsonl") not in wanted]
+    meta = {}
+    for name in wanted:
+        labels = job_labels(LABELS / f"{name}.jsonl")
         roots = {one.id: options.repos / one.repo.replace("/", "+") for one in labels.values()}
-        here = [one for one in labels.values() if roots[one.id].is_dir()]
-        for method in ("pattern", "search", "static"):
-            started = time.process_time()
-            answers = {one.id: answer(method, roots[one.id], one) for one in here}
-            spent = time.process_time() - started
+        roots = {job: root for job, root in roots.items() if root.is_dir()}
+        for method, run in methods.items():
+            made, answers = row(name, method, run, labels, roots)
+            rows.append(made)
             if options.answers is not None:
                 lines = [json.dumps({"id": job, "answers": one}) for job, one in answers.items()]
                 kept = options.answers / f"{method}_{name}.jsonl"
                 kept.write_text("\n".join(lines) + "\n")
-            files = (f"{name}.jsonl", method)
-            scored = score(labels, answers, names=files, answered_only=True)
-            total = scored["fields"][-1]
-            rows.append(
-                {
-                    "labels": f"{name}.jsonl",
-                    "method": method,
-                    "jobs": f"{scored['jobs']} of {len(labels)}",
-                    "repositories": scored["repositories"],
-                    **{row["field"]: row["accuracy"] for row in scored["fields"]},
-                    "95 %": f"{total['low']} to {total['high']}",
-                    **{key: total[key] for key in ("right", "wrong", "missing", "spurious")},
-                    "further": scored["further"][-1]["accuracy"] if scored["further"] else None,
-                    "CPU s a job": round(spent / max(1, len(here)), 3),
-                }
-            )
-    record("baselines", rows, what="labelled jobs whose repository was at hand")
+        if name == "heldout" and options.model_url:
+            model = Model(options.model_url)
+            drawn = random.Random(SEED).sample(sorted(roots), min(options.sample, len(roots)))
+            few = {job: roots[job] for job in drawn}
+            started = time.monotonic()
+            rows.append(row(name, f"model {model.name}", partial(asked, model), labels, few)[0])
+            meta["model wall s"] = round(time.monotonic() - started)
+            if len(few) < len(roots):
+                rows += [row(name, method, run, labels, few)[0] for method, run in methods.items()]
+    rows.sort(key=lambda one: one["labels"], reverse=True)
+    record("baselines", rows, what="labelled jobs whose repository was at hand", seed=SEED, **meta)
 
 
 if __name__ == "__main__":
