@@ -230,7 +230,11 @@ def main() -> None:
     }
     wanted = options.labels or ["heldout", "dev"]
     rows = [one for one in recorded() if one["labels"].removesuffix(".jsonl") not in wanted]
-    meta = {}
+    meta: dict[str, Any] = {}
+    if rows:
+        meta["kept"] = (
+            "rows of other labels are of an earlier commit, and of the interval of its time"
+        )
     for name in wanted:
         labels = job_labels(LABELS / f"{name}.jsonl")
         roots = {one.id: options.repos / one.repo.replace("/", "+") for one in labels.values()}

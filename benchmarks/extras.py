@@ -33,6 +33,8 @@ from _record import RESULTS, record
 ROOT = Path(__file__).parent.parent
 TRIALS = yaml.safe_load((ROOT / "benchmarks" / "extras.yaml").read_text())
 MB = 1e6
+LIMIT_S = 900
+"""How long a trial may take [s]."""
 LARGEST = """
 import collections, importlib.metadata as metadata, json
 sizes = collections.Counter()
@@ -149,10 +151,13 @@ def tried(script: str, home: Path, folder: Path) -> str:
         "HOME": str(folder / "home"),
         "CLONE": str(ROOT),
     }
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script],
-        cwd=work, env=env, capture_output=True, text=True, timeout=600, check=False,
-    )  # fmt: skip
+    command = ["bash", "-euo", "pipefail", "-c", script]
+    try:
+        done = subprocess.run(
+            command, cwd=work, env=env, capture_output=True, text=True, timeout=LIMIT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return f"failed: not done after {LIMIT_S} s"
     if done.returncode == 0:
         return "passed"
     print(done.stdout[-3000:], done.stderr[-3000:], file=sys.stderr)

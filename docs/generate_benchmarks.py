@@ -1,4 +1,4 @@
-"""Write the figures of README.md and docs/benchmarks.md from benchmarks/results/*.json.
+"""Write the figures of README.md and of pages of docs/ from benchmarks/results/*.json.
 
 `figures.yaml` says which rows and columns are shown. With --check, fail when a page is stale.
 """
@@ -100,11 +100,12 @@ def origin(name: str) -> str:
 
 
 def section(one: dict[str, Any]) -> str:
-    """A table of docs/benchmarks.md with its heading, text and source."""
+    """A table of a page with its heading, if it has one, text and source."""
     found = rows(one["result"], one.get("where"))
     if "limit" in one:
         found = found[-one["limit"] :]
-    parts = [f"## {one['title']}", one.get("text", "").strip(), table(found, one.get("columns"))]
+    title = f"## {one['title']}" if "title" in one else ""
+    parts = [title, one.get("text", "").strip(), table(found, one.get("columns"))]
     return "\n\n".join(part for part in [*parts, origin(one["result"])] if part)
 
 
@@ -124,6 +125,7 @@ def main() -> None:
     texts = {
         ROOT / "README.md": highlights("benchmarks/results"),
         DOCS / "benchmarks.md": f"{overview}\n\n{detailed}\n",
+        **{DOCS / page: f"{section(one)}\n" for page, one in FIGURES["pages"].items()},
     }
     for path, text in texts.items():
         page = path.read_text(encoding="utf-8")

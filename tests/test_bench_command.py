@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 from pathlib import Path
 from typing import Any, get_args
@@ -297,9 +298,37 @@ def test_the_page_shows_the_recorded_baselines() -> None:
         assert f"| {' | '.join(cells)} |" in page
 
 
+def test_the_page_shows_the_recorded_baselines_of_logs() -> None:
+    page = (ROOT / "docs" / "benchmark.md").read_text()
+    rows = json.loads((ROOT / "benchmarks" / "results" / "log_baselines.json").read_text())["rows"]
+    assert any(row["method"].startswith("model") for row in rows)
+    for row in rows:
+        shares = (row[field] for field in FAILURE)
+        cells = (row["method"], str(row["logs"]), *shares, f"{row['accuracy']:.3f}", row["95 %"])
+        assert f"| {' | '.join(cells)} |" in page
+
+
+def test_an_interval_drawn_from_repositories_is_wider_where_they_are_alike(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    bootstrap = importlib.import_module("_bootstrap").bootstrap
+
+    def width(outcomes: list[tuple[str, bool]]) -> float:
+        low, high = map(float, bootstrap(outcomes).split(" to "))
+        assert 0 <= low <= 0.5 <= high <= 1
+        return high - low
+
+    alike = [(str(number // 10), number < 50) for number in range(100)]
+    apart = [(str(number), number < 50) for number in range(100)]
+    assert width(alike) > 2 * width(apart) > 0.2
+    assert bootstrap([("a", True)] * 3) == "1.000 to 1.000"
+    assert bootstrap([]) == "-"
+
+
 def test_the_page_counts_the_labels_as_they_are() -> None:
     page = (ROOT / "docs" / "benchmark.md").read_text()
-    for path in (HELDOUT, DEV):
+    for path in (HELDOUT, DEV, FAILURES):
         rows = [json.loads(line) for line in path.read_text().splitlines()]
         values = [value for row in rows for value in row["expected"].values()]
         counts = (len(rows), len({row["repo"] for row in rows}), len(values), values.count(None))

@@ -98,19 +98,21 @@ class LogLabel(BenchLog):
 
 def job_labels(path: Path) -> dict[str, Label]:
     """The labelled jobs of a file by id; raises `InputError` for what is none."""
-    return {name: one for name, one in read_labels(path).items() if _is(one, Label, path)}
+    return _of_kind(path, Label)
 
 
 def log_labels(path: Path) -> dict[str, LogLabel]:
     """The labelled logs of a file by id; raises `InputError` for what is none."""
-    return {name: one for name, one in read_labels(path).items() if _is(one, LogLabel, path)}
+    return _of_kind(path, LogLabel)
 
 
-def _is(one: BaseModel, kind: type[Some], path: Path) -> bool:
-    if not isinstance(one, kind):
-        command, of = ("logs", "logs") if isinstance(one, LogLabel) else ("jobs", "launch commands")
+def _of_kind(path: Path, kind: type[Some]) -> dict[str, Some]:
+    labels = read_labels(path)
+    found = {name: one for name, one in labels.items() if isinstance(one, kind)}
+    if not found:
+        command, of = ("jobs", "launch commands") if kind is LogLabel else ("logs", "logs")
         raise InputError(f"{path} has labels of {of}; list them by `schedmate bench {command}`.")
-    return True
+    return found
 
 
 def read_labels(path: Path) -> dict[str, Label | LogLabel]:
