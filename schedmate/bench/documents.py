@@ -108,7 +108,7 @@ def log_labels(path: Path) -> dict[str, LogLabel]:
 
 def _of_kind(path: Path, kind: type[Some]) -> dict[str, Some]:
     labels = read_labels(path)
-    found = {name: one for name, one in labels.items() if isinstance(one, kind)}
+    found: dict[str, Some] = {name: one for name, one in labels.items() if isinstance(one, kind)}
     if not found:
         command, of = ("jobs", "launch commands") if kind is LogLabel else ("logs", "logs")
         raise InputError(f"{path} has labels of {of}; list them by `schedmate bench {command}`.")
