@@ -31,7 +31,7 @@ BoundsOption = Annotated[
     typer.Option(
         "--bounds",
         metavar="FILE",
-        help="What schedmate may do on the cluster (YAML); without it, nothing but look.",
+        help="File of what schedmate may do on the cluster (YAML); without it, it only observes.",
     ),
 ]
 StateOption = Annotated[

@@ -37,8 +37,7 @@ def analyze(
         typer.Option(
             "--command",
             "-c",
-            help="The launch command, as typed in REPO. Without it "
-            "the most plausible entry point is taken.",
+            help="The launch command, as typed in REPO. Default: the most plausible entry point.",
         ),
     ] = None,
     gpus: Annotated[
@@ -59,7 +58,7 @@ def analyze(
             "--output",
             "-o",
             metavar="FILE",
-            help="Write to FILE, whole or not at all; - is standard output.",
+            help="Write to FILE, which appears only when it is complete; - is standard output.",
         ),
     ] = None,
     record: Annotated[
@@ -70,7 +69,7 @@ def analyze(
         int | None, typer.Option(min=1, help="Most neighbours an estimate uses.")
     ] = None,
     threshold: Annotated[
-        float | None, typer.Option(min=-1, max=1, help="Least similarity of a neighbour.")
+        float | None, typer.Option(min=-1, max=1, help="Lowest similarity of a neighbour.")
     ] = None,
     method: Annotated[
         str | None, typer.Option(help="How neighbours become an estimate: weighted or mean.")
@@ -78,9 +77,11 @@ def analyze(
     mode: Annotated[
         str | None,
         typer.Option(
-            help="static: read the code without a model. hybrid: ask a language model for what "
-            "that left open. agent: let the model read alone. Default: hybrid when a model is "
-            "named, else static.",
+            help=(
+                "static: read the code without a model. hybrid: also ask a language model "
+                "about open fields. agent: use only what the model finds. Default: hybrid "
+                "when a model is named, otherwise static."
+            ),
         ),
     ] = None,
     llm_base_url: LlmBaseUrl = None,
@@ -90,14 +91,14 @@ def analyze(
     show_prompt: Annotated[
         bool,
         typer.Option(
-            "--show-prompt", help="Print what would be sent to the model first, and send nothing."
+            "--show-prompt", help="Print the first request to the model and send nothing."
         ),
     ] = False,
     replay: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Read REPO again with the model's replies of a recorded reading.",
+            help="Repeat a recorded reading of REPO with the model's recorded replies.",
         ),
     ] = None,
     fail_on_abstain: Annotated[
@@ -109,14 +110,18 @@ def analyze(
         typer.Option(
             "--batch",
             metavar="JOBS",
-            help="Analyse many jobs: a file with one JSON "
-            "object a line (repo, command, gpus, nodes, job_id, ...), - is standard "
-            "input. Results stream as JSON lines in order of completion.",
+            help=(
+                "Analyse many jobs: a file with one JSON object per line (repo, command, "
+                "gpus, nodes, job_id, ...); - is standard input. Prints JSON lines in order "
+                "of completion."
+            ),
         ),
     ] = None,
     processes: Annotated[
         int | None,
-        typer.Option(min=1, help="Jobs read at the same time by --batch; default: one a core."),
+        typer.Option(
+            min=1, help="Jobs that --batch reads at the same time. Default: one per core."
+        ),
     ] = None,
     ray: RayOption = None,
     journal: JournalOption = None,
@@ -124,9 +129,9 @@ def analyze(
 ) -> None:
     """Estimate a job's run time from its code and from past jobs.
 
-    Reads the code as text and runs none of it. Needs no GPU, no network and no language model; when
-    one is named it is asked for what static analysis could not tell, and only what it proves by
-    file and line is taken.
+    Reads the code as text and runs none of it. Needs no GPU, no network and no language model. If a
+    model is named, it is asked about fields that static analysis left open, and an answer counts
+    only with the file and line that prove it.
     """
     from schedmate.jobs import JobSpec, LaunchConfig
     from schedmate.settings import load_settings

@@ -21,10 +21,10 @@ LOG = "schedmate.bench-log/v1"
 
 app = typer.Typer(
     short_help="Score answers on the public benchmark.",
-    help="Score answers on the public benchmark: what do training jobs run, by their code and "
-    "launch command, and what made jobs fail, by their logs? Labels are files of schedmate's "
-    "source repository, benchmarks/labels/dev.jsonl, heldout.jsonl and failures.jsonl; the "
-    "installed package does not hold them (950 kB).",
+    help="Score answers on the public benchmark: what does a training job run, by its code and "
+    "launch command, and what made a job fail, by its log? The labels are in schedmate's "
+    "source repository, benchmarks/labels/dev.jsonl, heldout.jsonl and failures.jsonl, not in the "
+    "installed package (950 kB).",
     no_args_is_help=True,
 )
 
@@ -114,18 +114,18 @@ def score_answers(
         bool,
         typer.Option(
             "--answered",
-            help="Count only what FILE has a line for; else the others count as all null.",
+            help="Count only what FILE answers. Default: the others count as answered with null.",
         ),
     ] = False,
     cases: Annotated[
-        bool, typer.Option("--cases", help="List the answers that are not right.")
+        bool, typer.Option("--cases", help="List the wrong and missing answers.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Score answers by field: right, wrong, missing, spurious.
 
-    Missing is null where the label has an answer, spurious an answer where it has none. The
-    interval of the accuracy (95 %, Wilson) is clustered by repository.
+    An answer of null is missing if the label has a value; a value is spurious if the label has
+    none. The interval of the accuracy (95 %, Wilson) is clustered by repository.
     """
     from schedmate.bench.documents import LogLabel, read_answers, read_labels
     from schedmate.bench.scoring import SCORE, score

@@ -55,7 +55,7 @@ NEXT: list[tuple[str, list[str]]] = [
 
 def demo(
     folder: Annotated[
-        Path, typer.Argument(metavar="[FOLDER]", help="Where to leave the files.")
+        Path, typer.Argument(metavar="[FOLDER]", help="Folder for the files.")
     ] = Path("demo"),
 ) -> None:
     """Try the main commands on synthetic files.

@@ -52,20 +52,28 @@ def diagnose(
         list[Path] | None,
         typer.Option(
             metavar="LOG",
-            help="Log of a run of the same workload that ended well; "
-            "what it prints too is no evidence. Repeatable.",
+            help=(
+                "Log of a successful run of the same workload; lines that it also prints are "
+                "no evidence. Repeatable."
+            ),
         ),
     ] = None,
     locator: Annotated[
         Literal["auto", "scan", "binary"],
-        typer.Option(help="Read everything, or search by halves as the SchedMate paper does."),
+        typer.Option(
+            help=(
+                "scan: read everything. binary: bisect as in the SchedMate paper. auto: "
+                "choose by size."
+            )
+        ),
     ] = "auto",
     llm_base_url: LlmBaseUrl = None,
     llm_model: LlmModel = None,
     llm_timeout: LlmTimeout = None,
     llm_deadline: LlmDeadline = None,
     window: Annotated[
-        int, typer.Option(min=10, max=5000, help="Lines around the failure that a model is shown.")
+        int,
+        typer.Option(min=10, max=5000, help="Lines around the failure that are shown to a model."),
     ] = 200,
     follow_links: FollowLinks = False,
     as_json: JsonOption = False,
@@ -76,9 +84,9 @@ def diagnose(
 ) -> None:
     """Find what failed first in a job, and what to do about it.
 
-    Rules decide, with no model and no network; `schedmate rules list` shows them. Where they leave
-    open whose fault it was, or ranks contradict each other, and a language model is named, it is
-    asked. It has to cite a line that shows it, and gives the plan no rights.
+    Rules decide, with no model and no network; `schedmate rules list` shows them. If they leave the
+    type of the failure open, or ranks contradict each other, a language model is asked if one is
+    named. It has to cite a line as proof, and its answer never extends what the plan may do.
     """
     from schedmate.confine.limits import bounded
     from schedmate.settings import load_settings

@@ -43,7 +43,9 @@ def explain(
     ] = "run-times",
     job: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="Take the estimate of this job apart, as at its start."),
+        typer.Option(
+            metavar="ID", help="Break down the estimate of this job, as of its submission."
+        ),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write plots as HTML.")
@@ -56,7 +58,7 @@ def explain(
 ) -> None:
     """Show what one of Lucid's models learns from a trace.
 
-    Every answer is a sum of terms over one or two features: the terms are the explanation.
+    Every prediction is a sum of terms over one or two features, which explain it.
 
     Example: schedmate explain jobs.csv --job 4711 -o why.html
     """

@@ -36,12 +36,12 @@ def defrag(
         int | None, typer.Option(min=0, metavar="N", help="Migrations at most.")
     ] = None,
     rounds: Annotated[
-        int, typer.Option(min=1, max=100, help="Rounds at most; each partitions anew.")
+        int, typer.Option(min=1, max=100, help="Rounds at most; each draws new groups.")
     ] = 5,
     depth: Annotated[
         int, typer.Option(min=1, max=10, help="Longest ejection chain (the paper's K).")
     ] = 3,
-    group: Annotated[int, typer.Option(min=2, metavar="N", help="Nodes of a group.")] = 500,
+    group: Annotated[int, typer.Option(min=2, metavar="N", help="Nodes per group.")] = 500,
     method: Annotated[
         str,
         typer.Option(
@@ -53,7 +53,10 @@ def defrag(
     overlap_s: Annotated[
         float,
         typer.Option(
-            min=0, max=1e9, metavar="SECONDS", help="Time for which a task holds both nodes."
+            min=0,
+            max=1e9,
+            metavar="SECONDS",
+            help="Time for which a moving task holds both nodes.",
         ),
     ] = 300.0,
     worth_h: Annotated[
@@ -62,35 +65,39 @@ def defrag(
             min=0,
             max=1e9,
             metavar="HOURS",
-            help="Hours for which GPUs together are worth more than scattered: to the next run.",
+            help="Hours for which an emptied node counts as a gain: until the next run.",
         ),
     ] = 24.0,
     remaining: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="CSV with columns job (or task) and remaining_s: estimates of how long they will "
-            "still run. A node that will soon be free is not worth emptying.",
+            help=(
+                "CSV with columns job (or task) and remaining_s [s], estimated; a node that "
+                "will be free soon is not emptied."
+            ),
         ),
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", min=1, metavar="N", help="Processes; all cores.")
+        int | None,
+        typer.Option("--jobs", "-j", min=1, metavar="N", help="Processes. Default: all cores."),
     ] = None,
     seed: SeedOption = 0,
     cron_report: Annotated[
         bool,
         typer.Option(
             "--cron-report",
-            help="Only what a plan would win today: one line and metrics in Prometheus' format.",
+            help="Print only what a plan would gain: one line and Prometheus metrics.",
         ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Plan migrations that empty nodes, safe at every step whatever fails.
+    """Plan migrations that empty nodes and stay safe if any step fails.
 
-    Waves: within one, each new instance is up before the old one goes. A move waits for the moves
-    in its `after`, and is skipped when one of them failed. Nodes are emptied while their GPUs are
-    worth more than the work that moving costs. The plan is proved before it is given out.
+    A plan is a list of waves; in a wave, each new instance is up before the old one stops. A move
+    waits for the moves in its `after`, and is skipped if one of them failed. Nodes are emptied
+    while their GPUs are worth more than the moves cost. Only a plan that passes `fleet verify` is
+    printed.
 
     Example: schedmate fleet defrag fleet.json --budget 200 -o plan.json
     """
@@ -123,12 +130,14 @@ def defrag(
 
 def verify(
     snapshot: SnapshotArgument,
-    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="What `fleet defrag -o` wrote.")],
+    plan: Annotated[
+        Path, typer.Argument(metavar="PLAN", help="A plan written by `fleet defrag -o`.")
+    ],
 ) -> None:
-    """Prove that a plan is safe on a snapshot, or say what is wrong with it.
+    """Prove that a plan is safe on a snapshot, or list its faults.
 
-    Run it on a fresh snapshot before a plan is applied: where the cluster has changed since, it
-    says whether every step is still safe. Exit code 3 where one is not.
+    Run it on a fresh snapshot before a plan is applied: it reports whether every step is still safe
+    if the cluster has changed. Exit code 3 if one is not.
 
     Example: schedmate fleet verify now.json plan.json
     """

@@ -28,12 +28,14 @@ def diagnose(
             "--request",
             "-r",
             metavar="[PODSx]GPUSgCPUSc[GBm][@switch]",
-            help="What a job asks for: 8g128c, 0.5g4c, 16x8g96c@switch for pods under one access "
-            "switch. Several are allowed; default: those of the paper's Figures 13 and 14.",
+            help=(
+                "A job's request: 8g128c, 0.5g4c, or 16x8g96c@switch for pods under one "
+                "access switch. Repeatable. Default: those of the paper's Figures 13 and 14."
+            ),
         ),
     ] = None,
     nodes: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Nodes to name, those that matter most.")
+        int, typer.Option(min=0, metavar="N", help="How many of the most affected nodes to name.")
     ] = 20,
     report: Annotated[
         Path | None, typer.Option("-o", "--report", metavar="HTML", help="Write a report.")
@@ -42,9 +44,9 @@ def diagnose(
 ) -> None:
     """Explain why idle GPUs cannot be allocated, by request and cause.
 
-    Causes are disjoint and add up to all idle GPUs: rests of shared GPUs; stranded, as too few are
-    left together; CPUs or memory used up; not under one switch. A GPU with two causes counts under
-    the first of them.
+    Causes are disjoint and add up to all idle GPUs: remainders of shared GPUs; stranded GPUs, too
+    few together for the request; no CPUs or memory left; not under one switch. A GPU with two
+    causes is counted under the first of them.
 
     Example: schedmate fleet diagnose fleet.json -r 8g128c -o report.html
     """

@@ -27,32 +27,39 @@ def place(
     snapshot: SnapshotArgument,
     gpus: Annotated[
         list[int],
-        typer.Option("--gpus", min=1, metavar="N", help="GPUs of a job; again for further jobs."),
+        typer.Option(
+            "--gpus", min=1, metavar="N", help="GPUs of a job; repeat it for further jobs."
+        ),
     ],
     gpu_type: Annotated[
         str | None,
-        typer.Option(metavar="TYPE", help="GPU type, as H20; needed where types differ."),
+        typer.Option(
+            metavar="TYPE", help="GPU type, such as H20; required if the cluster has several."
+        ),
     ] = None,
     cpus_per_gpu: Annotated[
         float,
-        typer.Option(min=0, max=1e6, metavar="N", help="CPU cores that go with each GPU."),
+        typer.Option(min=0, max=1e6, metavar="N", help="CPU cores per GPU."),
     ] = 0.0,
     memory_per_gpu: Annotated[
         float,
-        typer.Option(min=0, max=1e6, metavar="GB", help="Host memory that goes with each GPU."),
+        typer.Option(min=0, max=1e6, metavar="GB", help="Host memory per GPU."),
     ] = 0.0,
     pod: Annotated[
-        int, typer.Option(min=1, metavar="N", help="GPUs of a pod: nodes give multiples of it.")
+        int,
+        typer.Option(min=1, metavar="N", help="GPUs per pod; each node gives a multiple of it."),
     ] = 1,
     within_switch: Annotated[
-        bool, typer.Option("--within-switch", help="All of a job under one access switch.")
+        bool, typer.Option("--within-switch", help="Place each job under one access switch.")
     ] = False,
     migrate: Annotated[
         Path | None,
         typer.Option(
             metavar="PLAN",
-            help="Where no switch has room: plan migrations that make room under one, and write "
-            "that plan here.",
+            help=(
+                "If no switch has room, plan migrations that make room under one, and write "
+                "that plan here."
+            ),
         ),
     ] = None,
     published: Annotated[
@@ -61,10 +68,10 @@ def place(
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Place large jobs under as few access switches as possible, and as unequally.
+    """Place large jobs under as few access switches as possible.
 
-    For one job the entropy over switches (the paper's Equation 1) is the least there is. Several
-    jobs are tried in other orders than largest first. Exit code 4 when a job finds no room.
+    For one job the entropy over switches (the paper's Equation 1) is minimal. Several jobs are also
+    tried in other orders than largest first. Exit code 4 if a job finds no room.
 
     Example: schedmate fleet place fleet.json --gpus 256 --gpu-type H20 --cpus-per-gpu 12
     """

@@ -24,7 +24,7 @@ SnapshotArgument = Annotated[
         "json`; or a folder of exports of kubectl or scontrol.",
     ),
 ]
-SeedOption = Annotated[int, typer.Option(min=0, help="Seed of everything.")]
+SeedOption = Annotated[int, typer.Option(min=0, help="Random seed.")]
 _OutOption = Annotated[
     Path | None,
     typer.Option(
@@ -65,13 +65,13 @@ def synthesize(
     ] = None,
     seed: SeedOption = 0,
     sources: Annotated[
-        bool, typer.Option("--sources", help="Print where each number comes from, and end.")
+        bool, typer.Option("--sources", help="Print the source of each number, and exit.")
     ] = False,
 ) -> None:
-    """Draw a fleet that meets what is published of Alibaba's ASI.
+    """Draw a fleet that matches the published statistics of Alibaba's ASI.
 
-    37,707 nodes, 155,410 GPUs of 12 types, 32 to 64 nodes a switch, 40 % of GPU tasks locked. What
-    nobody published is guessed, and --sources says which that is.
+    37,707 nodes, 155,410 GPUs of 12 types, 32 to 64 nodes per switch, 40 % of GPU tasks locked.
+    Values that are not published are guesses, which --sources lists.
 
     Example: schedmate fleet synthesize --nodes 2000 -o fleet.json
     """
@@ -95,17 +95,23 @@ def convert(
     out: _OutOption = None,
     at: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="The trace openb at this time since its start, as 120d."),
+        typer.Option(
+            metavar="TIME",
+            help="For openb: the moment since the start of the trace, such as 120d.",
+        ),
     ] = None,
     fill: Annotated[
         float | None,
         typer.Option(
             metavar="SHARE",
-            help="The trace openb with pods drawn until they ask for this share of all GPUs.",
+            help="For openb: draw pods until they ask for this share of all GPUs.",
         ),
     ] = None,
     placement: Annotated[
-        str, typer.Option(help="Where openb's pods go, which it does not say: best-fit, random.")
+        str,
+        typer.Option(
+            help="For openb, which does not record nodes: place pods by best-fit or at random."
+        ),
     ] = "best-fit",
     seed: SeedOption = 0,
 ) -> None:

@@ -37,8 +37,11 @@ def add(
         list[str],
         typer.Argument(
             metavar="FIELD=VALUE...",
-            help="What is known of it, as model=resnet50 gpus=8 duration=2h state=COMPLETED. "
-            "FIELD is a short name or a dotted field of a record, as for import --map.",
+            help=(
+                "Fields of the record, such as model=resnet50 gpus=8 duration=2h "
+                "state=COMPLETED. FIELD is a short name or a dotted field, as for import "
+                "--map."
+            ),
         ),
     ],
     history: HistoryOption = None,
@@ -60,13 +63,14 @@ def add(
 @app.command("list")
 def list_(
     limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="Most jobs to show.")] = 20,
-    offset: Annotated[int, typer.Option(min=0, help="Jobs to pass over.")] = 0,
+    offset: Annotated[int, typer.Option(min=0, help="Jobs to skip.")] = 0,
     state: Annotated[
-        str | None, typer.Option(help="Only jobs in this state, as COMPLETED.")
+        str | None, typer.Option(help="Only jobs in this state, such as COMPLETED.")
     ] = None,
     user: Annotated[str | None, typer.Option(help="Only jobs of this user.")] = None,
     text: Annotated[
-        str | None, typer.Option(help="Only jobs with this in their name, command or metadata.")
+        str | None,
+        typer.Option(help="Only jobs with this text in their name, command or metadata."),
     ] = None,
     history: HistoryOption = None,
     as_json: JsonOption = False,
@@ -99,19 +103,20 @@ def finish(
     duration: Annotated[
         str | None,
         typer.Option(
-            help="How long it ran: 7200, 2h, 1d12h or 1-12:00:00. Without it, from its "
-            "start to its end."
+            help="Run time: 7200, 2h, 1d12h or 1-12:00:00. Default: from its start to its end."
         ),
     ] = None,
     state: Annotated[
         str,
         typer.Option(
-            help="How it ended. Any state but COMPLETED makes the duration a lower bound."
+            help="Final state. For any state but COMPLETED the duration is a lower bound."
         ),
     ] = "COMPLETED",
     end: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="When it ended, ISO 8601 or epoch seconds; else now."),
+        typer.Option(
+            metavar="TIME", help="When it ended, ISO 8601 or epoch seconds. Default: now."
+        ),
     ] = None,
     gpu_util: Annotated[
         float | None, typer.Option(min=0, max=100, help="Mean GPU utilisation [%].")
@@ -173,8 +178,8 @@ def rebuild(
 ) -> None:
     """Recompute all vectors and the index.
 
-    Needed after a change of the embedder. Records are only read: stopping it loses nothing, and it
-    can be run again.
+    Needed after a change of the embedder. Records are not changed, so it can be interrupted and run
+    again.
     """
     with opened(history, embed=not index) as store:
         if index:
@@ -190,8 +195,8 @@ def calibrate(as_json: JsonOption = False) -> None:
     """Measure which similarity means "the same work".
 
     With the embedder of the settings, embeds a bundled set of labelled workloads, chooses on one
-    half the least threshold that lets through 1 % of near misses, and checks it on the other.
-    Changes nothing: set `threshold`.
+    half the lowest threshold that accepts 1 % of near misses, and checks it on the other. Prints
+    the setting `threshold`; changes nothing.
     """
     from dataclasses import asdict
 
@@ -219,14 +224,17 @@ def export(
     output: Annotated[
         Path,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="Write there, whole or not at all; - is stdout."
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write to FILE, which appears only when it is complete; - is standard output.",
         ),
     ] = Path("-"),
     history: HistoryOption = None,
 ) -> None:
     """Export every record as a line of JSON.
 
-    `history import --format jsonl` reads it.
+    `history import` reads the file.
     """
     from schedmate.files import open_output
 
@@ -248,8 +256,8 @@ def copy(
 ) -> None:
     """Copy every job into another history, created if missing.
 
-    From a directory into PostgreSQL, and back with --history postgresql://... Jobs of the same id
-    are replaced there; nothing changes here. Stopped, it can be run again.
+    From a directory into PostgreSQL, or back with --history postgresql://... Jobs of the same id
+    are replaced in the target; the source is not changed. An interrupted copy can be run again.
     """
     from schedmate.advice import embedder_of
     from schedmate.retrieval.stores import open_history

@@ -52,19 +52,24 @@ def import_history(
         typer.Option(metavar="FILE", help="The same from a YAML file of FIELD: COLUMN[:UNIT]."),
     ] = None,
     prefix: Annotated[
-        str, typer.Option(help="Put before every job id, to keep two clusters apart.")
+        str, typer.Option(help="Prefix of every job id, to keep two clusters apart.")
     ] = "",
     analyze: Annotated[
         bool,
         typer.Option(
             "--analyze",
-            help="Read each job's working directory, where it exists here, for what it trained. "
-            "Without this, accounting rows take no part in estimates.",
+            help=(
+                "Read the code in each job's working directory if it exists on this machine. "
+                "Without it, accounting rows take no part in estimates."
+            ),
         ),
     ] = False,
     processes: Annotated[
         int | None,
-        typer.Option(min=1, help="Directories read at once by --analyze; default: one a core."),
+        typer.Option(
+            min=1,
+            help="Directories that --analyze reads at the same time. Default: one per core.",
+        ),
     ] = None,
     ray: RayOption = None,
     journal: JournalOption = None,

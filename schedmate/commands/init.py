@@ -49,19 +49,19 @@ def init(
     llm_model: LlmModel = None,
     yes: Annotated[
         bool,
-        typer.Option("--yes", "-y", help="Ask nothing: take the default of what is not given."),
+        typer.Option("--yes", "-y", help="Ask nothing; use defaults."),
     ] = False,
     replace: Annotated[
         bool,
         typer.Option(
-            "--replace", help="Write an existing settings file anew; the old one is kept."
+            "--replace", help="Replace an existing settings file; a copy of the old one is kept."
         ),
     ] = False,
 ) -> None:
     """Set up the history, the scheduler and the language model.
 
-    Asks for what is not given, writes the user's settings file (or the one that --config names),
-    and runs `schedmate doctor`. Keys are never written: a model's key belongs in
+    Asks for values that are not given, writes the user's settings file (or the one that --config
+    names), and runs `schedmate doctor`. Keys are never written: put a model's key into
     SCHEDMATE_LLM_API_KEY. Exits with 1 when a check failed.
 
     Example: schedmate init --yes --history /shared/schedmate/history --scheduler slurm

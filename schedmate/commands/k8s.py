@@ -51,14 +51,16 @@ def agent(
     namespace: NamespaceOption = None,
     metrics: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="Serve metrics for Prometheus there: 0.0.0.0:9095."),
+        typer.Option(
+            metavar="HOST:PORT", help="Address of Prometheus metrics, such as 0.0.0.0:9095."
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Estimate jobs that carry the label schedmate.io/watch=true, and look into failures.
+    """Estimate jobs labelled schedmate.io/watch=true, and diagnose failed ones.
 
-    Without --bounds it changes nothing but its Lease. Of several agents the one that holds the
-    Lease works. With --json each pass is a line, with --once a document.
+    Without --bounds it changes nothing but its Lease. Of several agents, only the holder of the
+    Lease acts. With --json each pass is a line, with --once a document.
 
     Examples:
 
@@ -98,7 +100,7 @@ def plan(
     context: ContextOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Read the logs of a job whose pods failed and plan what to done; do nothing.
+    """Read the logs of a job whose pods failed and show a plan; change nothing.
 
     With recovery in the bounds, the plan is the one that the agent would propose.
     """
@@ -131,15 +133,15 @@ def plan(
 
 @app.command()
 def undo(
-    plan: Annotated[str, typer.Argument(metavar="PLAN", help="The id of a plan of recovery.")],
+    plan: Annotated[str, typer.Argument(metavar="PLAN", help="Id of a recovery plan.")],
     bounds: BoundsOption = None,
     state: StateOption = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
 ) -> None:
-    """Take back what was done of a plan: our taint leaves its node, and nobody else's.
+    """Undo a plan: remove schedmate's taint, and no other, from its node.
 
-    Pods that were evicted stay where they are by now. The agent may go on meanwhile.
+    Evicted pods stay where they are now. The agent may keep running meanwhile.
     """
     from schedmate.schedulers.live.executor import ExecutorError
 

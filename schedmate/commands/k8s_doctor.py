@@ -38,9 +38,9 @@ def doctor(
     namespace: NamespaceOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check the cluster, and each right that the bounds need; nothing is changed.
+    """Check the cluster, and each right that the bounds need; changes nothing.
 
-    Rights are asked of the API server (SelfSubjectAccessReview), and isolation is tried as a
+    Rights are checked by the API server (SelfSubjectAccessReview), and isolation is tried as a
     server-side dry run. Exits with 1 when a check failed (✗); a warning (!) leaves it at 0.
     """
     from schedmate.commands.doctor import report

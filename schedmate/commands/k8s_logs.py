@@ -33,17 +33,17 @@ def logs(
         str, typer.Argument(metavar="SELECTOR", help="Labels of the pods, as kubectl takes them.")
     ],
     out: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Where the logs go, and the list jobs.csv.")
+        Path, typer.Argument(metavar="DIR", help="Folder for the logs and their list, jobs.csv.")
     ],
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Fetch the logs of pods that failed, a folder for each run of a job, with a list for triage.
+    """Fetch the logs of failed pods into folders, with a list for triage.
 
-    Of a container that was started again the log before is fetched, and the warnings among a pod's
-    events stand at its end. What is fetched of one log ends
-    at 32 MiB. The list has what the API server knows: job, state, nodes, GPUs, run time.
+    Each run of a job gets a folder. If a container was restarted, the log before the restart is
+    fetched; warnings among a pod's events are appended. Each log is cut at 32 MiB. The list,
+    jobs.csv, has job, state, nodes, GPUs and run time from the API server.
 
     Examples:
 

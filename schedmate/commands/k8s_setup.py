@@ -25,11 +25,11 @@ KubeconfigOption = Annotated[
     typer.Option(
         "--kubeconfig",
         metavar="FILE",
-        help="How to reach the cluster; else this pod's service account, or what kubectl uses.",
+        help="Kubeconfig file. Default: this pod's service account, or kubectl's configuration.",
     ),
 ]
 ContextOption = Annotated[
-    str | None, typer.Option("--context", metavar="NAME", help="Which one of the kubeconfig.")
+    str | None, typer.Option("--context", metavar="NAME", help="Context of the kubeconfig.")
 ]
 NamespaceOption = Annotated[
     list[str] | None,
@@ -37,7 +37,7 @@ NamespaceOption = Annotated[
         "--namespace",
         "-n",
         metavar="NAME",
-        help="Look at this namespace only; may be repeated. Else those of the bounds, or all.",
+        help="Watch only this namespace. Repeatable. Default: those of the bounds, or all.",
     ),
 ]
 

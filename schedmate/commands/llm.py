@@ -29,14 +29,15 @@ def ledger(
         int, typer.Option("--last", "-n", min=1, help="How many calls to list, newest first.")
     ] = 20,
     since: Annotated[
-        str | None, typer.Option(help="Only calls of this last time, for example 24h or 7-0.")
+        str | None,
+        typer.Option(help="Only calls of the last 24h, 7-0 (days-hours) or other time span."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """List calls of language models: tokens, time, verdict, sums.
 
-    What reached no server (nobody there, no time or budget left) is no call and has no tokens.
-    What was said is not in the ledger: see the setting `trajectories` for records of readings.
+    A request that reached no server (none there, no time or budget left) is not a call and has no
+    tokens. The ledger has no text; the setting `trajectories` keeps records of readings.
     """
     from schedmate.llm.store import FILE, Store
     from schedmate.settings import data_dir

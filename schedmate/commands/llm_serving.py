@@ -21,24 +21,33 @@ _GB = 1e9
 GpuOption = Annotated[
     str,
     typer.Option(
-        "--gpu", metavar="TYPE", help="GPU type (see `parallel devices`), or its datasheet."
+        "--gpu",
+        metavar="TYPE",
+        help="GPU type (see `schedmate parallel devices`), or its datasheet values.",
     ),
 ]
 GpusOption = Annotated[int, typer.Option(min=1, max=64, help="GPUs of that type.")]
 ContextOption = Annotated[
     int | None,
-    typer.Option(min=1024, max=1 << 20, help="Context length [tokens]; the setting by default."),
+    typer.Option(
+        min=1024,
+        max=1 << 20,
+        help="Context length [tokens]. Default: the setting llm_context_tokens.",
+    ),
 ]
 ParametersOption = Annotated[
     float | None,
     typer.Option(
-        min=0.01, max=2000, metavar="B", help="Thousands of millions of parameters, if not named."
+        min=0.01,
+        max=2000,
+        metavar="B",
+        help="Billions of parameters, if the model's name does not say.",
     ),
 ]
 
 
 def serve_command(
-    model: Annotated[str, typer.Argument(help="Name of the model, as a hub or a folder has it.")],
+    model: Annotated[str, typer.Argument(help="Name of the model on a hub, or its folder.")],
     gpu: GpuOption,
     gpus: GpusOption = 1,
     context: ContextOption = None,
@@ -103,13 +112,14 @@ def capacity(
     context: ContextOption = None,
     parameters: ParametersOption = None,
     since: Annotated[
-        str | None, typer.Option(help="Only readings of this last time, for example 24h.")
+        str | None,
+        typer.Option(help="Only readings of this most recent time span, for example 24h."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Estimate how many jobs per hour a GPU can read.
 
-    The ledger says what readings took; how fast that goes is estimated from the GPU's datasheet.
+    From the tokens of earlier readings in the ledger and the GPU's datasheet.
     """
     from schedmate.llm.serving import MOST_AT_ONCE, fit, jobs_an_hour
 

@@ -28,13 +28,13 @@ LlmModel = Annotated[
 LlmTimeout = Annotated[
     float | None,
     typer.Option(
-        "--llm-timeout", metavar="S", min=0.1, help="Seconds that one request may take, all in all."
+        "--llm-timeout", metavar="S", min=0.1, help="Time limit of one request, in total [s]."
     ),
 ]
 LlmDeadline = Annotated[
     float | None,
     typer.Option(
-        "--llm-deadline", metavar="S", min=0.1, help="Seconds that the model may take for one job."
+        "--llm-deadline", metavar="S", min=0.1, help="Time limit of all requests for one job [s]."
     ),
 ]
 

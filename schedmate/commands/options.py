@@ -20,6 +20,6 @@ FollowLinks = Annotated[
     bool,
     typer.Option(
         "--follow-links",
-        help="Follow links that lead out of a directory; else they are left out, and named.",
+        help="Follow links that lead out of a directory. Default: skip and report them.",
     ),
 ]

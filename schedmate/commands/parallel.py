@@ -50,9 +50,9 @@ def predict(
 ) -> None:
     """Predict the iteration time and memory of plans given by hand.
 
-    With --json one line a plan: iteration_s, max_memory_bytes and the parts they are made of. Of
-    several plans, one that cannot be predicted, or a line that is no plan, gets a line with its
-    error, and the exit code is 3.
+    With --json one line per plan: iteration_s, max_memory_bytes and their parts. If there are
+    several plans, one that cannot be predicted or read gets a line with its error, and the exit
+    code is 3.
     """
     from schedmate.schedulers.parallelism.plan import NoPlan, Plan, plans_in
     from schedmate.schedulers.parallelism.predict import Predictor
@@ -100,31 +100,33 @@ def plan(
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(help="A known model, as gpt-2.7b; see `schedmate parallel models`."),
+        typer.Option(help="A known model, such as gpt-2.7b; see `schedmate parallel models`."),
     ] = None,
     gpus: Annotated[int, typer.Option(min=1, max=MOST_GPUS, help="GPUs, a power of two.")] = 8,
-    gpu_type: Annotated[str, typer.Option(help="GPU model, as A100-80.")] = "A100-80",
-    gpus_per_node: Annotated[int, typer.Option(min=1, max=64, help="GPUs of a node.")] = 8,
+    gpu_type: Annotated[str, typer.Option(help="GPU model, such as A100-80.")] = "A100-80",
+    gpus_per_node: Annotated[int, typer.Option(min=1, max=64, help="GPUs per node.")] = 8,
     global_batch: Annotated[
         int | None,
-        typer.Option(min=1, max=MOST, help="Samples of an iteration; else what REPO says."),
+        typer.Option(min=1, max=MOST, help="Samples per iteration. Default: as in REPO."),
     ] = None,
     sequence: Annotated[
         int | None,
-        typer.Option(min=1, max=MOST, help="Tokens of a sample; else what REPO says."),
+        typer.Option(min=1, max=MOST, help="Tokens per sample. Default: as in REPO."),
     ] = None,
     precision: Annotated[str, typer.Option(help="fp32, tf32, fp16, bf16 or fp8.")] = "bf16",
     sharding: Annotated[str, typer.Option(help="none, zero-1 or zero-2.")] = "none",
     recompute: Annotated[str, typer.Option(help="none, selective or full.")] = "none",
     uniform: Annotated[
-        bool, typer.Option("--uniform", help="All stages get the same number of GPUs.")
+        bool, typer.Option("--uniform", help="Give all stages the same number of GPUs.")
     ] = False,
     profile: ProfileOption = None,
     between_nodes: NetworkOption = None,
     device: DeviceOption = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write the page FILE.html instead."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write an HTML page to FILE.html instead."
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -181,24 +183,25 @@ def plan(
 def profile(
     model: Annotated[str, typer.Option(help="A known model; see `schedmate parallel models`.")],
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The table, as layers.csv.")
+        Path,
+        typer.Option("--output", "-o", metavar="FILE", help="Table to write, such as layers.csv."),
     ],
-    gpu: Annotated[str, typer.Option(help="Name of this GPU type, as A100-40.")],
+    gpu: Annotated[str, typer.Option(help="Name of this GPU type, such as A100-40.")],
     micro_batch: Annotated[
-        list[int] | None, typer.Option(min=1, help="Micro-batch sizes; else 1, 2, 4.")
+        list[int] | None, typer.Option(min=1, help="Micro-batch sizes. Default: 1, 2, 4.")
     ] = None,
     tensor: Annotated[
-        list[int] | None, typer.Option(min=1, help="Tensor degrees; else 1, 2, 4.")
+        list[int] | None, typer.Option(min=1, help="Tensor-parallel degrees. Default: 1, 2, 4.")
     ] = None,
-    sequence: Annotated[int, typer.Option(min=1, help="Tokens of a sample.")] = 2048,
+    sequence: Annotated[int, typer.Option(min=1, help="Tokens per sample.")] = 2048,
     precision: Annotated[str, typer.Option(help="fp32, tf32, fp16 or bf16.")] = "bf16",
-    on: Annotated[str, typer.Option(help="Device of torch: cuda, cuda:1, cpu.")] = "cuda",
+    on: Annotated[str, typer.Option(help="PyTorch device: cuda, cuda:1, cpu.")] = "cuda",
     repeats: Annotated[int, typer.Option(min=2, help="Timed runs of each operator.")] = 20,
 ) -> None:
     """Time the operators of a model on one device, for `predict` and `plan`.
 
-    Each distinct operator is timed once, with the shape that it has under each tensor degree. The
-    command line shows how much the runs of an operator differ.
+    Each distinct operator is timed once with its shape under each tensor-parallel degree. The
+    output shows how much the runs of an operator differ.
     """
     from schedmate.files import open_output
     from schedmate.schedulers.parallelism import models as known
@@ -228,7 +231,10 @@ def profile(
 @app.command()
 def export(
     plans: Annotated[
-        Path, typer.Argument(metavar="PLAN", help="A plan as JSON, or what `plan --json` printed.")
+        Path,
+        typer.Argument(
+            metavar="PLAN", help="A plan as JSON, or the output of `parallel plan --json`."
+        ),
     ],
     to: Annotated[str, typer.Option(help="megatron, deepspeed, torchtitan or fsdp.")] = "megatron",
 ) -> None:

@@ -21,10 +21,12 @@ def collectives(
     profile: ProfileOption = None,
     ranks: Annotated[
         int | None,
-        typer.Option(min=2, max=64, help="Time them now, among so many devices of this machine."),
+        typer.Option(
+            min=2, max=64, help="Time collectives now, between this many devices of this machine."
+        ),
     ] = None,
     gpu: Annotated[
-        str | None, typer.Option(help="With --ranks: name of this GPU type, as A100-40.")
+        str | None, typer.Option(help="With --ranks: name of this GPU type, such as A100-40.")
     ] = None,
     output: Annotated[
         Path | None,
@@ -34,9 +36,9 @@ def collectives(
     repeats: Annotated[int, typer.Option(min=2, help="With --ranks: timed runs of each.")] = 20,
     as_json: JsonOption = False,
 ) -> None:
-    """Show how long collectives take by volume: latency, bandwidth, and the error of that line.
+    """Show the time of collectives by volume: latency, bandwidth, error of the fit.
 
-    Predictions interpolate between measured volumes; the last column says how far off that is for
+    Predictions interpolate between measured volumes; the last column has the error of that for
     volumes that were left out.
 
     Examples:

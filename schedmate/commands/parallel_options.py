@@ -15,8 +15,10 @@ ProfileOption = Annotated[
     typer.Option(
         "--profile",
         metavar="FILE",
-        help="Measured times, as often as needed: layers, collectives, kernels (CSV, gzip or not), "
-        "fitted links (network.json), or a folder with such files.",
+        help=(
+            "Measured times: layers, collectives, kernels (CSV, also gzip), fitted links "
+            "(network.json), or a folder with such files. Repeatable."
+        ),
     ),
 ]
 NetworkOption = Annotated[
@@ -25,7 +27,7 @@ NetworkOption = Annotated[
         "--network",
         min=0.01,
         metavar="GB/S",
-        help="What a node sends to other nodes, where no profile says.",
+        help="Bandwidth from a node to other nodes, if no profile has it.",
     ),
 ]
 DeviceOption = Annotated[
@@ -33,7 +35,7 @@ DeviceOption = Annotated[
     typer.Option(
         "--device",
         metavar="NAME:memory=GB,...",
-        help="A GPU type by its datasheet, as X:memory=80,bandwidth=3350,bf16=989,link=450.",
+        help="A GPU type by its datasheet, such as X:memory=80,bandwidth=3350,bf16=989,link=450.",
     ),
 ]
 

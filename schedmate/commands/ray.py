@@ -35,7 +35,9 @@ def submit(
         Path | None,
         typer.Argument(
             metavar="REPO [-- COMMAND ...]",
-            help="Directory of the job's source code, in which it is run; on all nodes the same.",
+            help=(
+                "Directory of the job's source code, in which it runs; the same path on all nodes."
+            ),
             show_default=False,
         ),
     ] = None,
@@ -45,10 +47,12 @@ def submit(
     ] = None,
     working_dir: Annotated[
         Path | None,
-        typer.Option("--working-dir", help="REPO, as `ray job submit` calls it.", metavar="DIR"),
+        typer.Option(
+            "--working-dir", help="Same as REPO, for users of `ray job submit`.", metavar="DIR"
+        ),
     ] = None,
     gpus: Annotated[
-        float, typer.Option(min=0.01, help="GPUs over all nodes; 0.5: half of one.")
+        float, typer.Option(min=0.01, help="GPUs over all nodes; 0.5 is half of a GPU.")
     ] = 1.0,
     min_gpus: Annotated[
         int, typer.Option(min=0, help="Fewest GPUs of an elastic job; with --max-gpus.")
@@ -59,33 +63,36 @@ def submit(
         str | None,
         typer.Option(help="Time with GPUs after which it is stopped: 36h, 1-12:00:00."),
     ] = None,
-    job_name: Annotated[str | None, typer.Option("--job-name", help="What people call it.")] = None,
-    priority: Annotated[int, typer.Option(min=-1000, max=1000, help="Higher goes first.")] = 0,
+    job_name: Annotated[str | None, typer.Option("--job-name", help="Name of the job.")] = None,
+    priority: Annotated[
+        int, typer.Option(min=-1000, max=1000, help="Priority; higher runs first.")
+    ] = 0,
     env: Annotated[
         list[str] | None,
-        typer.Option("--env", metavar="NAME=VALUE", help="A variable of the command's."),
+        typer.Option("--env", metavar="NAME=VALUE", help="Environment variable of the command."),
     ] = None,
     checkpoints: Annotated[
         str | None,
         typer.Option(
             metavar="DIR",
-            help="Directory of its checkpoints: when it is started again, the command names the "
-            "newest complete one.",
+            help="Directory of its checkpoints; a restart resumes from the newest complete one.",
         ),
     ] = None,
     signal: Annotated[
         str,
-        typer.Option(help="TERM, INT, USR1 or USR2: how it is told to save its work and end."),
+        typer.Option(
+            help="Signal that tells it to save its work and end: TERM, INT, USR1 or USR2."
+        ),
     ] = "TERM",
-    grace: Annotated[str, typer.Option(help="Time for that, until it is killed.")] = "30s",
+    grace: Annotated[str, typer.Option(help="Time between that signal and SIGKILL.")] = "30s",
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Show its log until it has ended.")
+        bool, typer.Option("--follow", "-f", help="Show its log until it ends.")
     ] = False,
     address: AddressOption = None,
     name: NameOption = DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """Put a job into the queue.
+    """Add a job to the queue.
 
     Examples:
 
@@ -180,18 +187,18 @@ def _request(
 @app.command()
 def queue(
     ended: Annotated[
-        int, typer.Option(min=0, help="Also so many of the last jobs that are over.")
+        int, typer.Option(min=0, help="Also show this many of the last ended jobs.")
     ] = 0,
-    every: Annotated[
-        bool, typer.Option("--all", "-a", help="Also all jobs that are over.")
-    ] = False,
+    every: Annotated[bool, typer.Option("--all", "-a", help="Also show all ended jobs.")] = False,
     address: AddressOption = None,
     name: NameOption = DEFAULT,
     as_json: JsonOption = False,
     plain: PlainOption = False,
 ) -> None:
-    """What runs and what waits, with estimates, about when each will start and end, and why a job
-    waits."""
+    """Show running and waiting jobs.
+
+    With their estimates, their expected start and end, and why a job waits.
+    """
     from schedmate.commands.ray_words import show
     from schedmate.schedulers.live.queue.document import SCHEMA, QueueDocument
     from schedmate.terminal.screen import Screen
@@ -219,7 +226,7 @@ def _change(what: str, done: str, jobs: list[int], address: str | None, name: st
         )
 
 
-JobsArgument = Annotated[list[int], typer.Argument(metavar="JOB...", help="Numbers of jobs.")]
+JobsArgument = Annotated[list[int], typer.Argument(metavar="JOB...", help="Job numbers.")]
 
 
 @app.command()
@@ -230,7 +237,7 @@ def cancel(jobs: JobsArgument, address: AddressOption = None, name: NameOption =
 
 @app.command()
 def hold(jobs: JobsArgument, address: AddressOption = None, name: NameOption = DEFAULT) -> None:
-    """Keep waiting jobs from starting; one that runs goes on, but is not started again."""
+    """Keep waiting jobs from starting; a running one continues, but is not restarted."""
     _change("hold", "held", jobs, address, name)
 
 

@@ -19,11 +19,11 @@ AddressOption = Annotated[
     typer.Option(
         "--address",
         metavar="HOST:PORT",
-        help="The Ray cluster; default: RAY_ADDRESS, else that of the last `ray up`, else auto.",
+        help="The Ray cluster. Default: RAY_ADDRESS, then that of the last `ray up`, then auto.",
     ),
 ]
 NameOption = Annotated[
-    str, typer.Option("--name", help="Which queue of the cluster, where there are several.")
+    str, typer.Option("--name", help="Name of the queue, if the cluster has several.")
 ]
 DEFAULT = "default"
 PATIENCE_S = 60.0

@@ -19,17 +19,17 @@ FOLLOW_S = 0.5
 def logs(
     job: Annotated[int, typer.Argument(min=1, help="The job's number.")],
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")
+        bool, typer.Option("--follow", "-f", help="Follow the log until the job ends.")
     ] = False,
     run: Annotated[
         int | None,
-        typer.Option(min=0, help="Of this time that it ran, from 0; default: the last."),
+        typer.Option(min=0, help="Log of this run of the job, from 0. Default: the last."),
     ] = None,
-    rank: Annotated[int, typer.Option(min=0, help="Of this node among the job's.")] = 0,
+    rank: Annotated[int, typer.Option(min=0, help="Log of this node, from 0.")] = 0,
     address: AddressOption = None,
     name: NameOption = DEFAULT,
 ) -> None:
-    """The log of a job."""
+    """Show the log of a job."""
     client = Client(address, name)
     if follow:
         follow_log(client, job, run, rank)
@@ -47,7 +47,7 @@ def logs(
 
 
 def follow_log(client: Client, job: int, run: int | None, rank: int) -> None:
-    """Print a log as it grows; the next run of the job goes on where the last has ended."""
+    """Print a log as it grows, continuing with the log of the job's next run."""
     shown, offset, text = run, 0, LogText(sys.stdout)
     while True:
         part = _part(client, job, shown, rank, offset)

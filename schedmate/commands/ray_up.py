@@ -41,7 +41,7 @@ def up(
     policy: Annotated[
         str,
         typer.Option(
-            help="Any of `schedmate policies`, with settings: lucid:profile_limit_s=100.",
+            help="A policy of `schedmate policies`, with settings: lucid:profile_limit_s=100.",
             autocompletion=completing.one_policy,
         ),
     ] = "sjf+schedmate",
@@ -49,13 +49,18 @@ def up(
         str | None,
         typer.Option(
             metavar="NODESxGPUS",
-            help="Start a Ray cluster on this machine, with GPUs that are only numbers, and end it "
-            "with this command: to try things.",
+            help=(
+                "For trials: start a Ray cluster with simulated GPUs on this machine, which "
+                "ends with this command."
+            ),
         ),
     ] = None,
     state: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="The queue's files, on this machine; they outlive it."),
+        typer.Option(
+            metavar="DIR",
+            help="Directory of the queue's files on this machine, kept after it ends.",
+        ),
     ] = None,
     shared: Annotated[
         Path | None,
@@ -67,47 +72,55 @@ def up(
     history: HistoryOption = None,
     estimate: Annotated[
         bool,
-        typer.Option(help="Estimate jobs from their code; without, by their time limits alone."),
+        typer.Option(help="Estimate jobs from their code, or only use their time limits."),
     ] = True,
     restart: Annotated[
         bool,
         typer.Option(
             "--restart",
-            help="Restart failed jobs where the Failure Handler says so, within recovery's limits.",
+            help="Restart failed jobs as the Failure Handler proposes, within recovery's limits.",
         ),
     ] = False,
     recovery: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="recovery.yaml: what may be done about failures."),
+        typer.Option(
+            metavar="FILE", help="A recovery.yaml: which actions are allowed after failures."
+        ),
     ] = None,
     meter: Annotated[
         str | None,
         typer.Option(
             metavar="COMMAND",
-            help="Measures GPUs {gpus}: a line `util,memory util,MB` for each; default: "
-            "nvidia-smi.",
+            help=(
+                "Command that measures GPUs {gpus} and prints `util,memory util,MB` for each. "
+                "Default: nvidia-smi."
+            ),
         ),
     ] = None,
     lease: Annotated[
         str,
         typer.Option(
-            help="A job whose node cannot be reached ends by itself after this time, and is "
-            "started elsewhere then; 15s or more."
+            help=(
+                "Time after which a job on an unreachable node ends by itself and is started "
+                "elsewhere; 15s or more."
+            )
         ),
     ] = "60s",
     keep: Annotated[
         str,
         typer.Option(
-            help="How long GPUs stay with the process that ran a job on them, for the next job "
-            "that asks for as many; a new process takes a second or more."
+            help=(
+                "How long a runner process keeps its GPUs for the next job of that size, "
+                "since a new process takes a second or more to start."
+            )
         ),
     ] = "30s",
     address: AddressOption = None,
     name: NameOption = DEFAULT,
 ) -> None:
-    """Start the queue on a Ray cluster; its jobs are taken up again after a restart.
+    """Start the queue on a Ray cluster, or resume it after a restart.
 
-    Ray starts the queue again when its process dies. The nodes need schedmate and the same paths.
+    Ray restarts the queue when its process dies. The nodes need schedmate and the same paths.
 
     Examples:
 
@@ -243,14 +256,14 @@ def _end(name: str) -> None:
 
 def down(
     force: Annotated[
-        bool, typer.Option("--force", help="Also while jobs run; they go back to the queue.")
+        bool, typer.Option("--force", help="Stop even while jobs run; they return to the queue.")
     ] = False,
     address: AddressOption = None,
     name: NameOption = DEFAULT,
 ) -> None:
-    """End the queue; its jobs stay in its files, and `up` goes on with them.
+    """End the queue; its jobs stay in its files, and `up` resumes them.
 
-    A cluster that `up --local` has started ends with its queue; any other one goes on.
+    A cluster that `up --local` has started ends with its queue; any other keeps running.
     """
     client = Client(address, name)
     running = client.ask("look", 0)["counts"].get("RUNNING", 0)

@@ -29,7 +29,7 @@ MOST_RESTARTS = 10**9
 """No scheduler counts further, and a record of plans takes no larger number."""
 
 app = typer.Typer(
-    help="Plan, approve, apply and undo what follows a failure.",
+    help="Plan, approve, apply and undo recovery from failures.",
     no_args_is_help=True,
 )
 
@@ -40,7 +40,7 @@ def plan(
         list[str],
         typer.Argument(metavar="LOG...", help="The failed job's log, as for `schedmate diagnose`."),
     ],
-    job: Annotated[str, typer.Option(metavar="ID", help="The job, as its scheduler calls it.")],
+    job: Annotated[str, typer.Option(metavar="ID", help="The scheduler's id of the job.")],
     run: Annotated[
         int,
         typer.Option(
@@ -57,7 +57,7 @@ def plan(
     ] = None,
     confirmed_by: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="You looked at the node and it is faulty: say how."),
+        typer.Option(metavar="TEXT", help="Confirms that you found the node faulty; state how."),
     ] = None,
     checkpoints: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where the job saves its checkpoints.")
@@ -69,10 +69,10 @@ def plan(
     record: RecordOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Diagnose a failed job and propose what to do.
+    """Diagnose a failed job and propose a recovery plan.
 
-    Confirm, isolate, restart, tell people: in this order, as far as recovery.yaml allows. Nothing
-    is done. The same failed run gives the same plan, however often it is asked for.
+    The steps are confirm, isolate, restart and notify, as far as recovery.yaml allows. Nothing is
+    carried out. The same failed run always gives the same plan.
     """
     from schedmate.commands.diagnose import node_log, node_names
     from schedmate.confine.limits import bounded
@@ -135,7 +135,7 @@ def reject(
     record: RecordOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say no to a plan; it is not proposed again."""
+    """Reject a plan; it is not proposed again."""
     _move(id_, "reject", note, recovery, record, as_json)
 
 
@@ -155,7 +155,7 @@ def _move(
 def apply(
     ids: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ID...]", help="Plans; without any, all that are approved."),
+        typer.Argument(metavar="[ID...]", help="Plans to apply. Default: all approved ones."),
     ] = None,
     retry: Annotated[bool, typer.Option("--retry", help="Retry items that failed.")] = False,
     recovery: RecoveryOption = None,
@@ -164,8 +164,8 @@ def apply(
 ) -> None:
     """Apply approved plans, subject to the guards.
 
-    Asked again, or after a crash, it does what is left of them.
-    Exits with 7 when a plan was not carried out to its end.
+    Run again, or after a crash, it continues with the remaining steps. Exits with 7 when a plan was
+    not carried out completely.
     """
     from schedmate.recovery.document import RecoverDocument, plan_document
     from schedmate.schedulers.live.record import Record
@@ -205,10 +205,10 @@ def undo(
     record: RecordOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Take back what was done of a plan.
+    """Undo the steps of a plan.
 
-    Nodes that it isolated return to service. What somebody else has changed since is left alone; a
-    restarted job stays restarted.
+    Nodes that it isolated return to service. Anything that somebody else has changed since is left
+    alone; a restarted job stays restarted.
     """
     from schedmate.recovery.document import RecoverDocument, plan_document
     from schedmate.schedulers.live.record import Record

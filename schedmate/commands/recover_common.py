@@ -35,10 +35,10 @@ RecoveryOption = Annotated[
 ]
 RecordOption = Annotated[
     Path | None,
-    typer.Option("--record", metavar="FILE", help="The record, in place of recovery.yaml's."),
+    typer.Option("--record", metavar="FILE", help="Record file, instead of recovery.yaml's."),
 ]
-NoteOption = Annotated[str, typer.Option(metavar="TEXT", help="Why; it is kept in the record.")]
-PlanId = Annotated[str, typer.Argument(metavar="ID", help="A plan, as `recover status` lists it.")]
+NoteOption = Annotated[str, typer.Option(metavar="TEXT", help="Reason, kept in the record.")]
+PlanId = Annotated[str, typer.Argument(metavar="ID", help="Id of a plan, as in `recover status`.")]
 
 
 def answer(document: RecoverDocument, *, as_json: bool, what: str, kept: bool = True) -> None:

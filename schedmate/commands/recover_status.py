@@ -21,7 +21,7 @@ from schedmate.terminal import say
 
 def status(
     id_: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="One plan, with all that happened to it.")
+        str | None, typer.Argument(metavar="[ID]", help="Show this plan with its whole history.")
     ] = None,
     every: Annotated[
         bool, typer.Option("--all", help="Include finished plans, the newest 100.")
@@ -32,17 +32,17 @@ def status(
     head: Annotated[
         str | None,
         typer.Option(
-            metavar="N:HASH", help="With --verify: an end of the chain that was noted elsewhere."
+            metavar="N:HASH", help="With --verify: a head of the chain that was kept elsewhere."
         ),
     ] = None,
     recovery: RecoveryOption = None,
     record: RecordOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Plans that wait or run, and what was isolated.
+    """Show waiting and running plans, and isolated nodes.
 
-    Also whether the circuit breaker is open and the kill switch on.
-    With --verify, exits with 7 when the record was changed.
+    Also shows whether the circuit breaker is open and the kill switch on. With --verify, exits with
+    7 when the record was changed.
     """
     from schedmate.recovery.document import (
         ChainDocument,
@@ -79,13 +79,13 @@ def status(
 
 
 def reset(
-    note: Annotated[str, typer.Option(metavar="TEXT", help="What you found; it is kept.")],
+    note: Annotated[str, typer.Option(metavar="TEXT", help="What you found, kept in the record.")],
     recovery: RecoveryOption = None,
     record: RecordOption = None,
 ) -> None:
     """Close the circuit breaker.
 
-    For somebody who has looked at the nodes that were isolated; from then on they do not count.
+    Use it after checking the isolated nodes; from then on they do not count.
     """
     from schedmate.recovery.guards import breaker_is_open, reset_breaker
     from schedmate.schedulers.live.record import Record

@@ -23,15 +23,15 @@ CHECKPOINT, FILE = "schedmate.checkpoint/v1", "schedmate.recovery-file/v1"
 def checkpoint(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where a job saves checkpoints.")],
     command: Annotated[
-        str | None, typer.Option(metavar="COMMAND", help="The command that the job was started by.")
+        str | None, typer.Option(metavar="COMMAND", help="The command that started the job.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Find a job's newest complete checkpoint.
 
-    With --command, print the command that goes on from it. Nothing is loaded. torch,
-    torch.distributed.checkpoint, DeepSpeed, Megatron, Lightning and Hugging Face layouts are known.
-    Exits with 4 when there is none.
+    With --command, print the command that resumes from it. Nothing is loaded. Layouts of torch,
+    torch.distributed.checkpoint, DeepSpeed, Megatron, Lightning and Hugging Face are known. Exits
+    with 4 when there is none.
     """
     from schedmate.recovery.checkpoints import newest, resumed
     from schedmate.terminal.screen import Screen

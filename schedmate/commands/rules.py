@@ -59,12 +59,12 @@ def list_rules(
 def check_rules(
     line: Annotated[
         str | None,
-        typer.Argument(help="Say which rule knows this line.", show_default=False),
+        typer.Argument(help="Show the rule that matches this line.", show_default=False),
     ] = None,
 ) -> None:
-    """Check the rules' examples, or say which rule knows a line.
+    """Check the rules' examples, or show which rule matches a line.
 
-    Exits with 1 when an example fails, or when no rule knows the line.
+    Exits with 1 when an example fails, or when no rule matches the line.
     """
     from schedmate.logparse.failure.rules import failed_examples, load_rules, match_text
     from schedmate.terminal.screen import Screen

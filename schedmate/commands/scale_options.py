@@ -21,8 +21,10 @@ RayOption = Annotated[
     typer.Option(
         "--ray",
         metavar="ADDRESS",
-        help="Run on a Ray cluster (auto, HOST:PORT, ray://HOST:PORT or local) that sees inputs "
-        "under the same names. Needs schedmate[ray].",
+        help=(
+            "Run on a Ray cluster (auto, HOST:PORT, ray://HOST:PORT or local) whose nodes "
+            "see the inputs under the same paths. Needs schedmate[ray]."
+        ),
     ),
 ]
 JournalOption = Annotated[
@@ -30,13 +32,18 @@ JournalOption = Annotated[
     typer.Option(
         "--journal",
         metavar="FILE",
-        help="Remember what is done there: killed, the same command goes on where it was.",
+        help=(
+            "Record progress in this file, so that an interrupted command can be resumed "
+            "by running it again."
+        ),
     ),
 ]
 ParquetOption = Annotated[
     Path | None,
     typer.Option(
-        "--parquet", metavar="FILE", help="Write the results there, too. Needs schedmate[parquet]."
+        "--parquet",
+        metavar="FILE",
+        help="Also write the results as Parquet. Needs schedmate[parquet].",
     ),
 ]
 

@@ -18,7 +18,7 @@ def serve(
         typer.Option(metavar="PATH", help="Listen on a unix socket instead of --host and --port."),
     ] = None,
     socket_mode: Annotated[
-        str, typer.Option(metavar="OCTAL", help="Who may use the socket.")
+        str, typer.Option(metavar="OCTAL", help="File mode of the socket.")
     ] = "660",
     host: Annotated[
         str,
@@ -29,58 +29,64 @@ def serve(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="File with the bearer token that requests must show; deciding on plans always "
-            "needs one. Only its owner may be able to read it.",
+            help=(
+                "File with the bearer token that requests must carry, readable by its owner "
+                "only. Deciding on plans always needs a token."
+            ),
         ),
     ] = None,
     root: Annotated[
         list[Path] | None,
         typer.Option(
             metavar="DIR",
-            help="Directory that repositories and logs may be read below. Repeat it. Without one "
-            "no request makes the service read anything.",
+            help=(
+                "Directory below which repositories and logs may be read. Repeatable. Without "
+                "it, the service reads none."
+            ),
         ),
     ] = None,
     name: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="HOST", help="A further name under which browsers may ask for it. Repeat it."
+            metavar="HOST", help="Additional host name that browsers may use. Repeatable."
         ),
     ] = None,
     state: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Directory of what the dashboard shows, which can be deleted."
+            metavar="DIR", help="Directory of the dashboard's data, which may be deleted."
         ),
     ] = None,
     record: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The record of plans, as of `schedmate recover`."),
+        typer.Option(metavar="FILE", help="Record of plans, as for `schedmate recover`."),
     ] = None,
     in_flight: Annotated[
         int, typer.Option(min=1, help="Most requests at once; more are refused with 503.")
     ] = 64,
     reading: Annotated[
         int,
-        typer.Option(min=1, max=256, help="Most repositories and logs read at once, each alone."),
+        typer.Option(
+            min=1,
+            max=256,
+            help="Most repositories and logs read at once, each in its own process.",
+        ),
     ] = 4,
     rate: Annotated[
-        float, typer.Option(min=0, help="Most requests a second of one client; 0: any number.")
+        float, typer.Option(min=0, help="Most requests per second of one client; 0 is unlimited.")
     ] = 2_000,
     max_body: Annotated[int, typer.Option(min=1, help="Largest request [KiB].")] = 4_096,
     deadline: Annotated[
-        str, typer.Option(metavar="TIME", help="Longest time of one request, like 60s.")
+        str, typer.Option(metavar="TIME", help="Time limit of one request, such as 60s.")
     ] = "60s",
-    log_requests: Annotated[
-        bool, typer.Option("--log-requests", help="A line in the log for each request.")
-    ] = False,
+    log_requests: Annotated[bool, typer.Option("--log-requests", help="Log each request.")] = False,
     history: HistoryOption = None,
 ) -> None:
     """Serve estimates and diagnoses over HTTP, with a dashboard.
 
     POST /v1/advise, /v1/track, /v1/diagnose and /v1/history; GET /v1/plans, /metrics, /healthz,
-    /readyz and /openapi.json; the dashboard is at /. Logs are lines of JSON on standard error.
-    SIGTERM ends it once what was accepted is answered.
+    /readyz and /openapi.json; the dashboard is at /. The log is JSON lines on standard error.
+    SIGTERM ends the service once accepted requests are answered.
 
     Examples:
 

@@ -45,7 +45,7 @@ def simulate(
         typer.Option(
             metavar="P[,P...]",
             autocompletion=completing.policies,
-            help="Policies to compare, with settings as tiresias:threshold_gpu_s=7200, a value "
+            help="Policies to compare, with settings such as tiresias:threshold_gpu_s=7200, a value "
             "with a colon or comma in quotes; `schedmate policies` lists them.",
         ),
     ],
@@ -53,7 +53,10 @@ def simulate(
         list[str],
         typer.Option(
             metavar="SPEC",
-            help="Nodes x GPUs as 108x8, or groups as 6x4:T4@vision,2x8:A100. Repeatable.",
+            help=(
+                "Nodes x GPUs, such as 108x8, or groups, such as 6x4:T4@vision,2x8:A100. "
+                "Repeatable."
+            ),
         ),
     ],
     estimator: Annotated[
@@ -61,17 +64,21 @@ def simulate(
         typer.Option(
             metavar="E",
             autocompletion=completing.estimators,
-            help="What policies are told of durations: user-mean (the default), limit, boosting, "
-            "ga2m, column:NAME, none, noisy:SIGMA, oracle. Repeatable.",
+            help=(
+                "Where policies get run times from: user-mean (the default), limit, boosting, "
+                "ga2m, column:NAME, none, noisy:SIGMA, oracle. Repeatable."
+            ),
         ),
     ] = None,
     mode: Annotated[
         str,
         typer.Option(
             metavar="MODE",
-            help="honest: everything is paid for, and every policy backfills; published: as the "
-            "Lucid simulator. +NAME takes, -NAME leaves one of its liberties, as "
-            "honest+free-profiling.",
+            help=(
+                "honest: every policy pays all costs and backfills. published: as the Lucid "
+                "simulator. +NAME adds and -NAME removes one of its liberties, such as "
+                "honest+free-profiling."
+            ),
         ),
     ] = "honest",
     load_model: Annotated[
@@ -87,32 +94,38 @@ def simulate(
         Path | None,
         typer.Option(
             metavar="FILE|NAME",
-            help="How jobs that share GPUs slow each other down: a CSV of measured speeds of "
-            "pairs; slices: they take turns; gavel-v100, gavel-p100, gavel-k80: pairs that Gavel "
-            "measured (docs/simulator.md). Else a curve over utilisation.",
+            help=(
+                "How jobs that share GPUs slow each other down: a CSV of measured pairs; "
+                "slices (they take turns); or gavel-v100, gavel-p100, gavel-k80, pairs "
+                "measured by Gavel (docs/simulator.md). Default: a curve over utilisation."
+            ),
         ),
     ] = None,
     node_mtbf: Annotated[
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Let nodes fail: the mean time between failures of one, as 264d.",
+            help="Make nodes fail: mean time between failures of one node, such as 264d.",
         ),
     ] = None,
     failures: Annotated[
         str | None,
         typer.Option(
             metavar="RATES",
-            help="Let jobs fail by themselves: gpu_mtbf=2000d,bugs=0.2,user=2h (docs/adapters.md); "
-            "'' for the defaults.",
+            help=(
+                "Make jobs fail: gpu_mtbf=2000d,bugs=0.2,user=2h (docs/adapters.md); '' for "
+                "the defaults."
+            ),
         ),
     ] = None,
     phases: Annotated[
         str | None,
         typer.Option(
             metavar="SETTINGS",
-            help="Let some jobs use more of their GPUs from some point on: "
-            "share=0.2,rise=50,latest=0.5 (an assumption; docs/simulator.md); '' for the defaults.",
+            help=(
+                "Make the GPU use of some jobs rise once: share=0.2,rise=50,latest=0.5 (an "
+                "assumption; docs/simulator.md); '' for the defaults."
+            ),
         ),
     ] = None,
     placement: Annotated[
@@ -120,23 +133,23 @@ def simulate(
         typer.Option(
             metavar="best-fit|fgd|fgd-priced",
             autocompletion=completing.placements,
-            help="Where jobs are put: on the fullest nodes; by fragmentation gradient descent, "
-            "where they leave least of the GPUs to waste; or by that, with rests of shared GPUs "
-            "kept for jobs that make most of them.",
+            help=(
+                "Placement rule: the fullest node; fragmentation gradient descent, which "
+                "wastes the fewest GPUs; or that with prices for the remainders of shared "
+                "GPUs (docs/fleet.md)."
+            ),
         ),
     ] = "best-fit",
     quota: Annotated[
         str | None,
         typer.Option(
             metavar="TENANT=GPUS[,...]",
-            help="Most GPUs that the jobs of high priority of a tenant hold under policy spot.",
+            help="For policy spot: most GPUs that a tenant's jobs of high priority may hold.",
         ),
     ] = None,
     switch_nodes: Annotated[
         int | None,
-        typer.Option(
-            min=1, metavar="N", help="So many nodes of one GPU type are under one access switch."
-        ),
+        typer.Option(min=1, metavar="N", help="Nodes of one GPU type under each access switch."),
     ] = None,
     cross_switch: Annotated[
         str | None,
@@ -148,7 +161,9 @@ def simulate(
     ] = None,
     advisor_latency: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Time that the advisor of a +schedmate policy takes."),
+        typer.Option(
+            metavar="TIME", help="Time that the advisor of a +schedmate policy takes to answer."
+        ),
     ] = None,
     detection_rate: Annotated[
         float | None,
@@ -156,11 +171,12 @@ def simulate(
             min=0,
             max=1,
             metavar="SHARE",
-            help="Share of pairs whose slowdown a +schedmate policy may detect.",
+            help="Share of slowed-down pairs that a +schedmate policy can detect.",
         ),
     ] = None,
     seed: Annotated[
-        str, typer.Option(metavar="S[,S...]", help="Seeds of noise and failures: a run for each.")
+        str,
+        typer.Option(metavar="S[,S...]", help="Seeds of noise and failures; each makes a run."),
     ] = "0",
     out: Annotated[
         Path | None,
@@ -172,27 +188,33 @@ def simulate(
     ] = None,
     report: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write the report, one HTML file, here."),
+        typer.Option(metavar="FILE", help="Write the report to this HTML file."),
     ] = None,
     gantt: Annotated[
         str | None,
         typer.Option(
             metavar="FROM..TO",
-            help="Stretch of the report's Gantt charts, after the first submission, as 3d..3d12h; "
-            "default: around the longest queue.",
+            help=(
+                "Time span of the report's Gantt charts since the first submission, such as "
+                "3d..3d12h. Default: around the longest queue."
+            ),
         ),
     ] = None,
     processes: Annotated[
         int | None,
-        typer.Option("--jobs", min=1, metavar="N", help="Runs at once, in processes; default: 1."),
+        typer.Option(
+            "--jobs", min=1, metavar="N", help="Runs at the same time, in processes. Default: 1."
+        ),
     ] = None,
     ray: RayOption = None,
     tables: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Measured step times of a workload of elastic jobs, one folder an application; "
-            "by default the folder `traces` beside or above it.",
+            help=(
+                "Measured step times of a workload of elastic jobs, one folder per "
+                "application. Default: the folder `traces` beside or above it."
+            ),
         ),
     ] = None,
     columns: MapOption = None,
@@ -200,7 +222,11 @@ def simulate(
     origin: OriginOption = None,
     workloads: WorkloadsOption = None,
     check: Annotated[
-        bool, typer.Option("--check/--no-check", help="Prove that each run could have happened.")
+        bool,
+        typer.Option(
+            "--check/--no-check",
+            help="Audit each run: no GPU given twice, no job before its submission.",
+        ),
     ] = True,
     as_json: JsonOption = False,
 ) -> None:

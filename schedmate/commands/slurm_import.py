@@ -25,8 +25,10 @@ def import_runs(
         bool,
         typer.Option(
             "--analyze/--no-analyze",
-            help="Read each job's working directory, as it is now, for what it trained. Without "
-            "this, past jobs take no part in estimates.",
+            help=(
+                "Read the code in each job's working directory, as it is now. Without it, "
+                "past jobs take no part in estimates."
+            ),
         ),
     ] = True,
     bounds: BoundsOption = None,
@@ -35,8 +37,8 @@ def import_runs(
 ) -> None:
     """Import past jobs from Slurm's accounting into the history.
 
-    Needs the right to see all users' jobs (Slurm's PrivateData). Jobs that are in the history
-    already are replaced, so that it may be repeated.
+    Needs the right to see all users' jobs (Slurm's PrivateData). Jobs already in the history are
+    replaced, so it can be repeated.
 
     Examples:
 

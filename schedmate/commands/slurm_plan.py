@@ -25,7 +25,7 @@ def plan(
     history: HistoryOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Read the log of a failed job and plan what to do; do nothing.
+    """Read the log of a failed job and show a plan; change nothing.
 
     With recovery in the bounds, the plan is the one that the agent would propose.
     """

@@ -21,27 +21,33 @@ MapOption = Annotated[
     typer.Option(
         "--map",
         metavar="FIELD=COLUMN,...",
-        help="Columns of a trace of unknown format, as submit=t0,duration=len:h,gpus=n; a time "
-        "in another unit says s, m, h or d.",
+        help=(
+            "Columns of a trace of unknown format: submit=t0,duration=len:h,gpus=n; units "
+            "of time are s, m, h or d."
+        ),
     ),
 ]
 SkipBadOption = Annotated[
-    bool, typer.Option("--skip-bad", help="Leave bad rows out instead of refusing the trace.")
+    bool, typer.Option("--skip-bad", help="Skip bad rows instead of refusing the trace.")
 ]
 OriginOption = Annotated[
     str | None,
     typer.Option(
         metavar="recorded|synthetic:WHAT",
-        help="What the jobs are, where the trace does not say: what a cluster did, or what was "
-        "made up, as 'synthetic: durations scaled'.",
+        help=(
+            "Origin of the jobs, if the trace does not state it: recorded on a cluster, "
+            "or synthetic, such as 'synthetic: durations scaled'."
+        ),
     ),
 ]
 WorkloadsOption = Annotated[
     str | None,
     typer.Option(
         metavar="RECIPE[:SETTING=V,...]",
-        help="Make up what each job trains, as lucid:recurrence=0.8,spread=0.3,seed=1; recipes: "
-        "lucid, schedmate, or a YAML file.",
+        help=(
+            "Add synthetic workloads to the jobs: lucid:recurrence=0.8,spread=0.3,seed=1. "
+            "Recipes: lucid, schedmate, or a YAML file."
+        ),
     ),
 ]
 

@@ -35,14 +35,17 @@ app = typer.Typer(
 OutOption = Annotated[
     Path | None,
     typer.Option(
-        "--out", "-o", metavar="FILE", help="CSV or .parquet; default: CSV to standard output."
+        "--out",
+        "-o",
+        metavar="FILE",
+        help="CSV or .parquet file. Default: CSV to standard output.",
     ),
 ]
 
 
 @app.command("list")
 def list_() -> None:
-    """List trace formats, recipes and what can be synthesized."""
+    """List trace formats, recipes and clusters to synthesize."""
     from schedmate.schedulers.sim.traces import formats
     from schedmate.schedulers.sim.traces.calibration import Calibration, calibrations
     from schedmate.schedulers.sim.traces.recipe import Recipe, recipes
@@ -120,10 +123,17 @@ def sample(
     out: OutOption = None,
     since: Annotated[
         str | None,
-        typer.Option("--from", metavar="TIME", help="Since the first submission, as 7d."),
+        typer.Option(
+            "--from",
+            metavar="TIME",
+            help="Start of the window since the first submission, such as 7d.",
+        ),
     ] = None,
     until: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Since the first submission, as 14d.")
+        str | None,
+        typer.Option(
+            metavar="TIME", help="End of the window since the first submission, such as 14d."
+        ),
     ] = None,
     vcs: Annotated[
         float | None, typer.Option(metavar="SHARE", help="Keep this share of virtual clusters.")
@@ -138,14 +148,14 @@ def sample(
     jobs: Annotated[
         int | None, typer.Option(metavar="N", help="Keep this many jobs, drawn at random.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of what is drawn.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
     columns: MapOption = None,
     skip_bad: SkipBadOption = False,
     origin: OriginOption = None,
 ) -> None:
-    """Take a part of a trace: a time, users, VCs or some jobs.
+    """Take a part of a trace: a time window, users, VCs or some jobs.
 
-    Jobs stay as they are. What the part has more or less of than the whole is said.
+    Jobs are not changed. Prints how the sample differs from the whole trace.
 
     Example: schedmate traces sample jobs.csv --from 7d --until 14d --users 0.5 -o week.csv
     """
@@ -185,30 +195,36 @@ def synthesize(
     out: OutOption = None,
     jobs: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Jobs; fewer than published take a shorter time."),
+        typer.Option(
+            metavar="N", help="Number of jobs; fewer than published cover a shorter time."
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of everything.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
     arrivals: Annotated[
         str | None,
         typer.Option(
             metavar="FILE[:COLUMN]",
-            help="CSV with the submissions in equal parts of the published time, instead of the "
-            "assumed days and weeks; column: submit_gpu_job.",
+            help=(
+                "CSV with the number of submissions in equal parts of the published time, "
+                "instead of the assumed daily pattern. Default column: submit_gpu_job."
+            ),
         ),
     ] = None,
     workloads: Annotated[
         str | None,
         typer.Option(
             metavar="RECIPE[:SETTING=V,...]",
-            help="What jobs train, as in `simulate`; none: nothing, and no users. Default: the "
-            "cluster's, with the same seed.",
+            help=(
+                "Recipe of synthetic workloads, as in `simulate`; none: no workloads and no "
+                "users. Default: the cluster's, with the same seed."
+            ),
         ),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="The comparison as JSON; needs --out.")
+        bool, typer.Option("--json", help="Print the comparison as JSON; needs --out.")
     ] = False,
 ) -> None:
-    """Draw a trace that meets the published figures of a cluster.
+    """Draw a trace that matches the published statistics of a cluster.
 
     Example: schedmate traces synthesize venus --jobs 20000 -o venus.csv
     """
@@ -262,25 +278,23 @@ def spot(
         int, typer.Option(metavar="N", help="Nodes of eight GPUs for which jobs are drawn.")
     ] = 256,
     days: Annotated[
-        float | None, typer.Option(metavar="D", help="Days in which jobs come. Default: 14.")
+        float | None, typer.Option(metavar="D", help="Days of submissions. Default: 14.")
     ] = None,
     lp: Annotated[
         float | None,
-        typer.Option(
-            min=0, metavar="SHARE", help="GPUs that spot jobs would use, as a share of all GPUs."
-        ),
+        typer.Option(min=0, metavar="SHARE", help="Demand of spot jobs, as a share of all GPUs."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of everything.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
     out: OutOption = None,
     show_sources: Annotated[
         bool,
-        typer.Option("--sources", help="Print each number with the sentence or figure it is from."),
+        typer.Option("--sources", help="Print the sentence or figure behind each number."),
     ] = False,
 ) -> None:
     """Draw jobs of high priority, and spot jobs.
 
-    They are for `simulate --policy spot`, after the ASI paper, whose figures are printed without
-    numbers: much is a guess, see --sources.
+    For `simulate --policy spot`, after the ASI paper. The paper's figures have few numbers, so many
+    values are guesses; see --sources.
 
     Example: schedmate traces spot --nodes 256 -o spot.csv
     """

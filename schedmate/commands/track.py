@@ -42,11 +42,11 @@ def track(
     follow: Annotated[
         bool,
         typer.Option(
-            "--follow", "-f", help="Go on as the log grows, through rotation and truncation."
+            "--follow", "-f", help="Follow the log as it grows, through rotation and truncation."
         ),
     ] = False,
     every: Annotated[
-        float, typer.Option(min=0.1, help="Least time between two answers of --follow [s].")
+        float, typer.Option(min=0.1, help="Shortest time between two lines of --follow [s].")
     ] = 2.0,
     compare: Annotated[
         tuple[Path, Path] | None,
@@ -58,11 +58,11 @@ def track(
         ),
     ] = None,
     since: Annotated[
-        int, typer.Option(min=0, metavar="BYTES", help="Leave out what the log says before.")
+        int, typer.Option(min=0, metavar="BYTES", help="Ignore the log before this byte offset.")
     ] = 0,
     batch_size: Annotated[
         int | None,
-        typer.Option(min=1, help="Global batch size, for logs that say only samples a second."),
+        typer.Option(min=1, help="Global batch size, for logs that only state samples per second."),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help=f"One JSON document ({SCHEMA}); a line each to follow.")
@@ -70,9 +70,7 @@ def track(
     follow_links: FollowLinks = False,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Write there instead of to the screen."
-        ),
+        typer.Option("--output", "-o", metavar="FILE", help="Write to FILE instead of the screen."),
     ] = None,
     fail_on_abstain: Annotated[
         bool,
@@ -87,10 +85,9 @@ def track(
     """Show a job's speed and remaining time, from its log.
 
     Reads the log backwards from its end, whatever its size, and knows the progress lines of some
-    fifty frameworks; others it reads by their labels, units and timestamps. Where the log does not
-    say how long a step takes, neither does this command. When a language model is named, it is
-    shown one line of each kind that was not understood and writes a pattern, which is checked
-    against the others and kept.
+    fifty frameworks; others are read by their labels, units and timestamps. A log that states no
+    step time gets no answer. If a language model is named, it is shown one line of each unknown
+    kind and writes a pattern, which is checked against the other lines and kept.
     """
     from schedmate.logparse.progress.ratio import throughput_ratio
     from schedmate.logparse.reading.log import is_directory

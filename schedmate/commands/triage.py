@@ -45,7 +45,11 @@ def triage(
     ] = None,
     table: Annotated[
         Path | None,
-        typer.Option("--csv", metavar="FILE", help="Write the verdicts as a table, a row a job."),
+        typer.Option(
+            "--csv",
+            metavar="FILE",
+            help="Write the verdicts as a CSV table with one row per job.",
+        ),
     ] = None,
     parquet: ParquetOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
@@ -55,34 +59,39 @@ def triage(
     ] = False,
     recursive: Annotated[
         bool,
-        typer.Option("--recursive", "-r", help="Logs further below the sub-directories, too."),
+        typer.Option("--recursive", "-r", help="Include logs at any depth of sub-directories."),
     ] = False,
     job_per_file: Annotated[
         bool,
         typer.Option(
-            "--one-job-per-file", help="Each file is a job, also where they look like ranks of one."
+            "--one-job-per-file",
+            help="Each file is a job, even if several look like ranks of one.",
         ),
     ] = False,
     job_per_folder: Annotated[
         bool,
         typer.Option(
             "--one-job-per-folder",
-            help="The files of a directory are one job, each sub-directory with all below it is "
-            "another one (with --recursive each directory that has files of its own).",
+            help=(
+                "The files of a directory are one job, and each sub-directory with everything "
+                "below it is another (with --recursive, each directory with files)."
+            ),
         ),
     ] = False,
     follow_links: FollowLinks = False,
     processes: Annotated[
         int | None,
-        typer.Option("--jobs", min=1, metavar="N", help="Processes; default: one a core."),
+        typer.Option("--jobs", min=1, metavar="N", help="Processes. Default: one per core."),
     ] = None,
     ray: RayOption = None,
     ledger: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="What was triaged before; default: triage.sqlite beside the job history. A "
-            "killed run goes on where it was, and new templates are distinguished from known ones.",
+            help=(
+                "File that remembers earlier batches, to resume an interrupted one and to "
+                "recognise new templates. Default: triage.sqlite beside the job history."
+            ),
         ),
     ] = None,
     llm_base_url: LlmBaseUrl = None,
@@ -94,19 +103,19 @@ def triage(
         typer.Option(
             min=0,
             metavar="N",
-            help="Groups of like failures that a model is asked about, the costliest first.",
+            help="Groups of similar failures to ask a model about, the costliest first.",
         ),
     ] = 20,
 ) -> None:
     """Diagnose many jobs and group them by root cause.
 
-    Says what each group cost, which nodes are suspect and what is new.
+    Reports the cost of each group, suspect nodes and new kinds of lines.
 
-    A log that cannot be read becomes an error in its row and the others go on; the exit code is 3
-    only when none could be read. Interrupted or killed, the same command goes on where it was.
+    A log that cannot be read is an error in its row; the exit code is 3 only if none could be read.
+    An interrupted batch is resumed by running the same command again.
 
-    Rules decide. Where they leave open whose fault it was and a language model is named, it is
-    asked once for each group of like failures; it has to cite the line.
+    Rules decide. If they leave the type of a failure open and a language model is named, it is
+    asked once for each group of similar failures, and has to cite a line as proof.
 
     Examples:
 

@@ -40,7 +40,7 @@ def tune(
         str,
         typer.Option(
             metavar="E",
-            help="What it is told of durations, as in `simulate`.",
+            help="Where the policy gets run times from, as in `simulate`.",
             autocompletion=completing.estimators,
         ),
     ] = "user-mean",
@@ -48,8 +48,9 @@ def tune(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="The moment of tuning, as time since the first submission; default: two thirds "
-            "of the trace.",
+            help=(
+                "Moment of tuning, since the first submission. Default: two thirds of the trace."
+            ),
         ),
     ] = None,
     window: Annotated[
@@ -60,12 +61,14 @@ def tune(
         typer.Option(
             "--try",
             metavar="NAME=V1,V2",
-            help="Values of a setting to try; may be given again. Default: a list for each "
-            "bundled policy that has settings worth tuning.",
+            help=(
+                "Values of a setting to try. Repeatable. Default: a list for each bundled "
+                "policy with settings worth tuning."
+            ),
         ),
     ] = None,
     metric: Annotated[
-        str, typer.Option(help="The number to make small, as `simulate --json` calls it.")
+        str, typer.Option(help="Metric to minimise, as named by `simulate --json`.")
     ] = "avg_jct_h",
     most: Annotated[int, typer.Option(min=1, help="Simulations at most.")] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Seed of noise and intervals.")] = 0,
@@ -77,8 +80,8 @@ def tune(
 ) -> None:
     """Find the settings of a policy that suit the recent past.
 
-    It is simulated up to the moment `--at`. The jobs after that are not part of the search; the
-    answer says what the settings do for them, too.
+    Simulates the window up to the moment `--at`. Later jobs are not part of the search; the answer
+    also shows the effect of the settings on them.
 
     Example: schedmate tune jobs.csv --policy lucid --cluster 108x8 --window 30d
     """

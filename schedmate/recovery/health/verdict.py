@@ -41,7 +41,7 @@ class Expected(NamedTuple):
     """What the administrator expects of a healthy node."""
 
     gpus: int | None = None
-    """GPUs of a node."""
+    """GPUs per node."""
     min_busbw_gbps: float | None = None
     """Bus bandwidth of the largest message [GB/s]."""
     faulty_exit_codes: frozenset[int] = frozenset({1})

@@ -86,7 +86,7 @@ class Options:
     rounds: int = 5
     """At most; a search ends when two rounds in a row find nothing."""
     group: int = 500
-    """Nodes of a group."""
+    """Nodes per group."""
     by_type: bool = True
     """Whether every second round partitions each GPU type by itself."""
     seed: int = 0
