@@ -37,7 +37,7 @@ from schedmate.schedulers.fleet.diagnosis import diagnose
 from schedmate.schedulers.fleet.parts import Space
 from schedmate.schedulers.fleet.plan import Plan, make_plan
 from schedmate.schedulers.fleet.plan_document import planned
-from schedmate.schedulers.fleet.readers import openb, read
+from schedmate.schedulers.fleet.readers import openb, read_snapshot
 from schedmate.schedulers.fleet.requests import DEFAULT, Request
 from schedmate.schedulers.fleet.snapshot import FleetSnapshot
 from schedmate.schedulers.fleet.synthesize import ORIGIN, synthesize
@@ -74,7 +74,7 @@ def one(path: Path) -> dict[str, Any]:
         row[f"{name} wall s"] = round(time.monotonic() - wall, 2)
         return found
 
-    snapshot = timed("load", lambda: read(path))
+    snapshot = timed("load", lambda: read_snapshot(path))
     row = {"GPUs": snapshot.gpus, "tasks": len(snapshot.tasks), **row}
     row["load MB"] = _peak_mb()
     timed("diagnose", lambda: diagnose(snapshot, DEFAULT))
@@ -228,7 +228,9 @@ def _fleet(kind: str) -> FleetSnapshot:
 def _openb(folder: Path, filled: float, placement: str, seed: int) -> FleetSnapshot:
     key = (filled, placement, seed % 3)
     if key not in _FLEETS:
-        _FLEETS[key] = openb.read(folder, filled=filled, placement=placement, seed=seed % 3 + 42)
+        _FLEETS[key] = openb.read_snapshot(
+            folder, filled=filled, placement=placement, seed=seed % 3 + 42
+        )
     return _FLEETS[key]
 
 
@@ -252,7 +254,7 @@ def on_openb(folder: Path) -> None:
     rows = []
     for filled, placement in ((0.8, "random"),):
         for seed in (42,):
-            snapshot = openb.read(folder, filled=filled, placement=placement, seed=seed)
+            snapshot = openb.read_snapshot(folder, filled=filled, placement=placement, seed=seed)
             for method, options in METHODS.items():
                 began = time.process_time()
                 found = search(snapshot, replace(options, seed=seed))

@@ -180,7 +180,7 @@ def cut(folder: Path, kept: Path, every: int) -> Path:
 def moment(folder: Path, day: int) -> list[dict[str, Any]]:
     """A row for each method."""
     rows = []
-    snapshot = openb.read(folder, at_s=day * 86400.0, placement="random", seed=42)
+    snapshot = openb.read_snapshot(folder, at_s=day * 86400.0, placement="random", seed=42)
     for method, budget in (
         ("schedmate", None), ("large-nodes", None), ("large-nodes", 50), ("published", None),
     ):  # fmt: skip

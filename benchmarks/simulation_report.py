@@ -20,7 +20,7 @@ from simulator_speed import synthetic
 from schedmate.report.simulation import Comparison, simulation_page
 from schedmate.schedulers.model import Cluster
 from schedmate.schedulers.sim.comparison import compare
-from schedmate.schedulers.sim.outcome.folder import read, write
+from schedmate.schedulers.sim.outcome.folder import read_result, write
 from schedmate.schedulers.sim.parameters import HONEST
 from schedmate.schedulers.sim.runs import Plan
 
@@ -61,7 +61,11 @@ def main(trace: Path | None, cluster: str) -> None:
             return sum(path.stat().st_size for path in out.rglob("*.*"))
 
         timed("write tables (CSV, Parquet) and Perfetto traces", keep, lambda size: size)
-        timed("read them back", lambda: [read(out / policy) for policy in POLICIES], lambda _: 0)
+        timed(
+            "read them back",
+            lambda: [read_result(out / policy) for policy in POLICIES],
+            lambda _: 0,
+        )
     document = {"runs": [result.numbers for result in results]}
     found = Comparison([plan], results, document, name, workload.made_up)
     timed("the report", lambda: simulation_page(found), lambda page: len(page.encode()))

@@ -38,9 +38,9 @@ _OutOption = Annotated[
 
 def load_snapshot(path: Path) -> FleetSnapshot:
     """The snapshot at a path, with what its reader noticed said on standard error."""
-    from schedmate.schedulers.fleet.readers import read
+    from schedmate.schedulers.fleet.readers import read_snapshot
 
-    snapshot = read(path)
+    snapshot = read_snapshot(path)
     for note in snapshot.notes:
         say(f"note: {path.name}: {note}.")
     return snapshot
@@ -132,7 +132,7 @@ def convert(
             raise UsageError(f"--placement {placement!r}: choose best-fit or random.")
         if fill is not None and not 0 < fill <= 10:
             raise UsageError(f"--fill {fill:g}: a share of all GPUs, as 0.9.")
-        found = openb.read(
+        found = openb.read_snapshot(
             snapshot,
             at_s=None if at is None else parse_duration(at),
             filled=fill or 1.0,

@@ -213,11 +213,11 @@ def _reason(error: BaseException) -> str:
 
 def _local(shape: str, setup: Setup) -> None:
     """A cluster for as long as this command runs, and its queue."""
-    from schedmate.schedulers.live.ray.local import held
+    from schedmate.schedulers.live.ray.local import local_cluster
     from schedmate.schedulers.model import Cluster
 
     cluster, ends = Cluster.parse(shape), threading.Event()
-    with held(shape) as made:
+    with local_cluster(shape) as made:
         try:
             _start(made.address, setup)
             note(made.address, local=True)

@@ -224,7 +224,7 @@ def synthesize(
         bool, typer.Option("--json", help="Print the comparison as JSON; needs --out.")
     ] = False,
 ) -> None:
-    """Draw a trace that matches the published statistics of a cluster.
+    """Draw a trace that matches a cluster's published statistics.
 
     Example: schedmate traces synthesize venus --jobs 20000 -o venus.csv
     """

@@ -97,9 +97,9 @@ def neighbours(estimate: Estimate | None) -> pd.DataFrame:
 
 def read_run(folder: str | Path) -> Result:
     """One run that `schedmate simulate --out` has written. Raises `InputError` where none is."""
-    from schedmate.schedulers.sim.outcome.folder import read
+    from schedmate.schedulers.sim.outcome.folder import read_result
 
-    result = read(Path(folder))
+    result = read_result(Path(folder))
     if result is None:
         raise InputError(
             f"{folder} holds no whole run; `schedmate simulate --out DIR` writes one each."

@@ -1,17 +1,17 @@
-"""The view of a live cluster, kept by what its executor reports, and the decisions in flight.
+"""Decisions of a policy on a live cluster, from the moment they are made until they are answered.
 
-A policy cannot tell it from a simulation's. An executor tells the `Board` what happens (`submit`,
-`ended`, `stopped`, `down` ...), has it `decide`, carries out what comes back, and answers each
-decision: `accept` or `refuse`. Until then the GPUs are booked, and nothing else is decided about
-the job.
+An executor reports events to the `Board` (`submit`, `ended`, `stopped`, `down` ...), calls
+`decide`, carries out the decisions and answers each of them: `accept` or `refuse`. Until then the
+GPUs are booked, and nothing else is decided about the job. A policy cannot tell this view from a
+simulation's.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from heapq import heappop, heappush
 from typing import Literal
 
+from schedmate.schedulers.live_view import LiveView
 from schedmate.schedulers.model import Allocation, Cluster, Job
 from schedmate.schedulers.model import Profile as Use
 from schedmate.schedulers.policy import (
@@ -28,12 +28,9 @@ from schedmate.schedulers.policy import (
     Profile,
     Resize,
     Start,
-    View,
-    check_pool,
     needs,
 )
-from schedmate.schedulers.space import Space
-from schedmate.schedulers.terms import EVERYTHING, Capabilities, NodeNews, Status
+from schedmate.schedulers.terms import EVERYTHING, Capabilities, Status
 
 
 @dataclass(slots=True)
@@ -48,12 +45,12 @@ class _Flight:
     """Whether the GPUs are kept for it until others have left them."""
 
 
-class Board:
-    """What is known of a cluster, for one policy.
+class Board(LiveView):
+    """The view of a cluster for one policy, and its decisions that are not answered yet.
 
     Args:
         cluster: its nodes; the policy may set some aside.
-        policy: who decides.
+        policy: makes the decisions.
         can: what the executor can do.
         late_s: time after which an answer counts as late [s].
 
@@ -67,52 +64,13 @@ class Board:
         can: Capabilities = EVERYTHING,
         late_s: float = 60.0,
     ) -> None:
-        check_pool(policy, cluster)
-        self.policy = policy
-        self.cluster = policy.set_aside(cluster)
-        self.view = View(Space(self.cluster), policy)
-        self.view.can = can
+        super().__init__(cluster, policy, can)
         self.late_s = late_s
         self._flights: dict[int, _Flight] = {}  # by job
-        self._closed: set[int] = set()
-        self._wakes: list[tuple[float, int, Job]] = []
-
-    # What happens on the cluster.
-
-    def submit(self, job: Job, now: float) -> None:
-        """A job has come, with its `forecast` where there is one."""
-        self.view.now = now
-        self.view.submitted.append(now)
-        self.view.asked.append(self.view.asked[-1] + job.gpus)
-        self._wait(job)
-
-    def resume(
-        self,
-        job: Job,
-        allocation: Allocation,
-        now: float,
-        since: float,
-        partner: Job | None = None,
-    ) -> bool:
-        """A job runs already, since `since` [s], on the GPUs of `partner` if there is one, which
-        runs alone so far; False: its GPUs are not free."""
-        self.view.now = now
-        if partner is not None:
-            self._join(job, partner, since)
-            return True
-        if not self.view.space.take(job, allocation, any_size=True):
-            return False
-        self._run(job, allocation, since)
-        return True
 
     def withdraw(self, job: Job, now: float) -> list[Decision]:
         """A job is not to be started for now, wherever it was; see `ended`."""
         return self.ended(job, now)
-
-    def rejoin(self, job: Job, now: float) -> None:
-        """A job that was withdrawn waits again, or one that came before the board was made."""
-        self.view.now = now
-        self._wait(job)
 
     def ended(self, job: Job, now: float) -> list[Decision]:
         """A job has left its GPUs for good; what can be sent now that others waited for."""
@@ -135,59 +93,13 @@ class Board:
         job.profiled, job.profile = True, use
         return self.stopped(job, now)
 
-    def drain(self, node: int, now: float, until: float = NEVER) -> None:
-        """Nothing new may start on a node, which goes down at `until` as far as announced [s]."""
-        self.view.now = now
-        self._close(node)
-        self.view.draining[node] = until
-        self.view.news.append(NodeNews(node, "drain", now, until))
-
-    def down(self, node: int, now: float, until: float = NEVER) -> list[Job]:
-        """A node is gone; the jobs on it, for each of which `ended` or `stopped` has to follow."""
-        self.view.now = now
-        self._close(node)
-        hit = self.view.on(node)
-        self.view.news.append(NodeNews(node, "down", now, until, [job.id for job in hit]))
-        return hit
-
-    def up(self, node: int, now: float) -> None:
-        """A node is back."""
-        self.view.now = now
-        if node in self._closed:
-            self._closed.discard(node)
-            self.view.space.reopen(node)
-            self.view.draining.pop(node, None)
-            self.view.news.append(NodeNews(node, "up", now))
-
-    def changed(self, job: Job, now: float) -> None:
-        """What is known of a job has changed: its place among the others is asked for anew."""
-        self.view.now, self.view.altered = now, True
-        if self.view.pending.remove(job):
-            self._wait(job)
-        elif self.view.running.remove(job):
-            self._rank(job)
-
-    # Decisions.
-
-    def next_change(self) -> float:
-        """When the rank of a job changes by itself, so that `decide` should be called then [s]."""
-        view = self.view
-        while self._wakes:
-            job = self._wakes[0][2]
-            if job in view.pending or job in view.running:
-                break
-            heappop(self._wakes)
-        return self._wakes[0][0] if self._wakes else NEVER
-
     def decide(self, now: float) -> list[Decision]:
         """What to carry out now, in this order; each is to be answered.
 
         What the executor cannot do, or nobody could, is refused at once.
         """
+        self._rank_due(now)
         view = self.view
-        view.now = now
-        while self._wakes and self._wakes[0][0] <= now:
-            self.changed(heappop(self._wakes)[2], now)
         view.space.begin()
         decisions = list(self.policy.decide(view))
         view.space.rollback()
@@ -232,7 +144,7 @@ class Board:
         """All that has not been answered, in the order of its making."""
         return [one.decision for one in self._flights.values()]
 
-    # A decision goes off.
+    # Sending.
 
     def _take_off(self, decision: Decision) -> None:
         view, job = self.view, decision.job
@@ -324,7 +236,7 @@ class Board:
             return bool(decision.partner.allocation) and decision.partner.partner is None
         return True
 
-    # It is answered.
+    # Answers.
 
     def _done(self, decision: Decision, actual: Allocation | None) -> None:
         view, job = self.view, decision.job
@@ -381,65 +293,5 @@ class Board:
         else:
             self._settle(job)
 
-    def _settle(self, job: Job) -> None:
-        job.settle()
-        self.view.leaving.pop(job.index, None)
-
     def _answer(self, flight: _Flight, state: Literal["refused", "late"], why: str) -> None:
         self.view.answers.append(Answer(flight.decision, state, why, self.view.now))
-
-    # A job's place.
-
-    def _wait(self, job: Job) -> None:
-        self.view.pending.add(job, self.view.now)
-        self._wake(job, self.policy.waiting_until(job, self.view.now))
-
-    def _rank(self, job: Job) -> None:
-        self.view.running.add(job, self.view.now)
-        self._wake(job, self.policy.rank_until(job, self.view.now))
-
-    def _wake(self, job: Job, at: float) -> None:
-        if self.view.now < at < NEVER:
-            heappush(self._wakes, (at, job.index, job))
-
-    def _run(self, job: Job, allocation: Allocation, since: float) -> None:
-        job.settle()
-        job.allocation, job.started = allocation, since
-        if self.view.holders is not None:
-            self.view.holders.add(job)
-        self._rank(job)
-
-    def _join(self, job: Job, partner: Job, since: float) -> None:
-        self.view.running.remove(partner)
-        job.partner, partner.partner = partner, job
-        self._rank(partner)
-        self._run(job, partner.allocation, since)
-
-    def _off(self, job: Job) -> None:
-        """The job holds its allocation no more; its GPUs are somebody else's matter."""
-        view = self.view
-        view.running.remove(job)
-        if view.holders is not None:
-            view.holders.remove(job)
-        job.service_s += view.now - job.started
-        self._settle(job)
-        job.allocation, job.profiling = (), False
-
-    def _leave(self, job: Job) -> None:
-        """The job leaves wherever it is; a partner runs on alone."""
-        if not job.allocation:
-            self.view.pending.remove(job)
-            return
-        partner, allocation = job.partner, job.allocation
-        self._off(job)
-        if partner is None:
-            self.view.space.give(job, allocation)
-            return
-        job.partner = partner.partner = None
-        self.view.running.remove(partner)
-        self._rank(partner)
-
-    def _close(self, node: int) -> None:
-        if node not in self._closed:
-            self._closed.add(node)
-            self.view.space.close(node)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from schedmate.errors import InputError
-from schedmate.schedulers.fleet.readers import openb, read
+from schedmate.schedulers.fleet.readers import openb, read_snapshot
 from schedmate.schedulers.fleet.readers.quantities import pod_requests, quantity
 from schedmate.schedulers.fleet.readers.selectors import selects, tolerated
 from schedmate.schedulers.fleet.readers.slurm import hosts
@@ -47,7 +47,7 @@ def pod(
 def snapshot(tmp_path: Path, *items: dict[str, Any]) -> FleetSnapshot:
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(items)}))
-    return read(path)
+    return read_snapshot(path)
 
 
 def anti(selector: dict[str, str], key: str = HOST) -> dict[str, Any]:
@@ -269,7 +269,7 @@ def slurm(tmp_path: Path, *jobs: dict[str, Any], topology: str = "") -> FleetSna
     (tmp_path / "jobs.json").write_text(json.dumps({"jobs": list(jobs)}))
     if topology:
         (tmp_path / "topology.conf").write_text(topology)
-    return read(tmp_path)
+    return read_snapshot(tmp_path)
 
 
 def test_a_cluster_as_slurm_says_it(tmp_path: Path) -> None:
@@ -374,7 +374,7 @@ def test_what_is_wrong_with_an_export_is_said_in_words(tmp_path: Path, item: Any
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps({"items": [item]}))
     with pytest.raises(InputError, match=re.escape(why)) as raised:
-        read(path)
+        read_snapshot(path)
     assert not re.search(
         r"KeyError|TypeError|AttributeError|ValueError|NoneType|'str'", str(raised.value)
     )
@@ -387,13 +387,13 @@ def test_a_pod_on_a_node_that_is_not_there(tmp_path: Path) -> None:
 
 def test_folders_without_exports(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="has no JSON files"):
-        read(tmp_path)
+        read_snapshot(tmp_path)
     (tmp_path / "x.json").write_text("{}")
     with pytest.raises(InputError, match="none of its files has nodes"):
-        read(tmp_path)
+        read_snapshot(tmp_path)
     (tmp_path / "x.json").write_text("[1]")
     with pytest.raises(InputError, match="is not an object"):
-        read(tmp_path)
+        read_snapshot(tmp_path)
 
 
 @pytest.fixture
@@ -412,21 +412,21 @@ def trace(tmp_path: Path) -> Path:
 
 
 def test_openb_at_a_moment(trace: Path) -> None:
-    assert openb.read(trace, at_s=10).tasks.name == ["p0"]
-    found = openb.read(trace, at_s=20)
+    assert openb.read_snapshot(trace, at_s=10).tasks.name == ["p0"]
+    found = openb.read_snapshot(trace, at_s=20)
     assert found.tasks.name == ["p0", "p1"]
     assert found.tasks.gpus.tolist() == [460, 2000]
     assert found.tasks.low_priority.tolist() == [False, True]
     assert found.synthetic
-    assert len(openb.read(trace, at_s=60).tasks) == 1
+    assert len(openb.read_snapshot(trace, at_s=60).tasks) == 1
 
 
 def test_openb_filled(trace: Path) -> None:
-    found = openb.read(trace, filled=0.9, seed=1, placement="random")
+    found = openb.read_snapshot(trace, filled=0.9, seed=1, placement="random")
     asked = found.tasks.gpus.sum()
     assert asked <= found.gpus * MILLI
     assert "90%" in found.origin
-    assert openb.read(trace, filled=0.9, seed=1, placement="random").hash == found.hash
+    assert openb.read_snapshot(trace, filled=0.9, seed=1, placement="random").hash == found.hash
     p100 = found.gpu_types.index("P100")
     for t, name in enumerate(found.jobs[code] for code in found.tasks.job):
         assert name != "p2" or found.nodes.gpu_type[found.tasks.node[t]] == p100
@@ -434,4 +434,4 @@ def test_openb_filled(trace: Path) -> None:
 
 def test_openb_is_many_snapshots(trace: Path) -> None:
     with pytest.raises(InputError, match="choose one with"):
-        read(trace)
+        read_snapshot(trace)

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 
 from schedmate.errors import InputError
 from schedmate.schedulers.fleet import document
-from schedmate.schedulers.fleet.readers import read
+from schedmate.schedulers.fleet.readers import read_snapshot
 from schedmate.schedulers.fleet.snapshot import MILLI, FleetSnapshot
 from schedmate.schedulers.fleet.synthesize import calibration, synthesize
 
@@ -42,7 +42,7 @@ def stored(tmp_path: Path, says: Any) -> Path:
 
 
 def test_what_tasks_hold_is_added_up_by_node(tmp_path: Path) -> None:
-    found = read(stored(tmp_path, small()))
+    found = read_snapshot(stored(tmp_path, small()))
     assert found.whole_free.tolist() == [4, 7, 0]
     assert found.shared_free.tolist() == [0, 750, 0]
     assert found.idle_gpus == pytest.approx(11.75)
@@ -59,7 +59,7 @@ def test_every_format_holds_all_of_it(
 ) -> None:
     path = tmp_path_factory.mktemp("fleet") / f"fleet{suffix}"
     document.write(one, path)
-    again = read(path)
+    again = read_snapshot(path)
     assert again.hash == one.hash
     assert again.origin == one.origin
     assert np.array_equal(again.tasks.checkpoint_age_s, one.tasks.checkpoint_age_s)
@@ -113,7 +113,7 @@ def test_faults_are_said_and_never_assumed_away(tmp_path: Path, name: str) -> No
     else:
         says[section][position][key] = value
     with pytest.raises(InputError) as error:
-        read(stored(tmp_path, says))
+        read_snapshot(stored(tmp_path, says))
     assert message in str(error.value)
     assert str(error.value).endswith(".")
 
@@ -124,13 +124,13 @@ def test_constraints_that_contradict_what_is_there(tmp_path: Path) -> None:
         {"id": "d", "node": "n0", "gpus": 1, "group": "g", "avoid": ["g"]},
     ]
     with pytest.raises(InputError, match="'d' avoids group 'g', and 'a' of that group"):
-        read(stored(tmp_path, says))
+        read_snapshot(stored(tmp_path, says))
 
 
 def test_a_task_may_avoid_its_own_group(tmp_path: Path) -> None:
     says = small()
     says["tasks"] = [{"id": "d", "node": "n0", "gpus": 1, "group": "g", "avoid": ["g"]}]
-    assert len(read(stored(tmp_path, says)).tasks) == 1
+    assert len(read_snapshot(stored(tmp_path, says)).tasks) == 1
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_a_task_may_avoid_its_own_group(tmp_path: Path) -> None:
 )
 def test_documents_that_are_none(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(InputError, match=message.replace("[", r"\[")):
-        read(stored(tmp_path, text))
+        read_snapshot(stored(tmp_path, text))
 
 
 def test_fractions_that_do_not_fit_on_their_gpus() -> None:
@@ -169,7 +169,9 @@ def test_fractions_that_do_not_fit_on_their_gpus() -> None:
 def test_tasks_before_nodes(tmp_path: Path) -> None:
     says = small()
     turned = {"tasks": says["tasks"], "nodes": says["nodes"], "schema": says["schema"]}
-    assert read(stored(tmp_path, turned)).hash == read(stored(tmp_path, says)).hash
+    assert (
+        read_snapshot(stored(tmp_path, turned)).hash == read_snapshot(stored(tmp_path, says)).hash
+    )
 
 
 def test_the_synthetic_fleet_is_that_of_the_paper() -> None:
@@ -206,7 +208,7 @@ def test_the_commands_write_and_check(cli: Cli, tmp_path: Path) -> None:
     says = json.loads(cli("fleet", "check", str(again), "--json").out)
     schema = json.loads((ROOT / "docs" / "schemas" / "fleet-check-v1.schema.json").read_text())
     jsonschema.validate(says, schema)
-    assert says["snapshot"] == read(path).hash
+    assert says["snapshot"] == read_snapshot(path).hash
     assert says["nodes"] == 60
     assert sum(one["gpus"] for one in says["by_type"].values()) == says["gpus"]
     shown = cli("fleet", "check", str(path)).out

@@ -13,7 +13,7 @@ from api_server import ApiServer
 from kube_cluster import AGENT, MANIFESTS, THEIRS, Cluster, manifests
 from kube_files import AgentFiles
 
-from schedmate.schedulers.fleet.readers import read
+from schedmate.schedulers.fleet.readers import read_snapshot
 from schedmate.schedulers.live.actions import Drain, Resume
 from schedmate.schedulers.live.bounds import KubernetesBounds
 from schedmate.schedulers.live.kubernetes.adapter import KubernetesAdapter
@@ -135,6 +135,6 @@ def test_what_kubectl_exports_is_a_fleet(
     cluster.pod(job, "gpu-1", name="train-a")
     path = tmp_path / "cluster.json"
     path.write_text(kubectl("get", "nodes,pods", "-A", "-o", "json"))
-    found = read(path)
+    found = read_snapshot(path)
     assert len(found.nodes) == 2
     assert len(found.tasks) == 1

@@ -90,7 +90,7 @@ def test_what_is_remembered_is_there_after_a_restart(tmp_path: Path) -> None:
     with Memory(path) as memory:
         assert memory.known("1@5") == known("1@5")
         assert set(memory.estimates(["1@5", "2@5"])) == {"1@5"}
-        assert memory.given() == {"1": (500, 0)}
+        assert memory.ordering() == {"1": (500, 0)}
         assert memory.surely_given() == {}
         memory.give({"1": 500}, {"1": 0}, sure=True)
         assert memory.surely_given() == {"1": 500}

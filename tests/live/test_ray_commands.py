@@ -10,7 +10,7 @@ from cli_runner import Cli
 
 from schedmate.commands.log_text import LONGEST, LogText
 from schedmate.errors import InputError
-from schedmate.schedulers.live.ray.local import _address, held
+from schedmate.schedulers.live.ray.local import _address, local_cluster
 
 
 class Terminal(io.StringIO):
@@ -68,7 +68,7 @@ def test_the_process_of_a_local_cluster_takes_no_module_from_the_current_directo
 ) -> None:
     (tmp_path / "json.py").write_text("open('ran', 'w').close()\n")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match="nonsense"), held("nonsense"):
+    with pytest.raises(InputError, match="nonsense"), local_cluster("nonsense"):
         pass
     assert not (tmp_path / "ran").exists()
 

@@ -23,7 +23,7 @@ from schedmate.errors import installing
 from schedmate.schedulers.model import Cluster, Profile
 from schedmate.schedulers.registry import BUNDLED
 from schedmate.schedulers.sim.comparison import compare
-from schedmate.schedulers.sim.outcome.folder import read, write
+from schedmate.schedulers.sim.outcome.folder import read_result, write
 from schedmate.schedulers.sim.outcome.results import Result, runs_of
 from schedmate.schedulers.sim.outcome.timeline import gpus_held, jobs_waiting, work_kept
 from schedmate.schedulers.sim.parameters import HONEST
@@ -173,7 +173,7 @@ def test_what_is_read_back_is_what_was_written(
 ) -> None:
     found, folder = result(rows, policy), tmp_path_factory.mktemp("run")
     write(found, folder, Cluster.parse("4x8"), "x")
-    back = read(folder)
+    back = read_result(folder)
     assert back is not None
     assert back.numbers == json.loads(json.dumps({"inputs": "x", **found.numbers}))
     for mine, theirs in ((found.jobs, back.jobs), (found.segments, back.segments)):

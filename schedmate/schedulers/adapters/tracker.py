@@ -81,7 +81,7 @@ class PackingTracker(Observer):
         draw = random.Random(f"{self._seed}/{job.id}/{job.partner.id}")  # noqa: S311
         if draw.random() >= self._rate:
             return
-        own = before = self._read(alone)
+        own = before = self._measure(alone)
         if own.step_time_s is not None:
             self._past[self._logs.kind_of(job)] = own
         elif (past := self._of_past_job(job)) is not None:
@@ -99,7 +99,7 @@ class PackingTracker(Observer):
         pair = self._watched.get(job.index)
         if pair is None or job.partner is not pair.partner or self.watch.now < pair.at:
             return
-        ratio = throughput_ratio(pair.before, self._read(self._logs.window(job))).ratio
+        ratio = throughput_ratio(pair.before, self._measure(self._logs.window(job))).ratio
         if ratio is not None:
             self.counts["measured"] += 1
             del self._watched[job.index]
@@ -142,9 +142,9 @@ class PackingTracker(Observer):
         past = self._past.get(kind) if self._baseline else None
         if past is None or isinstance(past, Progress):
             return past
-        read = self._past[kind] = self._read(past)
+        read = self._past[kind] = self._measure(past)
         return read
 
-    def _read(self, window: Window) -> Progress:
+    def _measure(self, window: Window) -> Progress:
         self.counts["read"] += 1
         return window.progress()

@@ -124,11 +124,11 @@ class Agent:
                     break
                 done += 1
                 if job.id in described:
-                    self._read(job, described[job.id], found)
+                    self._read_code(job, described[job.id], found)
         found.unread = len(queue) - done
         self._advise_again([job for job in jobs if job.state == "PENDING"], deadline, found)
 
-    def _read(self, job: LiveJob, description: Description, found: Pass) -> None:
+    def _read_code(self, job: LiveJob, description: Description, found: Pass) -> None:
         known = read_job(self._mate, job.key, description, self.bounds.advise.each, self._clock())
         self._memory.remember(known)
         self._estimates[job.key] = known.estimate
@@ -160,7 +160,7 @@ class Agent:
         bounds = self.bounds.order
         if not bounds.allowed or found.stopped or not self._is_due("order", bounds.every):
             return
-        trust, given = self._memory.trust(), self._memory.given()
+        trust, given = self._memory.trust(), self._memory.ordering()
         wanted = {
             job.id: value_of(
                 bounds,
@@ -253,7 +253,7 @@ class Agent:
 
         Raises `ExecutorError` when it cannot be done now.
         """
-        given = self._memory.given()
+        given = self._memory.ordering()
         jobs = [job.id for job in self.adapter.jobs() if job.state == "PENDING"]
         present = self.adapter.order_values(job for job in jobs if job in given)
         action = to_set(dict.fromkeys(present, 0), present, given)

@@ -170,7 +170,7 @@ class Memory:
 
     # -- the rest ----------------------------------------------------------
 
-    def given(self) -> dict[str, tuple[int, int]]:
+    def ordering(self) -> dict[str, tuple[int, int]]:
         """The values that were given to jobs last, and those before, of which one is still there
         where giving was cut off."""
         rows = self._db.execute("SELECT job, value, before FROM given")

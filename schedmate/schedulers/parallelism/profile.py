@@ -81,7 +81,7 @@ def read_tables(paths: Iterable[Path]) -> Tables:
     tables = Tables()
     for path in paths:
         for file in _files(path):
-            _read(file, tables)
+            _add_file(file, tables)
     return tables
 
 
@@ -135,7 +135,7 @@ def _text(file: Path, limit: int = MOST_BYTES + 1) -> str:
     return read.decode("utf-8", "replace")
 
 
-def _read(file: Path, tables: Tables) -> None:
+def _add_file(file: Path, tables: Tables) -> None:
     kind = _kind_of(file)
     if kind is None:
         raise InputError(

@@ -157,9 +157,9 @@ def _kept(task: _Task) -> Result | None:
     """What a run with the same inputs has left in the task's folder."""
     if task.folder is None:
         return None
-    from schedmate.schedulers.sim.outcome.folder import read
+    from schedmate.schedulers.sim.outcome.folder import read_result
 
-    found = read(task.folder)
+    found = read_result(task.folder)
     return found if found and found.numbers.pop("inputs", None) == task.inputs else None
 
 

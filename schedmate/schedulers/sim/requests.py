@@ -123,7 +123,7 @@ class Jobs(Sequence[Job]):
         """What they ask for now, as jobs can be changed once they are made."""
         return RequestsOf(self._jobs) if self._requests is None else self._requests
 
-    def made(self) -> list[Job]:
+    def to_jobs(self) -> list[Job]:
         """All of them; from here on they are kept, and the columns are not."""
         if self._requests is not None:
             self._jobs, self._requests = self._requests.jobs(), None
@@ -137,11 +137,11 @@ class Jobs(Sequence[Job]):
         return len(self._jobs) if self._requests is None else len(self._requests)
 
     def __iter__(self) -> Iterator[Job]:
-        return iter(self.made())
+        return iter(self.to_jobs())
 
     @overload
     def __getitem__(self, at: int) -> Job: ...
     @overload
     def __getitem__(self, at: slice) -> list[Job]: ...
     def __getitem__(self, at: int | slice) -> Job | list[Job]:
-        return self.made()[at]
+        return self.to_jobs()[at]

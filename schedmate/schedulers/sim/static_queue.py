@@ -26,11 +26,11 @@ from schedmate.schedulers.policy import NEVER, Policy, ServiceRank, StaticRank
 from schedmate.schedulers.sim.engine.record import Outcome, Segments
 from schedmate.schedulers.sim.parameters import Parameters
 from schedmate.schedulers.sim.requests import Requests
+from schedmate.schedulers.sim.run_times import Means, RunTimes
 from schedmate.schedulers.sim.service_loop import Loop
 from schedmate.schedulers.sim.service_loop import Ran as RanByService
 from schedmate.schedulers.sim.serving import Served
 from schedmate.schedulers.sim.static_loop import Queue, Ran, run
-from schedmate.schedulers.sim.told import Means, Told
 from schedmate.schedulers.sim.workload import Workload
 from schedmate.schedulers.space import Space
 
@@ -65,7 +65,7 @@ def simulate(
 ) -> Outcome | None:
     """What the engine's `Simulation(...).run(progress)` returns; None where it has to do it.
 
-    The estimator must have observed nothing yet; it is asked and told nothing here.
+    The estimator must have observed nothing yet; it is asked nothing and learns nothing here.
     """
     rank = _rank(policy) or _service_rank(policy)
     if rank is None or not (_is_plain(workload) and _costs_nothing(parameters)):
@@ -82,7 +82,7 @@ def simulate(
     lanes: dict[Hashable, int] = {}
     lane = [lanes.setdefault(policy.lane(job), len(lanes)) for job in asking]
     submit_s = array("d", requests.submit_s.tobytes())
-    told = Told(estimator, workload, requests)
+    run_times = RunTimes(estimator, workload, requests)
     if isinstance(rank, ServiceRank):
         if any(requests.said(name) is not None for name in _OF_THE_SPACE):
             return None
@@ -92,22 +92,22 @@ def simulate(
         served = Served(submit_s, workload.duration_s, kind, asking, group, restart_s, rank)
         with _no_collection():
             done = Loop(served, space).run(progress)
-        return _served(workload, done, told)
+        return _served(workload, done, run_times)
     queue = Queue(submit_s, workload.duration_s, kind, asking, lane, lambda job: (job,))
-    if not rank.predicted or told.means is None:
+    if not rank.predicted or run_times.means is None:
         value = rank.submit * requests.submit_s
         if rank.predicted:
-            value = value + rank.predicted * told.counted()
+            value = value + rank.predicted * run_times.ranked_by()
         place = _order(requests, value * requests.gpus if rank.by_gpus else value)
         if place is None:
             return None
         queue = queue._replace(key=lambda job: (place[job], job))
     else:
-        told.means.used = True
-        queue = _by_means(queue, rank, requests, told.means)
+        run_times.means.used = True
+        queue = _by_means(queue, rank, requests, run_times.means)
     with _no_collection():
         ran = run(queue, space, progress)
-    return _outcome(workload, ran, told)
+    return _outcome(workload, ran, run_times)
 
 
 @contextmanager
@@ -211,19 +211,19 @@ def _by_means(queue: Queue, rank: StaticRank, requests: Requests, means: Means) 
     """A queue whose order follows from what has ended by then."""
     priority = requests.column("priority")
     submit_s, gpus = queue.submit_s, requests.gpus.tolist()
-    told, counted = means.told, means.otherwise
+    estimates, counted = means.estimates, means.otherwise
 
     def key(job: int) -> tuple[Any, ...]:
-        predicted = told[job]
+        predicted = estimates[job]
         if predicted == NEVER:
             predicted = counted[job]
         value = rank.submit * submit_s[job] + rank.predicted * predicted
         return (-priority[job], value * gpus[job] if rank.by_gpus else value, job)
 
-    return queue._replace(key=key, came=means.came, went=means.went)
+    return queue._replace(key=key, came=means.submitted, went=means.learn)
 
 
-def _outcome(workload: Workload, ran: Ran, told: Told) -> Outcome:
+def _outcome(workload: Workload, ran: Ran, run_times: RunTimes) -> Outcome:
     count = len(workload)
     which = np.frombuffer(ran.order, np.int64)
     started, ended = np.frombuffer(ran.started), np.frombuffer(ran.ended)
@@ -241,12 +241,12 @@ def _outcome(workload: Workload, ran: Ran, told: Told) -> Outcome:
         {"Start": count},
         {},
         workload.duration_s,
-        told.bad(ran),
-        told_s=told.by(ran),
+        run_times.bad(ran),
+        told_s=run_times.estimates(ran),
     )
 
 
-def _served(workload: Workload, ran: RanByService, told: Told) -> Outcome:
+def _served(workload: Workload, ran: RanByService, run_times: RunTimes) -> Outcome:
     as_told = Ran(ran.started, ran.ended, ran.order, [])
     nothing = array("q", bytes(8 * len(workload)))
     decisions = {"Start": len(ran.segments), "Preempt": sum(ran.stops)}
@@ -259,7 +259,7 @@ def _served(workload: Workload, ran: RanByService, told: Told) -> Outcome:
         {name: number for name, number in decisions.items() if number},
         {},
         workload.duration_s,
-        told.bad(as_told),
-        told_s=told.by(as_told),
+        run_times.bad(as_told),
+        told_s=run_times.estimates(as_told),
         counts={"preemptions": ran.stops, "evictions": nothing, "failures": nothing},
     )

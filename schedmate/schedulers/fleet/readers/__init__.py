@@ -15,7 +15,7 @@ from schedmate.schedulers.fleet.snapshot import FleetSnapshot
 _MAGIC = b"PAR1"
 
 
-def read(path: Path) -> FleetSnapshot:
+def read_snapshot(path: Path) -> FleetSnapshot:
     """The snapshot in a file, or in a folder of Kubernetes or Slurm exports.
 
     Files: `schedmate.fleet/v1` as JSON, JSON lines or Parquet, or a list of `kubectl get -o json`.
@@ -46,7 +46,7 @@ def read(path: Path) -> FleetSnapshot:
     head = text[:4096]
     if '"schedmate.fleet/' in head or '"items"' not in text:
         return document.read_json(path, text)
-    return kubernetes.read(_items([(path, text)]), path.name)
+    return kubernetes.read_snapshot(_items([(path, text)]), path.name)
 
 
 def _folder(path: Path) -> FleetSnapshot:
@@ -64,7 +64,7 @@ def _folder(path: Path) -> FleetSnapshot:
         )
     loaded = [(one, _parsed(one, text)) for one, text in files]
     if any("items" in says for _, says in loaded):
-        return kubernetes.read(
+        return kubernetes.read_snapshot(
             (item for _, says in loaded for item in says.get("items", ())), path.name
         )
     nodes = [node for _, says in loaded for node in says.get("nodes", ())]
@@ -74,7 +74,7 @@ def _folder(path: Path) -> FleetSnapshot:
             f"{path}: none of its files has nodes; see docs/fleet.md for what to export."
         )
     conf = topology.read_text("utf-8") if topology.exists() else None
-    return slurm.read(nodes, jobs, conf, path.name)
+    return slurm.read_snapshot(nodes, jobs, conf, path.name)
 
 
 def _items(files: list[tuple[Path, str]]) -> Iterator[Any]:

@@ -31,7 +31,7 @@ WHY = {
 }
 
 
-def read(items: Iterable[Any], source: str) -> FleetSnapshot:
+def read_snapshot(items: Iterable[Any], source: str) -> FleetSnapshot:
     """The snapshot in the items of Kubernetes lists; raises `InputError`."""
     try:
         return _Reader(items, source).read()

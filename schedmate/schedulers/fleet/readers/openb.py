@@ -51,7 +51,7 @@ def is_openb(folder: Path) -> bool:
     return folder.is_dir() and (folder / PODS).exists()
 
 
-def read(
+def read_snapshot(
     folder: Path,
     *,
     at_s: float | None = None,

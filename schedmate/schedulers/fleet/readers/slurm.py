@@ -25,10 +25,12 @@ _DOWN = {"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "MAINT", "NO
 MOST_HOSTS = 1_000_000
 
 
-def read(nodes: list[Any], jobs: list[Any], topology: str | None, source: str) -> FleetSnapshot:
+def read_snapshot(
+    nodes: list[Any], jobs: list[Any], topology: str | None, source: str
+) -> FleetSnapshot:
     """The snapshot; raises `InputError` for what Slurm does not write."""
     try:
-        return _read(nodes, jobs, topology, source)
+        return _read_document(nodes, jobs, topology, source)
     except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
         raise InputError(
             f"{source} is not what Slurm exports: {type(error).__name__} {error}; write it with "
@@ -36,7 +38,9 @@ def read(nodes: list[Any], jobs: list[Any], topology: str | None, source: str) -
         ) from None
 
 
-def _read(nodes: list[Any], jobs: list[Any], topology: str | None, source: str) -> FleetSnapshot:
+def _read_document(
+    nodes: list[Any], jobs: list[Any], topology: str | None, source: str
+) -> FleetSnapshot:
     builder = Builder(source)
     switch, aggregation = _switches(topology or "")
     gpus: dict[str, int] = {}
@@ -64,7 +68,7 @@ def _read(nodes: list[Any], jobs: list[Any], topology: str | None, source: str) 
     for job in jobs:
         if "RUNNING" not in _upper(job["job_state"]):
             continue
-        held = list(_held(job, gpus))
+        held = list(_tasks(job, gpus))
         why = ""
         if len(held) > 1:
             why = "run on several nodes"
@@ -97,7 +101,7 @@ def _read(nodes: list[Any], jobs: list[Any], topology: str | None, source: str) 
     return builder.build("recorded", notes)
 
 
-def _held(job: Any, gpus: dict[str, int]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _tasks(job: Any, gpus: dict[str, int]) -> Iterator[tuple[str, dict[str, Any]]]:
     """What a job holds on each of its nodes."""
     resources = job.get("job_resources") or {}
     listed = resources.get("nodes")

@@ -125,7 +125,7 @@ class Api:
     def check(self) -> None:
         """Raise `InputError` at once where no API server answers, or not to us."""
         try:
-            self._read(self._open("GET", "/version", {}, None, "", CONNECT_S), "/version")
+            self._read_body(self._open("GET", "/version", {}, None, "", CONNECT_S), "/version")
         except KubernetesError as error:
             if error.code not in (0, 401):  # it is there; what may be done is another matter
                 return
@@ -228,7 +228,7 @@ class Api:
             left = max(1.0, deadline - time.monotonic())
             try:
                 answer = self._open(method, path, query, body, kind, left)
-                return self._read(answer, path)
+                return self._read_body(answer, path)
             except KubernetesError as error:
                 # 429 and 503 say that it was not done; without an answer only reading is safe
                 again = error.code in (429, 503) if waits else False
@@ -270,7 +270,7 @@ class Api:
             raise self._refusal(method, path, answer)
         return answer
 
-    def _read(self, answer: Any, path: str) -> bytes:
+    def _read_body(self, answer: Any, path: str) -> bytes:
         import urllib3
 
         try:
@@ -285,7 +285,7 @@ class Api:
 
     def _refusal(self, method: Method, path: str, answer: Any) -> KubernetesError:
         try:
-            status = json.loads(self._read(answer, path))
+            status = json.loads(self._read_body(answer, path))
         except (ValueError, RecursionError, KubernetesError):
             status = {}
         status = status if isinstance(status, dict) else {}

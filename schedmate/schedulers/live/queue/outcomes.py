@@ -130,7 +130,7 @@ class Outcomes(Carrying):
         if why == "exited" or stop is None:
             self._over(job, run, at, report)
         elif stop == PROFILED:
-            self._put_back(job, run, at, report, PROFILED, profiled=True)
+            self._store_end(job, run, at, report, PROFILED, state="PENDING", profiled=True)
             self._tell_stopped(job)
             job.profiled = True
             if self.board is not None:
@@ -186,7 +186,7 @@ class Outcomes(Carrying):
             "preemptions": job.preemptions + (outcome == STOPPED[Preempt]),
             "evictions": job.evictions + (outcome == STOPPED[Evict]),
         }
-        self._put_back(job, run, at, report, outcome, **counts)
+        self._store_end(job, run, at, report, outcome, state="PENDING", **counts)
         partner = job.partner
         self._tell_stopped(job)
         if board is None:
@@ -201,17 +201,6 @@ class Outcomes(Carrying):
         if job.index not in self.runs:
             self._keep_held(job)
         self._tell_unpacked(partner)
-
-    def _put_back(
-        self,
-        job: Job,
-        run: StoredRun,
-        at: float,
-        report: dict[str, Any],
-        outcome: str,
-        **values: Any,
-    ) -> None:
-        self._store_end(job, run, at, report, outcome, state="PENDING", **values)
 
     def _store_end(
         self,

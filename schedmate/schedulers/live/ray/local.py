@@ -113,7 +113,7 @@ class Held(NamedTuple):
 
 
 @contextmanager
-def held(shape: str) -> Iterator[Held]:
+def local_cluster(shape: str) -> Iterator[Held]:
     """A cluster that a process of its own holds, in a session of its own.
 
     So a signal to our process group ends nothing of Ray before we have ended what uses it, and the

@@ -71,7 +71,7 @@ class Placement:
                 if all(self.free[node] & mask == mask for node, mask in wish.job.allocation):
                     allocation = wish.job.allocation
             if allocation is None:
-                allocation = self._find(wish.shape)
+                allocation = self._place(wish.shape)
             if allocation is None:
                 self.unplaced.append(wish.job)
                 continue
@@ -93,7 +93,7 @@ class Placement:
             self.wanted[node] ^= mask
             self.weight[node] += sign * mask.bit_count() * (_PINNED if wish.pinned else 1)
 
-    def _find(self, shape: Shape) -> Allocation | None:
+    def _place(self, shape: Shape) -> Allocation | None:
         nodes = self.nodes.get(shape.gpu_type, [])
         each = -(-shape.gpus // shape.nodes)
         chosen: list[tuple[int, int]] = []

@@ -43,7 +43,7 @@ def physics_of(
     return TablePhysics(workload.jobs, applications, batches, cluster, parameters, asked)
 
 
-def read(
+def read_workload(
     path: Path,
     names: Sequence[str],
     table: Iterable[tuple[int, list[str]]],
@@ -67,7 +67,7 @@ def read(
     if not rows:
         raise InputError(f"{path} has no jobs; a workload has a row for each below its header.")
     kinds = sorted({row.application for row in rows})
-    folder = tables or _find(path, kinds[0])
+    folder = tables or _tables_beside(path, kinds[0])
     applications = {name: Application(_inside(folder, name)) for name in kinds}
     rows.sort(key=lambda row: row.submit_s)
     jobs, durations = [], []
@@ -148,7 +148,7 @@ def _span(row: _Row, application: Application) -> tuple[int, int]:
     return min(one.gpus for one in limits), max(most, row.gpus)
 
 
-def _find(path: Path, name: str) -> Path:
+def _tables_beside(path: Path, name: str) -> Path:
     for parent in path.resolve().parents:
         if (parent / "traces" / name).is_dir():
             return parent / "traces"

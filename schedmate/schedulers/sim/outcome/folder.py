@@ -38,7 +38,7 @@ def write(result: Result, folder: Path, cluster: Cluster, inputs: str) -> None:
         json.dump({"inputs": inputs, **result.numbers}, stream, indent=1)
 
 
-def read(folder: Path) -> Result | None:
+def read_result(folder: Path) -> Result | None:
     """What `write` has put there; None when that is missing, broken or of another version."""
     try:
         numbers = json.loads((folder / "summary.json").read_text(encoding="utf-8"))

@@ -82,7 +82,7 @@ def _jobs(run: Run, workload: Workload) -> Table:
         "end_s": lambda: outcome.end,
         "jct_s": lambda: per_job.jct_s,
         "queue_s": lambda: per_job.queue_s,
-        "predicted_s": lambda: _told(outcome.told_s),
+        "predicted_s": lambda: _estimates(outcome.told_s),
         "duration_s": lambda: workload.duration_s,
         "packed": lambda: per_job.packed,
         "preemptions": lambda: per_job.preemptions,
@@ -90,14 +90,14 @@ def _jobs(run: Run, workload: Workload) -> Table:
         "failures": lambda: outcome.counts.get("failures", np.zeros(len(requests))),
     }
 
-    def made(name: str) -> NDArray[Any]:
+    def column(name: str) -> NDArray[Any]:
         values = columns[name]()
         return np.array(list(values) if isinstance(values, Sequence) else values, JOBS[name])
 
-    return Later({name: partial(made, name) for name in JOBS})
+    return Later({name: partial(column, name) for name in JOBS})
 
 
-def _told(said: Sequence[float]) -> NDArray[np.float64]:
+def _estimates(said: Sequence[float]) -> NDArray[np.float64]:
     """NaN where nothing was."""
     seconds = np.array(list(said), np.float64)
     return np.where(np.isinf(seconds), np.nan, seconds)
@@ -109,24 +109,24 @@ def _segments(run: Run, workload: Workload) -> Table:
     share = workload.requests.said("share")
 
     @cache
-    def held() -> tuple[Held, NDArray[np.int64], list[NDArray[np.int64]]]:
+    def pieces() -> tuple[Held, NDArray[np.int64], list[NDArray[np.int64]]]:
         found = Held.of(outcome.segments)
         return found, *Pieces(found, _runs).rows()
 
     def gpus() -> NDArray[np.float64]:
-        found, segment, (_, _, count) = held()
+        found, segment, (_, _, count) = pieces()
         if share is None:
             return count.astype(float)
         part = np.array(share, float)[found.jobs[segment]]
         return np.where(part < 1, part, count)
 
     def useful() -> NDArray[np.float64]:
-        found, segment, _ = held()
+        found, segment, _ = pieces()
         kept = np.full(len(found.jobs), np.nan) if run.spent is None else run.spent.useful
         return kept[segment]
 
     def of(name: str) -> NDArray[Any]:
-        found, segment, (node, first, _) = held()
+        found, segment, (node, first, _) = pieces()
         if name == "kind":
             kinds = np.frombuffer(bytes(outcome.segments.kinds), np.uint8)
             return np.array(KINDS)[kinds[segment]]

@@ -45,7 +45,7 @@ def gpus_held(segments: Table) -> Steps:
                 until = taken.get(key, own[row])
                 own[row] = min(max(own[row], until), end[row])
                 taken[key] = max(until, end[row])
-    return _held(own, end, gpus)
+    return _running_total(own, end, gpus)
 
 
 def jobs_waiting(jobs: Table, segments: Table) -> Steps:
@@ -70,10 +70,10 @@ def work_kept(segments: Table) -> tuple[Steps, Steps]:
     length = end - start
     rate = np.divide(segments["useful_s"], length, out=np.ones_like(length), where=length > 0)
     kept = segments["gpus"] * rate
-    return _held(start, end, kept), _held(start, end, segments["gpus"] - kept)
+    return _running_total(start, end, kept), _running_total(start, end, segments["gpus"] - kept)
 
 
-def _held(start: Floats, end: Floats, value: Floats) -> Steps:
+def _running_total(start: Floats, end: Floats, value: Floats) -> Steps:
     return _steps(np.concatenate((start, end)), np.concatenate((value, -value)))
 
 

@@ -29,7 +29,7 @@ def label(run: Numbers, keys: Sequence[str]) -> str:
     return f"{run['policy']} ({more})" if more else str(run["policy"])
 
 
-def told(runs: Sequence[Numbers]) -> str:
+def estimator_names(runs: Sequence[Numbers]) -> str:
     """Which estimators the policies used; oracles are marked."""
     sources = {run["estimator"]: run["oracle"] for run in runs}
     return ", ".join(
@@ -45,7 +45,8 @@ def headlines(runs: Sequence[Numbers]) -> list[str]:
     name = label(best, varied(runs))
     return [
         f"best average JCT: {name}, {jct:.2f} h over {jobs:,} jobs ({queue:.2f} h queueing)",
-        f"run times estimated by {told(runs)}; {best['mode']} costs; {ORIGINS[best['origin']]}",
+        f"run times estimated by {estimator_names(runs)}; {best['mode']} costs; "
+        f"{ORIGINS[best['origin']]}",
     ]
 
 

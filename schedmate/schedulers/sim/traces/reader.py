@@ -58,9 +58,9 @@ def read_trace(
         if not columns and set(table.names) >= ELASTIC:
             from schedmate.schedulers.sim.elastic import workload as elastic
 
-            found = elastic.read(path, table.names, table.rows, tables=tables)
+            found = elastic.read_workload(path, table.names, table.rows, tables=tables)
         else:
-            found = _read(path, table, columns, skip_bad=skip_bad)
+            found = _read_table(path, table, columns, skip_bad=skip_bad)
     if origin is not None:
         found = found.labelled(origin)
     if found.origin == "unstated":
@@ -68,7 +68,7 @@ def read_trace(
     return replace(found, notes=[*found.notes, *(f"synthetic: {one}" for one in found.made_up)])
 
 
-def _read(
+def _read_table(
     path: Path, table: Table, mapping: Mapping[str, str] | None, *, skip_bad: bool
 ) -> Workload:
     layout = layout_of(path, table.names, mapping)

@@ -71,7 +71,7 @@ def draw(nodes: int, days: float | None = None, seed: int = 0, lp: float | None 
     maker.services()
     maker.stream("hp", _hp("allocated") * (1 - _hp("services")))
     maker.stream("lp", float(_of("lp", "offered")) if lp is None else lp)
-    return maker.made()
+    return maker.draw()
 
 
 def _of(part: str, name: str) -> Any:
@@ -204,7 +204,7 @@ class _Maker:
                 found.append((round(start, 1), round(end, 1)))
         return found
 
-    def made(self) -> Streams:
+    def draw(self) -> Streams:
         rows = sorted(self._rows, key=lambda row: row["at"])
         jobs, standby, held = [], dict[int, list[tuple[float, float]]](), dict[str, float]()
         gang = int(calibration()["gang"]["value"])

@@ -22,7 +22,7 @@ from schedmate.schedulers.sim.workload import Workload
 Floats = NDArray[np.float64]
 
 
-class Told:
+class RunTimes:
     """What is said of each job when it is submitted."""
 
     def __init__(self, estimator: Estimator | None, workload: Workload, requests: Requests) -> None:
@@ -47,17 +47,17 @@ class Told:
             self._known[useless] = nan
             self._bad = int((known & useless).sum())
 
-    def counted(self) -> Floats:
+    def ranked_by(self) -> Floats:
         """What a rank takes for the duration of each job, of what is known beforehand [s]."""
         limits = self._requests.said("time_limit_s")
         other = np.inf if limits is None else np.array([np.inf if x is None else x for x in limits])
         return np.where(np.isnan(self._known), other, self._known)
 
-    def by(self, ran: Ran) -> Sequence[float]:
+    def estimates(self, ran: Ran) -> Sequence[float]:
         """What was said of each job in this run; infinity: nothing [s]."""
         if self.means is None:
             return array("d", np.where(np.isnan(self._known), inf, self._known).tobytes())
-        return self.means.told if self.means.used else Later(self.means, ran)
+        return self.means.estimates if self.means.used else Later(self.means, ran)
 
     def bad(self, ran: Ran) -> int:
         """How many answers were no time that a job can take."""
@@ -88,23 +88,23 @@ class Means:
         limits = requests.column("time_limit_s")
         self.otherwise = [np.inf if one is None else one for one in limits]
         """What a rank takes of a job of which nothing is said [s]."""
-        self.told = array("d", [inf]) * len(gpus)
+        self.estimates = array("d", [inf]) * len(gpus)
         """What was said of each; infinity: nothing [s]."""
         self.bad = 0
         self.used = False
 
-    def came(self, job: int) -> None:
+    def submitted(self, job: int) -> None:
         """Say something of a job that is submitted."""
         for key in (self._own[job], self._size[job], 0):
             if self._counts[key]:
                 mean = self._sums[key] / self._counts[key]
                 if 0 < mean <= ABSURD_S:
-                    self.told[job] = mean
+                    self.estimates[job] = mean
                 else:
                     self.bad += 1
                 return
 
-    def went(self, job: int) -> None:
+    def learn(self, job: int) -> None:
         """Learn from a job that has ended."""
         run_s, own, size = self._run_s[job], self._own[job], self._size[job]
         for key in (0, size) if own == size else (0, size, own):
@@ -127,9 +127,9 @@ class Means:
                 # One that took no time started after all that came at its instant.
                 if ended[first] > now or started[first] == now:
                     break
-                self.went(first)
+                self.learn(first)
                 gone += 1
-            self.came(job)
+            self.submitted(job)
 
 
 class Later(Sequence[float]):
@@ -140,20 +140,20 @@ class Later(Sequence[float]):
         self._ran = ran
 
     @cached_property
-    def _told(self) -> Sequence[float]:
+    def _estimates(self) -> Sequence[float]:
         if not self._means.used:
             self._means.replay(self._ran)
-        return self._means.told
+        return self._means.estimates
 
     def __len__(self) -> int:
         return len(self._ran.ended)
 
     def __iter__(self) -> Iterator[float]:
-        return iter(self._told)
+        return iter(self._estimates)
 
     @overload
     def __getitem__(self, at: int) -> float: ...
     @overload
     def __getitem__(self, at: slice) -> Sequence[float]: ...
     def __getitem__(self, at: int | slice) -> float | Sequence[float]:
-        return self._told[at]
+        return self._estimates[at]
