@@ -1,4 +1,4 @@
-"""Connections that keep to a clock and a scale, below anything that parses what they carry.
+"""Connections with a deadline and a size limit, below any parser.
 
 A read timeout starts anew with every byte, so a server that drips (a status line, headers, a body,
 `100 Continue` for ever) holds a plain client for as long as it likes. Here each connect, handshake,
@@ -38,7 +38,7 @@ class BadReplyError(httpx2.RemoteProtocolError):
 
 @dataclass(slots=True)
 class Allowance:
-    """What a request may still take: time until `ends` on the monotonic clock [s], and bytes."""
+    """Remaining allowance of a request: until `ends` on the monotonic clock [s], and bytes."""
 
     ends: float
     size: int = MAX_REPLY_BYTES
@@ -59,7 +59,7 @@ def deadline(at: float) -> Iterator[None]:
 
 @contextmanager
 def one_reply(limit: int) -> Iterator[Allowance]:
-    """What one request inside the block may take, for a reply of `limit` bytes."""
+    """Allow one request inside the block a reply of at most `limit` bytes."""
     outer = _allowance.get()
     mine = Allowance(time.monotonic() + LONGEST_S if outer is None else outer.ends, limit)
     token = _allowance.set(mine)

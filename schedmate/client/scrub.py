@@ -1,4 +1,4 @@
-"""Keys out of replies: a server, or a proxy before it, may send back what it was sent.
+"""Remove keys from replies: a server or a proxy may echo what it was sent.
 
 What comes from a server is printed, logged, cached and kept in the ledger; so the key is taken out
 where replies come in, once, and not where they go.

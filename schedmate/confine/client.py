@@ -25,7 +25,7 @@ _LIMITS = (signal.SIGALRM, signal.SIGXCPU)
 
 
 class Confinement:
-    """Runs work on foreign input in processes of their own, any number of threads at once.
+    """Runs work on foreign input in separate processes; safe for any number of threads.
 
     A process that has ended is replaced by the next job; there is nothing to repair. All that are
     open in a process share one template, which ends with the last of them. Goes on working in a
@@ -55,7 +55,7 @@ class Confinement:
         self.close()
 
     def close(self) -> None:
-        """Let go of the template, and give up what runs if nobody else uses it. May be repeated."""
+        """Release the template; if it is the last user, cancel running work. May be repeated."""
         self.closed = True
         _shared.release(self)
 
@@ -71,7 +71,7 @@ class Confinement:
         return self._own_process and threading.active_count() == 1
 
     def run(self, work: str, request: Any, limits: Limits, what: str = "the input") -> Any:
-        """What the function `work` (`module:function`) returns for `request`, both JSON values.
+        """Return the result of `work` (`module:function`) for `request`, both JSON values.
 
         Raises `LimitError`, which says so of `what`, when a limit was reached, and what the
         work raises, of which only `SchedmateError`s stay what they were.

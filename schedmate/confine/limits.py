@@ -29,7 +29,7 @@ _CLONE_NEWNET = 0x40000000
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one piece of work may use.
+    """Limits of one piece of work.
 
     `wall_s` and `cpu_s` [s] count from the call; None for no limit. `memory_mb` [MiB] is address
     space beyond what the process has when it begins, `disk_mb` [MiB] the longest file that it may
@@ -88,7 +88,7 @@ def bounded(what: str, memory_mb: int = MEMORY_MB, cpu_s: float | None = None) -
 
 
 def too_large(what: str, memory_mb: int) -> LimitError:
-    """What to say of an input that takes more memory than it may [MiB]."""
+    """The message for an input that exceeds the memory limit [MiB]."""
     return LimitError(
         f"{what} takes more than {memory_mb:,} MiB of memory to read; reading it was ended."
     )
@@ -104,7 +104,7 @@ def _address_space() -> int:
 
 
 def end_with_parent(parent: int) -> None:
-    """End this process when the thread that made it ends; `parent` is that one's process id."""
+    """End this process when the thread that started it ends; `parent` is its process id."""
     if sys.platform == "linux":
         _libc().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # it ended meanwhile

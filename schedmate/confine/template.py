@@ -88,7 +88,7 @@ def _load(work: str) -> None:
 
 
 def _collect(running: dict[int, socket.socket]) -> None:
-    """Tell whoever waits for a process that has ended how it ended."""
+    """Report the exit of a process to the client that waits for it."""
     while running:
         child, status = os.waitpid(-1, os.WNOHANG)
         if child == 0:
@@ -97,6 +97,6 @@ def _collect(running: dict[int, socket.socket]) -> None:
 
 
 def _tell(connection: socket.socket, how: int) -> None:
-    """Send how a process ended, without waiting for somebody who may never read it."""
+    """Send how a process ended, without blocking on a client that may never read it."""
     with connection, suppress(OSError):
         connection.send(bytes([how]), socket.MSG_DONTWAIT)

@@ -1,4 +1,4 @@
-"""What broke first in a job, and what to do about it."""
+"""The first failure of a job, and what to do about it."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Recovery(BaseModel):
 
 
 class Reading(BaseModel):
-    """What a failure is taken for: by rules alone, or by one of two readings that disagree."""
+    """A classification of a failure: by rules alone, or one of two that disagree."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -112,10 +112,10 @@ class Reading(BaseModel):
 
 
 class Diagnosis(BaseModel):
-    """What broke first in a job, whose fault it is and what to do (SchedMate paper, section 3.3).
+    """The first failure of a job, its type and a plan (SchedMate paper, section 3.3).
 
-    `line` is the first line of what failed first, in `file`. `error_type` is `unknown` when the
-    job failed and nothing says of what, `none` when it did not fail: it completed, or was
+    `line` is the first line of the failure, in `file`. `error_type` is `unknown` when the
+    job failed for an unknown cause, `none` when it did not fail: it completed, or was
     cancelled, preempted or out of time, which `error_name` then says. A log that shows neither a
     failure nor an end has `finished` false: it was cut off, or its job was.
     """

@@ -27,7 +27,7 @@ class Neighbour(BaseModel):
 
 
 class IntervalBasis(BaseModel):
-    """What the width of p10 to p90 comes from. Factors are ratios of two run times, at least 1."""
+    """The sources of the width from p10 to p90. Factors are ratios of two run times, at least 1."""
 
     level: float = Field(
         default=0.8, description="Share of such jobs that end within p10 to p90 [0 to 1]"

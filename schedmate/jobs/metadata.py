@@ -99,7 +99,7 @@ class _Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _plain(cls, given: Any, info: ValidationInfo) -> Any:
-        """What code and configurations hold that no JSON does: infinity, endless numbers."""
+        """Replace values that JSON cannot hold: infinity, very long numbers."""
         return given if info.context == STORED else plain(given)
 
 
@@ -197,7 +197,7 @@ def _normalise(value: Any) -> Any:
 
 
 class ModelUse(BaseModel):
-    """What a language model was asked about one job's metadata, and what came of it."""
+    """Questions to a language model about one job's metadata, and their results."""
 
     model_config = ConfigDict(extra="forbid")
 

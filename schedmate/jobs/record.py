@@ -51,7 +51,7 @@ class LaunchConfig(BaseModel):
 
 
 class JobSpec(BaseModel):
-    """What is known of a job when it is submitted."""
+    """A job as known at its submission."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
@@ -70,7 +70,7 @@ class JobSpec(BaseModel):
 
 
 class JobRecord(BaseModel):
-    """One job of the history: what it was, and what became of it."""
+    """One job of the history, with its outcome."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 

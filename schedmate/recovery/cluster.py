@@ -37,7 +37,7 @@ def load_recovery(bounds: Bounds, cluster: str) -> Configuration | None:
 class ClusterExecutor:
     """Takes recovery's actions by an adapter, and knows its nodes.
 
-    People are told by the site's own command (`commands: notify`); where there is none the record
+    People are notified by the site's command (`commands: notify`); without one, the record
     and the agent's output tell them.
     """
 
@@ -120,7 +120,7 @@ class ClusterRecovery:
         return self._service.apply(id_).result
 
     def undo(self, id_: str) -> Result:
-        """Take back what was done of a plan, and nothing that somebody else has changed since."""
+        """Undo the steps of a plan, except what somebody else has changed since."""
         assert self._service is not None
         return self._service.undo(id_)
 

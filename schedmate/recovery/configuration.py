@@ -78,7 +78,7 @@ class Diagnostic(_Part):
 
     @property
     def expected(self) -> Expected:
-        """What a healthy node shows."""
+        """Expected values of a healthy node."""
         return Expected(self.gpus, self.min_busbw_gbps, self.faulty_exit_codes)
 
 
@@ -102,7 +102,7 @@ class When(_Part):
 
 
 class Rule(_Part):
-    """What may follow a verdict."""
+    """The actions allowed after a verdict."""
 
     when: When = When()
     diagnose: Words = ()
@@ -151,7 +151,7 @@ def _path(value: Path) -> Path:
 
 
 class Configuration(_Part):
-    """All of `recovery.yaml`. The defaults let nothing happen that nobody approved."""
+    """All of `recovery.yaml`. By default every action needs approval."""
 
     version: Literal[1] = 1
     cluster: str = Field("default", min_length=1, max_length=100)

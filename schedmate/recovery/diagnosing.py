@@ -1,6 +1,6 @@
 """Runs the administrator's diagnostics: an executor around the cluster's own that knows `Diagnose`.
 
-The answer's `data` says of each node whether it is healthy, faulty or unclear, and why; a later
+The answer's `data` states for each node whether it is healthy, faulty or unclear, and why; a later
 plan is made of it (`proposing.py`). Diagnostics change nothing, so one that was cut off is run
 again.
 """

@@ -16,7 +16,7 @@ SCHEMA = "schedmate.recover/v1"
 
 
 class AttemptDocument(BaseModel):
-    """An action that was begun; `outcome` null: nobody knows yet what came of it."""
+    """An action that was started; `outcome` is null while its result is unknown."""
 
     step: int
     undo: bool
@@ -53,7 +53,7 @@ class PlanDocument(BaseModel):
 
 
 class ChainDocument(BaseModel):
-    """What a check of the record's chain of hashes found."""
+    """Result of a check of the record's chain of hashes."""
 
     entries: int
     head: str
@@ -77,7 +77,7 @@ class RecoverDocument(BaseModel):
 
 
 def plan_document(record: Record, status: PlanStatus, *, whole: bool = False) -> PlanDocument:
-    """A plan, with its attempts and its history where it is to be `whole`."""
+    """A plan; with its attempts and its history if `whole`."""
     found = PlanDocument(
         plan=status.plan,
         state=status.state,

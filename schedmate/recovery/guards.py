@@ -1,4 +1,4 @@
-"""The guard rails: what forbids an action of recovery, whoever approved the plan.
+"""The guard rails: rules that forbid actions of recovery even if the plan was approved.
 
 Each rule reads the record and the inventory and decides in the transaction that records the intent
 (`Record.intend`), so that two processes cannot both use up the last of a budget. All attempts
@@ -145,7 +145,7 @@ class Guards:
                 )
 
     def _is_out(self, record: Record, drained: _Drain) -> bool:
-        """Whether a node that we drained has to be taken for out of service, or may be soon."""
+        """Whether a node that we drained is out of service, or may be soon."""
         if drained.id <= self.inventory.seen and drained.outcome == "done":
             return drained.action.node in self.inventory.out
         returned = record.attempts(plan=drained.plan, step=drained.step, undo=True)
@@ -221,7 +221,7 @@ def reset_breaker(record: Record, *, by: str, note: str) -> None:
 
 
 def kill_switch_is_on(place: Path, stat: Callable[[Path], object] = os.stat) -> bool:
-    """Whether the file is there, or its absence cannot be established."""
+    """Whether the file exists, or its absence cannot be confirmed."""
     try:
         stat(place)
     except FileNotFoundError:

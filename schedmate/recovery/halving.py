@@ -20,7 +20,7 @@ Test = Callable[[tuple[str, ...]], Tested]
 
 
 class Search(NamedTuple):
-    """What a search found. `faulty` and `sound` are proved; the rest was not decided."""
+    """Result of a search. `faulty` and `sound` are proved; the other nodes are undecided."""
 
     faulty: tuple[str, ...]
     sound: tuple[str, ...]
@@ -33,7 +33,7 @@ class _UnclearError(Exception):
 
 
 def find_faulty(nodes: Sequence[str], test: Test, *, most_runs: int = 64) -> Search:
-    """The faulty ones of `nodes`. Without a proof nobody is accused: a run that is unclear, too
+    """The faulty ones of `nodes`. Without a proof no node is accused: an unclear run, too
     many runs, or halves that pass alone and fail together end the search."""
     return _Searching(tuple(dict.fromkeys(nodes)), test, most_runs).search()
 
@@ -109,7 +109,7 @@ class _Searching:
         return not any(self._passes((node, one)) for one in different)
 
     def _find_sound(self) -> None:
-        """Find two suspects that pass together, where nobody is known to be sound."""
+        """Find two suspects that pass together, if no node is known to be sound."""
         pairs = zip(self.suspects, self.suspects[1:] + self.suspects[:1], strict=True)
         if len(self.suspects) > 2 and any(self._passes(pair) for pair in pairs):
             self.suspects = [node for node in self.suspects if node not in self.sound]

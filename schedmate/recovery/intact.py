@@ -1,4 +1,4 @@
-"""Whether the files of a checkpoint are whole, without loading them.
+"""Whether the files of a checkpoint are complete, checked without loading them.
 
 Nothing is unpickled: a checkpoint can be a program. `torch.save` writes a ZIP archive, whose
 directory stands at its end; safetensors says its own length. Of other files only that they are not
@@ -87,7 +87,7 @@ def _safetensors(place: Path, size: int) -> str | None:
 
 
 def missing_of_index(index: Path) -> str | None:
-    """The first file that an index of shards names and that is not there, if any is."""
+    """The first missing file of an index of shards, if any."""
     try:
         document = json.loads(index.read_bytes()[:LONGEST_HEADER])
         names = set(document["weight_map"].values())

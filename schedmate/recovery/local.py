@@ -188,7 +188,7 @@ def run(command: tuple[str, ...], timeout_s: float, held: Sequence[int] = ()) ->
 
 
 def _output_until(started: subprocess.Popen[bytes], until: float) -> tuple[bytes, bool]:
-    """What a process prints until it ends, and whether it did in time."""
+    """The output of a process, and whether it ended in time."""
     assert started.stdout is not None
     kept = bytearray()
     while (left := until - time.monotonic()) > 0:

@@ -120,7 +120,7 @@ class _Proposing:
         return ", ".join(self.rule.diagnose)
 
     def _tested(self) -> Mapping[str, Mapping[str, Any]] | None:
-        """What diagnostics said of each node; None where they are still to be run, empty where
+        """The diagnostics' result for each node; None if they still have to be run, empty if
         there are none to run or they cannot be."""
         if not self.rule.diagnose or not (self._suspect() or self.case.nodes):
             return {}

@@ -52,7 +52,7 @@ class _KeptCase(BaseModel):
 
 
 class Applied(NamedTuple):
-    """What came of carrying a plan out, and the plan that follows from it, if any does."""
+    """Result of carrying out a plan, and the plan that follows from it, if any."""
 
     result: Result
     next: PlanStatus | None = None
@@ -92,7 +92,7 @@ class Recovery:
         return proposal, status
 
     def preview(self, case: Case) -> tuple[Proposal, PlanStatus | None]:
-        """What `plan` would propose, without keeping it."""
+        """The plan that `plan` would propose, without storing it."""
         proposal = propose(case, self.configuration, self.record)
         if proposal.plan is None:
             return proposal, None
@@ -114,7 +114,7 @@ class Recovery:
         return Guards(self.configuration, replace(self.executor.inventory(), seen=seen))
 
     def forbidden(self, status: PlanStatus) -> list[RefusedError]:
-        """What the guards would forbid of a plan if it were carried out now, in its order."""
+        """The actions of a plan that the guards would forbid now, in its order."""
         guards = self.guards(status.plan)
         found = []
         for action in status.plan.actions:
@@ -140,7 +140,7 @@ class Recovery:
         return Applied(result)
 
     def undo(self, id_: str) -> Result:
-        """Take back what was done of a plan."""
+        """Undo the steps of a plan."""
         executor = self._executor()
         guards = Guards(self.configuration, Inventory())
         return take_back(self.record, id_, executor, guards, by=self.by)

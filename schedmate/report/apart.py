@@ -42,7 +42,7 @@ class Telling:
 
 
 def telling(job: JobVerdict) -> Telling:
-    """What to show of a failed job beside the name of its error."""
+    """Details shown beside the error name of a failed job."""
     found = job.diagnosis
     if found is None or not job.failed:
         return Telling("", ())

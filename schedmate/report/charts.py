@@ -45,7 +45,7 @@ class Figure:
 
 
 def lines(about: str, series: Sequence[Series], x: Axis, y: Axis) -> Markup:
-    """Curves over one another. `about` says in words what is to be seen."""
+    """Curves in one chart. `about` describes it in words."""
     paths = []
     for one in series:
         px = x.place(one.x, LEFT, WIDTH - RIGHT)

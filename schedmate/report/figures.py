@@ -23,7 +23,7 @@ PERCENTS = (10, 25, 50, 75, 90, 99, 99.9, 100)
 
 
 def gain(runs: Sequence[dict[str, Any]], keys: Sequence[str]) -> Markup | None:
-    """What each run gains over the first policy, with its interval; None with one policy alone.
+    """Each run's gain over the first policy, with its interval; None with one policy alone.
 
     `keys` are what tells runs of one policy apart.
     """
@@ -117,7 +117,7 @@ def pair(first: Result, other: Result, style: int) -> Figure:
 
 
 def estimates(shown: Sequence[Result]) -> Figure | None:
-    """How good what the policies were told was: predicted over true duration."""
+    """Accuracy of the policies' estimates: predicted over true duration."""
     ratios = {}
     for one in shown:
         true, said = one.jobs["duration_s"], one.jobs["predicted_s"]

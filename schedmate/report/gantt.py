@@ -1,4 +1,4 @@
-"""Who held which GPU when, node by node, in one stretch of a run."""
+"""Gantt chart: the job on each GPU, node by node, in a time span of a run."""
 
 from __future__ import annotations
 

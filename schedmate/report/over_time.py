@@ -113,7 +113,7 @@ def _curve(
 
 
 def gantts(shown: Sequence[Result], plan: Plan, chosen: tuple[float, float] | None) -> list[Figure]:
-    """Who held which GPUs in a stretch of time [s after the first submission], a chart a run."""
+    """A Gantt chart per run for a time span [s after the first submission]."""
     window = window_of(shown, plan.cluster, chosen)
     figures = []
     for one in shown:

@@ -59,7 +59,7 @@ OTHER_GPU = 0.5
 
 
 class PastJobs(Protocol):
-    """What the advisor asks of a history; `JobHistory` is one."""
+    """The interface of a history that the advisor uses; `JobHistory` implements it."""
 
     @property
     def embedder(self) -> Embedder:
@@ -108,7 +108,7 @@ class SchedulingAdvisor:
     def estimate(
         self, metadata: WorkloadMetadata, launch: LaunchConfig, now: float | None = None
     ) -> Estimate:
-        """What the history says of a job with this metadata and launch configuration.
+        """Estimate a job with this metadata and launch configuration from the history.
 
         `now` [s since epoch] is when the job is submitted: runs that ended later are not looked
         at. Without it, it is the present and every run of the history counts. The point estimate

@@ -75,7 +75,7 @@ def ended(record: JobRecord) -> float:
 
 
 def latest_first(item: Candidate) -> tuple[float, str]:
-    """What to sort by."""
+    """Sort key."""
     return (-ended(item.record), item.record.job_id)
 
 

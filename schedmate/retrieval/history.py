@@ -88,7 +88,7 @@ class JobHistory(JobTable):
 
     @property
     def embedder(self) -> Embedder:
-        """What makes the vectors; raises `HistoryError` when it was opened without one."""
+        """The embedder; raises `HistoryError` if the history was opened without one."""
         return self._vectors.embedder
 
     @property
@@ -154,7 +154,7 @@ class JobHistory(JobTable):
             vectors |= self._vectors.embed([text for text in new if text not in vectors])
 
     def rebuild(self, on_progress: Callable[[int, int], None] | None = None) -> int:
-        """Render and embed every job anew with the present embedder; returns how many.
+        """Render and embed every job again with the current embedder; returns their number.
 
         `on_progress` is told how many of how many jobs are done. Until the end the old vectors
         stay in use and others can write; stopped, it goes on where it was when run again.
@@ -182,7 +182,7 @@ class JobHistory(JobTable):
         return done
 
     def rebuild_index(self) -> None:
-        """Make the search index anew from the stored vectors; needs no embedder."""
+        """Rebuild the search index from the stored vectors; needs no embedder."""
         self._vectors.save(anew=True)
 
     # -- searching ----------------------------------------------------------

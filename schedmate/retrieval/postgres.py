@@ -119,7 +119,7 @@ class Remote:
         self.close()  # the next connection knows the type of vectors
 
     def manifest(self) -> dict[str, str]:
-        """What the vectors were made with, and their generation."""
+        """The embedder of the vectors, and their generation."""
         with self._connected() as connection:
             return dict(connection.execute("SELECT key, value FROM schedmate_manifest").fetchall())
 
@@ -228,7 +228,7 @@ def _digest(text: str) -> bytes:
 
 
 def _told(error: Exception) -> str:
-    """What to do about an error of PostgreSQL's."""
+    """Advice for an error of PostgreSQL."""
     from psycopg import errors
 
     said = " ".join(str(error).split())

@@ -30,7 +30,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """What is believed besides the runs: Laplace on log run time around their median.
+    """The prior: a Laplace distribution of log run time around the runs' median.
 
     `runs` is how many past runs that belief weighs as much as, plus `share` of the runs' own
     weight: what happened will not cover all that may. `spreads` is how many distances between runs

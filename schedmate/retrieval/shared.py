@@ -224,7 +224,7 @@ class SharedHistory(JobHistory):
         return record
 
     def rebuild(self, on_progress: Callable[[int, int], None] | None = None) -> int:
-        """Embed every job anew with the present embedder; returns how many. Writers wait."""
+        """Embed every job again with the current embedder; returns their number. Writers wait."""
         done, total = 0, len(self)
         with self._using, self._remote.writing() as connection:
             newest = self._remote.newest()
@@ -256,7 +256,7 @@ class SharedHistory(JobHistory):
 
 
 def made_with(embedder: Embedder) -> dict[str, str]:
-    """What the manifest says of vectors of this embedder."""
+    """The manifest's entry for this embedder."""
     values = (embedder.id, str(embedder.dim), str(RENDERING_VERSION))
     return dict(zip(_MADE_WITH, values, strict=True))
 

@@ -1,4 +1,4 @@
-"""How far apart runs of the same work lie, besides what the runs at hand show.
+"""The prior of how much runs of the same work vary.
 
 A distance is the absolute logarithm of the ratio of two run times; the one used throughout is that
 which `LEVEL` of all pairs stay within. It is learned from the history's own resubmissions, and,
@@ -62,7 +62,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """What a history of `size` jobs taught."""
+    """Statistics learned from a history of `size` jobs."""
 
     size: int
     spread: Spread

@@ -53,7 +53,7 @@ class Vectors:
 
     @property
     def embedder(self) -> Embedder:
-        """What makes the vectors; raises `HistoryError` where none was given."""
+        """The embedder; raises `HistoryError` if none was given."""
         if self._embedder is None:
             raise HistoryError(
                 f"{self._db.folder}: opened without an embedder, which searching and adding need"
@@ -121,7 +121,7 @@ class Vectors:
         return self._index
 
     def save(self, *, anew: bool = False) -> None:
-        """Write a snapshot of the index when the last one has become old, or `anew` in any case."""
+        """Write a snapshot of the index if the last one is outdated, or always with `anew`."""
         if not (anew or self._due()):
             return
         folder = self._db.folder

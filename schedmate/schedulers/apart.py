@@ -6,7 +6,7 @@ from schedmate.schedulers.model import Allocation
 
 
 class Apart:
-    """By node, the GPUs set apart and which of them nobody uses."""
+    """By node, the GPUs set apart and which of them are idle."""
 
     __slots__ = ("claimed", "closed", "lendable", "lending", "unheld")
 
@@ -31,7 +31,7 @@ class Apart:
         self._mark(node, free)
 
     def reopen(self, node: int) -> int:
-        """The node is as any other again; its GPUs that nobody holds."""
+        """Return the node to normal use; gives its free GPUs."""
         self.closed.discard(node)
         return self._unmark(node, ~(self.lending.get(node, 0) | self.claimed.get(node, 0)))
 
@@ -42,7 +42,7 @@ class Apart:
         self._mark(node, mask)
 
     def call_back(self, node: int, mask: int) -> None:
-        """Nobody may borrow these any more; those who did use them still."""
+        """End lending of these GPUs; present borrowers keep using them."""
         self.lendable[node] = self.lendable.get(node, 0) & ~mask
 
     def end_loan(self, node: int, mask: int, *, left: bool) -> int:

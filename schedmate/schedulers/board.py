@@ -83,20 +83,20 @@ class Board(LiveView):
         return self._send()
 
     def stopped(self, job: Job, now: float) -> list[Decision]:
-        """A job has left its GPUs without being told to, and waits again; see `ended`."""
+        """A job has left its GPUs without a decision, and waits again; see `ended`."""
         found = self.ended(job, now)
         self._wait(job)
         return found
 
     def profiled(self, job: Job, use: Use | None, now: float) -> list[Decision]:
-        """Its limit has stopped a job that was profiled, and this is what it used."""
+        """A profiled job has reached its limit; `use` is its measured profile."""
         job.profiled, job.profile = True, use
         return self.stopped(job, now)
 
     def decide(self, now: float) -> list[Decision]:
-        """What to carry out now, in this order; each is to be answered.
+        """Decisions to carry out now, in this order; each has to be answered.
 
-        What the executor cannot do, or nobody could, is refused at once.
+        Impossible decisions, and those beyond the executor's capabilities, are refused at once.
         """
         self._rank_due(now)
         view = self.view
@@ -164,7 +164,7 @@ class Board(LiveView):
         self._flights[job.index] = flight
 
     def _why_not(self, decision: Decision) -> str:
-        """Why nobody could do this, or this executor could not; empty: nothing speaks against."""
+        """Why the decision is impossible or beyond this executor; empty if it is possible."""
         view, job = self.view, decision.job
         if lacking := needs(decision, view.can):
             return f"the executor cannot {lacking}"

@@ -23,7 +23,7 @@ class Shares:
         return self.used[gpu] + job.share <= 1.0 + _EPSILON
 
     def promise(self, node: int, mask: int) -> None:
-        """Nobody joins those who share these GPUs any more."""
+        """Admit no further job to these shared GPUs."""
         self.promised[node] = self.promised.get(node, 0) | mask
 
     def end_promise(self, node: int, mask: int) -> None:

@@ -1,4 +1,4 @@
-"""What a policy is told about a job in advance: a `Forecast`, or None, and it falls back."""
+"""Estimates of jobs for policies: a `Forecast`, or None, and the policy falls back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Estimator:
     """Whether it uses what nobody can know; results that rest on one are labelled."""
 
     def estimate(self, job: Job) -> Forecast | None:
-        """How long the job will run and what it will use; None: nothing can be said."""
+        """The job's predicted run time and use; None without an estimate."""
         return None
 
     def latency_s(self, job: Job) -> float:

@@ -159,7 +159,7 @@ def _share(
     allowed: int,
     order: Order,
 ) -> Allocation | None:
-    """The fullest GPU with room for it, else a GPU of its own."""
+    """The fullest GPU with room for it, otherwise an unused GPU."""
     open_gpus = [
         (used, -node, -gpu)
         for (node, gpu), used in shares.used.items()

@@ -164,7 +164,7 @@ class FragmentationSpace(Space):
     # What decides.
 
     def weigh(self, job: Job, choices: Choices) -> Floats:
-        """What the job costs in each place, for this rule to choose the least."""
+        """The job's cost in each place; this rule chooses the lowest."""
         kind = self._kind[choices.node]
         idle = self._idle_cpus[choices.node]
         adds = [

@@ -1,4 +1,4 @@
-"""What of a node's idle GPUs the jobs to be expected could not use (section 3 of FGD, ATC'23)."""
+"""The idle GPUs of a node that typical jobs could not use (section 3 of FGD, ATC'23)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def steps(adds: Floats) -> Floats:
 
 
 class Request(NamedTuple):
-    """What tells the requests of jobs apart."""
+    """The properties by which requests of jobs differ."""
 
     gpus: int
     part: float

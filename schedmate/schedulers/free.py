@@ -55,7 +55,7 @@ class Free:
 
     @property
     def sites(self) -> Sites:
-        """What constraints leave of the nodes; nobody keeps it up before a job has any."""
+        """The nodes that constraints allow; maintained once a job has constraints."""
         if self._sites is None:
             self._sites = Sites(self.cluster.nodes)
         return self._sites
@@ -93,7 +93,7 @@ class Free:
         return nodes, size
 
     def spare(self, node: int) -> tuple[float, float]:
-        """Processors and memory of a node that nobody has [cores, MB]."""
+        """Free CPUs and memory of a node [cores, MB]."""
         return self._hosts.spare(node)
 
     def ready(self, job: Job, allocation: Allocation) -> bool:
@@ -143,7 +143,7 @@ class Free:
         self._hosts.charge(job, allocation, 1)
 
     def call_back(self, allocation: Allocation) -> None:
-        """Nobody may borrow these GPUs any more; those who did use them still."""
+        """End lending of these GPUs; present borrowers keep using them."""
         for node, mask in allocation:
             self._apart.call_back(node, mask)
 

@@ -9,7 +9,7 @@ from schedmate.schedulers.model import Job
 
 
 class Census:
-    """Who is where, by class and by tenant: what a job of low priority holds can be taken back."""
+    """Jobs by node, class and tenant; GPUs of low-priority jobs can be taken back."""
 
     __slots__ = ("_high", "_low", "high", "low", "low_gpus", "tenants")
 

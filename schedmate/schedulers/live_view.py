@@ -86,7 +86,7 @@ class LiveView:
             self.view.news.append(NodeNews(node, "up", now))
 
     def changed(self, job: Job, now: float) -> None:
-        """What is known of a job has changed: its place among the others is asked for anew."""
+        """A job's data has changed: it is ranked again."""
         self.view.now, self.view.altered = now, True
         if self.view.pending.remove(job):
             self._wait(job)
@@ -139,7 +139,7 @@ class LiveView:
         self.view.leaving.pop(job.index, None)
 
     def _off(self, job: Job) -> None:
-        """The job holds its allocation no more; its GPUs are somebody else's matter."""
+        """The job no longer holds its allocation; the caller frees its GPUs."""
         view = self.view
         view.running.remove(job)
         if view.holders is not None:

@@ -109,7 +109,7 @@ class Cluster:
 
 
 class Profile(NamedTuple):
-    """What a short exclusive run showed (Lucid, section 3.2)."""
+    """Result of a short exclusive run (Lucid, section 3.2)."""
 
     gpu_util: float
     """Share of time with a kernel running [%]."""
@@ -122,7 +122,7 @@ class Profile(NamedTuple):
 
 
 class Forecast(NamedTuple):
-    """What is said of a job before it runs: the part of an `Estimate` that policies use."""
+    """A prediction about a job before it runs: the part of an `Estimate` that policies use."""
 
     duration_s: float
     """[s]"""
@@ -218,7 +218,7 @@ class Job:
         return self.service_s + (now - self.started if self.allocation else 0.0)
 
     def put_under_way(self, status: Status) -> None:
-        """Something is under way with it, and nobody may stop it meanwhile."""
+        """Set its status; while it has one it may not be stopped."""
         status.preemptible = self.preemptible
         self.status, self.preemptible = status, False
 

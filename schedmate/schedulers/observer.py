@@ -8,7 +8,7 @@ from schedmate.schedulers.model import Job
 
 
 class Watch(Protocol):
-    """What whoever runs the jobs, a simulation or a cluster, lets observers see and do."""
+    """The interface of a simulation or a cluster to its observers."""
 
     @property
     def now(self) -> float:

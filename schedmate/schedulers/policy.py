@@ -126,7 +126,7 @@ def needs(decision: Decision, can: Capabilities) -> str:
 
 
 class Answer(NamedTuple):
-    """What became of a decision."""
+    """The executor's answer to a decision."""
 
     decision: Decision
     state: Literal["accepted", "refused", "late"]
@@ -138,7 +138,7 @@ class Answer(NamedTuple):
 
 
 class View:
-    """What a policy sees: the clock, the free GPUs, who waits, who runs.
+    """A policy's view: the clock, free GPUs, waiting and running jobs.
 
     `space` is the policy's to book on while it decides; all of that is undone afterwards, and only
     the decisions it returns are carried out.
@@ -226,7 +226,7 @@ class View:
         return self.now - job.started if self.lost is None else self.lost(job)
 
     def jobs(self) -> list[Job]:
-        """All who wait or run, in order of submission."""
+        """All waiting and running jobs, in order of submission."""
         return sorted((*self.pending, *self.running), key=lambda job: job.index)
 
     def warn(self, what: str) -> None:
@@ -329,7 +329,7 @@ class Policy:
         return lane if job.constraints is None else (*lane, job.constraints)
 
     def static_rank(self) -> StaticRank | None:
-        """What `rank` comes to; None: something else, or the policy does more than start jobs.
+        """The formula of `rank`; None if it has none, or if the policy does more than start jobs.
 
         For a policy that offers waiting jobs by rank to `Space.place`, in each lane up to the first
         that finds no place: the simulator has a short loop for these. It is asked only if no class
@@ -338,7 +338,7 @@ class Policy:
         return None
 
     def service_rank(self) -> ServiceRank | None:
-        """What `rank` comes to for a policy that lets the first ranks run, at the cost of the last.
+        """The formula of `rank` of a policy that runs the first ranks at the cost of the last.
 
         None: something else. The simulator has a short loop for what `Preemptive` does by this
         rank with its usual settings; it is asked under the same condition as `static_rank`.

@@ -1,4 +1,4 @@
-"""How long jobs will run and have left to run, by what is known of them."""
+"""Total and remaining run times of jobs, by their logs and estimates."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _MOST_PATTERNS = 500
 
 
 def worths(parts: Mapping[int, int]) -> NDArray[np.float64]:
-    """What each rest of a GPU is worth [GPUs], by thousandths, 0 to 1,000.
+    """The value of each remainder of a GPU [GPUs], by thousandths, 0 to 1,000.
 
     `parts`: how often each part is asked for, by thousandths (1 to 999). Without any, a rest is
     worth nothing. Raises `UsageError` without the extra `schedulers`.

@@ -174,7 +174,7 @@ class Space(Free):
             self._journal.append((job, allocation, GIVEN))
 
     def claim(self, job: Job, allocation: Allocation) -> None:
-        """Keep GPUs for a job that starts when whoever still uses some of them has left.
+        """Reserve GPUs for a job that starts when their present users have left.
 
         Whatever of them is free or comes free stays apart until `end_claim`.
         """
@@ -185,7 +185,7 @@ class Space(Free):
             self._journal.append((job, allocation, CLAIMED))
 
     def end_claim(self, job: Job, allocation: Allocation) -> None:
-        """The claimed GPUs that nobody uses are free again, to be taken at once or given up."""
+        """Release a claim: its idle GPUs are free again."""
         self._end_claim(allocation)
         if job.cpus or job.memory_mb or job.constraints:
             self._charge(job, allocation, 1)

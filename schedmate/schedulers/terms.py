@@ -44,7 +44,7 @@ class Constraints:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What was agreed about a job."""
+    """Terms of a job: class, deadline, checkpoints, tenant."""
 
     low: bool = False
     """Its service class: low priority (spot), which may be evicted for one of high priority."""
@@ -62,7 +62,7 @@ class Terms:
 
 @dataclass(slots=True)
 class Status:
-    """What is under way with a job that holds GPUs; meanwhile it is not `preemptible`.
+    """What is in progress for a job with GPUs; meanwhile it is not `preemptible`.
 
     A job with which nothing is under way has none.
     """
@@ -84,7 +84,7 @@ class Status:
 
 
 class Left(NamedTuple):
-    """What a job has left to do, as its log said."""
+    """A job's remaining work by its log."""
 
     seconds: float
     """At the speed of then [s]."""
@@ -93,7 +93,7 @@ class Left(NamedTuple):
 
 
 class Capabilities(NamedTuple):
-    """What an executor can do. A policy that is told no decides otherwise; a decision that needs
+    """Capabilities of an executor. A policy without one decides otherwise; a decision that needs
     what the executor cannot do is refused."""
 
     pin: bool = True

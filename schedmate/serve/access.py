@@ -1,4 +1,4 @@
-"""Who may ask: bearer tokens, sessions of browsers, and names under which they may ask."""
+"""Access control: bearer tokens, browser sessions and accepted host names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Session:
 
 
 class Access:
-    """Checks tokens and keeps sessions, in memory: a restart signs everybody out."""
+    """Checks tokens and keeps sessions, in memory: a restart ends all sessions."""
 
     def __init__(self, token: str | None) -> None:
         self._token = None if token is None else token.encode()
@@ -37,7 +37,7 @@ class Access:
         return self._token is not None
 
     def proves(self, token: str) -> bool:
-        """Whether this is the token, compared in a time that says nothing of it."""
+        """Whether this is the token, compared in constant time."""
         given = token.encode("utf-8", "surrogateescape")
         return self._token is not None and hmac.compare_digest(given, self._token)
 
@@ -76,7 +76,7 @@ def _session_name(cookies: str | None) -> str:
 
 
 class Rate:
-    """So many requests a second of each client, and twice as many at once."""
+    """A rate limit: requests per second of each client, and twice as many in a burst."""
 
     def __init__(self, rate: float) -> None:
         self._rate = rate

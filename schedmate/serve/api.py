@@ -76,7 +76,7 @@ def routes(service: Service, access: Access) -> APIRouter:
 
     @router.post("/diagnose", response_model=Diagnosed)
     async def diagnose(request: DiagnoseRequest) -> Response:
-        """What failed first in a job, whose fault it was and what to do."""
+        """What failed first in a job, its type and a plan."""
         deadline = _deadline(request.deadline_s, limits.deadline_s)
         diagnosis = await service.diagnose(request, deadline)
         return _json(Diagnosed(job_id=request.job.job_id, diagnosis=diagnosis))
@@ -108,7 +108,7 @@ def routes(service: Service, access: Access) -> APIRouter:
     def plans(
         open_only: Annotated[bool, Query(description="Only those with something to come")] = False,
     ) -> Response:
-        """What would be, or was, done to the cluster."""
+        """Plans for the cluster, pending and carried out."""
         return _json(
             PlanList(plans=[_plan(one) for one in service.plans.list(open_only=open_only)])
         )

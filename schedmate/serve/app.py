@@ -108,7 +108,7 @@ def _health(api: FastAPI, service: Service) -> None:
         response_class=Response,
     )
     def show_metrics() -> Response:
-        """What the service counts."""
+        """The service's metrics."""
         return Response(service.text_of_metrics(), media_type=metrics.CONTENT_TYPE)
 
 

@@ -212,7 +212,7 @@ class Board:
         return self._jobs(f"state = 'PENDING' ORDER BY submit_time, job_id LIMIT {LISTED}")
 
     def running(self) -> list[Job]:
-        """Running jobs, the last heard of first."""
+        """Running jobs, the most recently updated first."""
         return self._jobs(f"state = 'RUNNING' ORDER BY heard DESC, job_id LIMIT {LISTED}")
 
     def failures(self, limit: int = LISTED) -> list[Job]:
@@ -221,7 +221,7 @@ class Board:
         return self._jobs(where, (limit,))
 
     def followed(self, limit: int) -> list[Job]:
-        """Running jobs whose logs are to be read again, the longest ago first."""
+        """Running jobs whose logs are due to be read, the longest unread first."""
         where = "followed = 1 AND state = 'RUNNING' ORDER BY tracked, job_id LIMIT ?"
         return self._jobs(where, (limit,))
 

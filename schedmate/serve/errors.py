@@ -19,11 +19,11 @@ class ForbiddenError(SchedmateError):
 
 
 class AbsentError(InputError):
-    """There is nothing of that name."""
+    """No object of that name exists."""
 
 
 class ConflictError(InputError):
-    """What is stored does not allow it."""
+    """The stored state does not allow it."""
 
 
 _STATUS: tuple[tuple[type[Exception], int], ...] = (

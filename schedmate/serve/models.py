@@ -110,7 +110,7 @@ class DiagnoseRequest(_Message):
 
 
 class Diagnosed(BaseModel):
-    """What failed first in a job, whose fault it was and what to do."""
+    """What failed first in a job, its type and a plan."""
 
     job_id: str | None
     diagnosis: Diagnosis
@@ -123,7 +123,7 @@ class StoreRequest(_Message):
 
 
 class Stored(BaseModel):
-    """So many jobs are stored, and survive the end of the process and of the machine."""
+    """The number of jobs stored durably."""
 
     stored: int
 
@@ -172,7 +172,7 @@ class PlanList(BaseModel):
 
 
 class Decision(_Message):
-    """Who says yes or no to a plan, and why."""
+    """A person's decision on a plan, and its reason."""
 
     by: Annotated[Text, Field(min_length=1, max_length=100)]
     note: Annotated[Text, Field(max_length=500)] = ""

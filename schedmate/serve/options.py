@@ -1,4 +1,4 @@
-"""How the service listens, whom it answers, and how much it takes on at once."""
+"""The service's address, access rules and limits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PORT = 8765
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the service takes on; requests beyond are refused at once, so that the others are quick.
+    """Limits on requests; those beyond are refused at once, to keep the others quick.
 
     `in_flight`: requests being answered; `reading`: of these, such that read repositories or logs,
     in that many processes, and as many again may wait; `rate` [requests/s] of one client, 0 for
@@ -38,7 +38,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """What `schedmate serve` is told.
+    """Options of `schedmate serve`.
 
     `socket`: path of a unix socket, else `host` and `port`. `roots`: directories that repositories
     and logs may lie in, links resolved. `state`: directory of what the dashboard shows.

@@ -1,4 +1,4 @@
-"""Repositories and logs that requests name, read in confined processes, so many at a time."""
+"""Reads repositories and logs for requests in a bounded number of confined processes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Reading:
         self._taken = 0
 
     def close(self) -> None:
-        """Give up what is being read."""
+        """Cancel all reads in progress."""
         self.readers.close()
         self._threads.shutdown(wait=True, cancel_futures=True)
 

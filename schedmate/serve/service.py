@@ -1,4 +1,4 @@
-"""`Service`: what the routes call. It answers from threads of its own, each for one kind of work.
+"""`Service`: what the routes call. It has a thread for each kind of work.
 
 Advice, writes to the history and updates of the dashboard have a thread each (`lane.py`);
 repositories and logs are read in confined processes (`reading.py`). None waits for another.
@@ -253,7 +253,7 @@ class Service:
         return await asyncio.to_thread(look)
 
     def text_of_metrics(self) -> bytes:
-        """What Prometheus reads."""
+        """The metrics in Prometheus' format."""
         with self._browsing:
             size = len(self._browse)
         return self.metrics.show(self.plans.counts(), size)

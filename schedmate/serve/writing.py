@@ -32,7 +32,7 @@ class Writer:
         self._on_written = on_written
 
     def __call__(self, writes: Sequence[Write]) -> list[Written | Exception]:
-        """What became of each: its jobs as stored, or why they were not."""
+        """The result for each: its jobs as stored, or the error."""
         answers: list[Written | Exception] = []
         at = 0
         while at < len(writes):

@@ -26,7 +26,7 @@ _WARNED = re.compile(r"(?i:error|timed ?out|time-?out)")
 
 def assess(ran: Ran, expected: Expected) -> Health:
     """Faulty where values are wrong, the bandwidth is too low, or NCCL failed; a run without a
-    table that names no failure of NCCL or CUDA says nothing of the nodes."""
+    table and without a failure of NCCL or CUDA is unclear."""
     complaints: list[Complaint] = []
     largest, bandwidth, rows = -1, 0.0, 0
     for raw in ran.output.splitlines():

@@ -18,7 +18,7 @@ LONGEST_OUTPUT = 8 << 20
 
 
 class Complaint(NamedTuple):
-    """One thing that a tool says is wrong."""
+    """One fault that a tool reports."""
 
     part: str
     """What it is about: `GPU 3`, `0000:3b:00`; empty for the whole node."""
@@ -30,7 +30,7 @@ class Complaint(NamedTuple):
 
 
 class Health(NamedTuple):
-    """What a test says of the nodes that it ran on."""
+    """Result of a test for the nodes that it ran on."""
 
     state: Literal["healthy", "faulty", "unclear"]
     detail: str
@@ -38,7 +38,7 @@ class Health(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """What the administrator expects of a healthy node."""
+    """Values that the administrator expects of a healthy node."""
 
     gpus: int | None = None
     """GPUs per node."""
@@ -53,7 +53,7 @@ NOT_RUN = frozenset({126, 127})
 
 
 def assess(reader: Reader, ran: Ran, expected: Expected = Expected()) -> Health:  # noqa: B008 - frozen
-    """What a command's output says. It never raises: what cannot be read is unclear."""
+    """The verdict of a command's output. It never raises: unreadable output is unclear."""
     if ran.exit_code is None:
         return Health("unclear", f"it did not end: {ran.detail or 'no answer in time'}")
     if ran.exit_code in NOT_RUN:

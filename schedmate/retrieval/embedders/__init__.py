@@ -88,7 +88,7 @@ def load_embedder(
 
 
 def _unusable(name: str, error: BaseException) -> BaseException:
-    """What to say of an embedder whose code fails; a built-in one that does is a bug."""
+    """The error for an embedder whose code fails; for a built-in one it is a bug."""
     if name in EMBEDDERS or ends_the_program(error):
         return error
     return UsageError(

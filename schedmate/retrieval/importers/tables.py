@@ -176,7 +176,7 @@ def _resolve(header: list[str], mapping: Mapping[str, Column]) -> dict[str, tupl
 
 
 def _of_trace(header: list[str]) -> dict[str, Column]:
-    """What a trace of schedmate's has besides, by field; nothing for any other file."""
+    """Further columns of schedmate's own traces, by field; empty for any other file."""
     trace = table("columns")["trace"]
     if not set(trace["marks"]) <= set(header):
         return {}

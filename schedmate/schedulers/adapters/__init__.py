@@ -1,4 +1,4 @@
-"""SchedMate's modules around schedulers: what they find out becomes what a policy may see.
+"""SchedMate's modules around schedulers: their results become part of a policy's view.
 
 Adapters alone import the modules that they adapt; a policy sees forecasts and slowdowns, never who
 found them.

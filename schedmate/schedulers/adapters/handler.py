@@ -94,7 +94,7 @@ class HandledFailures(JobFailures):
         return self.by_user(failure)
 
     def says_restart(self, failure: Failure) -> bool:
-        """The verdict on the log that this failure leaves."""
+        """Whether the verdict on this failure's log is to restart the job."""
         said = self._dice[self.is_bug(failure)]
         if said is not None:
             seed = f"{self.seed}/{failure.job}/{failure.attempt}"

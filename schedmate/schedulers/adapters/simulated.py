@@ -1,4 +1,4 @@
-"""The logs of simulated jobs as a `LogSource`, written when somebody reads them."""
+"""The logs of simulated jobs as a `LogSource`, written on demand."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class SimulatedWindow:
         return head + self.log.lines(self.stretch)
 
     def progress(self) -> Progress:
-        """What the real Metric Tracker finds in it."""
+        """The real Metric Tracker's reading of it."""
         since = 0 if self.before is None else len(self.before.text.encode())
         return track(LogFile("job.out", Memory(self.text.encode())), since=since)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class MetadataSource(Protocol):
-    """What the source code of jobs says."""
+    """A source of jobs' metadata."""
 
     def metadata_of(self, job: Job) -> WorkloadMetadata | None:
         """Of one job; None: nothing is known."""
@@ -36,7 +36,7 @@ class Window(Protocol):
     """A part of a job's log, in which it ran in one way."""
 
     def progress(self) -> Progress:
-        """What the Metric Tracker finds in it, reading no earlier than this is asked."""
+        """The Metric Tracker's reading of it; the log is read when this is called."""
         ...
 
 
@@ -71,7 +71,7 @@ class FailureLogs(Protocol):
 def track_file(path: Path, since: int) -> Progress:
     """The Metric Tracker's answer about a file from this offset on [bytes].
 
-    Logs of strangers are better read in a process of their own (`schedmate.readers`).
+    Untrusted logs are better read in a confined process (`schedmate.readers`).
     """
     try:
         with open_log(path) as log:

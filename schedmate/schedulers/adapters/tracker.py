@@ -25,7 +25,7 @@ LEAST_WAIT_S = 30.0
 
 @dataclass
 class _Watched:
-    """A job that shares its GPUs, and what is known of it alone."""
+    """A job that shares its GPUs, and its speed alone."""
 
     before: Progress
     at: float
@@ -72,7 +72,7 @@ class PackingTracker(Observer):
             self._logs.mark(job)
 
     def packed(self, job: Job) -> None:
-        """What it logged so far is what it will be compared with."""
+        """Its log so far is the baseline for later comparison."""
         assert job.partner is not None
         self.counts["pairs"] += 1
         self._is_alone.discard(job.index)

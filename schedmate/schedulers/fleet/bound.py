@@ -21,7 +21,7 @@ MOST_VARIABLES = 200_000
 
 
 class Bound(NamedTuple):
-    """What the program says."""
+    """Result of the integer program."""
 
     emptied: int
     """Nodes of the best solution found."""

@@ -16,7 +16,7 @@ from schedmate.schedulers.fleet.plan import Plan, Step, arrange
 
 @dataclass(frozen=True)
 class Choice:
-    """What is left of a plan."""
+    """The part of a plan that is worth its cost."""
 
     plan: Plan
     cost_gpu_h: float

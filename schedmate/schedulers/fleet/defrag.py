@@ -43,7 +43,7 @@ class Costs:
         return np.asarray(again + self.per_move_gpu_h * 3600.0, dtype=np.float64)
 
     def of_nodes(self, snapshot: FleetSnapshot) -> Floats:
-        """What each node is worth when it is emptied [GPU seconds], by when it would be empty
+        """Value of emptying each node [GPU seconds], by when it would be empty
         without a move."""
         horizon = self.worth_h * 3600.0
         # A node whose tasks end sooner would have been free from then on anyway.
@@ -51,7 +51,7 @@ class Costs:
         return np.asarray(snapshot.nodes.gpus * until, dtype=np.float64)
 
     def shares(self, snapshot: FleetSnapshot) -> Floats:
-        """What emptying each node wins of what the node is worth, at least a thousandth."""
+        """Share of each node's value that emptying it gains, at least a thousandth."""
         full = np.maximum(snapshot.nodes.gpus * self.worth_h * 3600.0, 1e-9)
         return np.asarray(np.maximum(self.of_nodes(snapshot) / full, 1e-3), dtype=np.float64)
 
@@ -71,7 +71,7 @@ class Costs:
 
 
 def ends(snapshot: FleetSnapshot) -> Floats:
-    """In how long the last task of each node ends [s]; infinity where nobody knows, 0 where there
+    """Time until the last task of each node ends [s]; infinity if unknown, 0 where there
     is none."""
     found = np.zeros(len(snapshot.nodes))
     np.maximum.at(found, snapshot.tasks.node, snapshot.tasks.remaining_s)

@@ -83,7 +83,7 @@ def arrange(snapshot: FleetSnapshot, steps: list[Step]) -> Plan:
 
 
 def _direct(steps: list[Step]) -> list[Step]:
-    """Tasks that move twice go to their last node at once, where nobody needs the room meanwhile.
+    """Tasks that move twice go directly to their last node if the room is not needed meanwhile.
 
     A task may stay where it was at first until its last move if nothing comes there in between.
     """

@@ -122,7 +122,7 @@ class FleetSnapshot:
 
     @cached_property
     def shared_devices(self) -> tuple[Ints, Ints]:
-        """The GPUs that fractions are on: node of each, and what of it is free [milli-GPUs]."""
+        """Shared GPUs: the node of each, and its free part [milli-GPUs]."""
         rows = np.flatnonzero(self.fraction)
         if not len(rows):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -133,13 +133,13 @@ class FleetSnapshot:
 
     @cached_property
     def whole_free(self) -> Ints:
-        """GPUs of each node that nobody holds any of."""
+        """Wholly free GPUs of each node."""
         shared = np.bincount(self.shared_devices[0], minlength=len(self.nodes))
         return self.nodes.gpus - self.whole_used - shared
 
     @cached_property
     def shared_free(self) -> Ints:
-        """What is free of the GPUs that fractions are on, by node [milli-GPUs]."""
+        """Free capacity of shared GPUs, by node [milli-GPUs]."""
         nodes, free = self.shared_devices
         return np.bincount(nodes, weights=free, minlength=len(self.nodes)).astype(np.int64)
 
@@ -155,7 +155,7 @@ class FleetSnapshot:
 
     @cached_property
     def gpus_held(self) -> Ints:
-        """What tasks hold of each node's GPUs [milli-GPUs]."""
+        """GPU capacity of each node that tasks hold [milli-GPUs]."""
         return self._sum(self.tasks.gpus)
 
     @cached_property
@@ -177,7 +177,7 @@ class FleetSnapshot:
 
     @property
     def idle_gpus(self) -> float:
-        """GPUs that nobody holds, in GPUs."""
+        """Idle GPUs, fractions included [GPUs]."""
         return self.gpus - int(self.tasks.gpus.sum()) / MILLI
 
     @property

@@ -87,7 +87,7 @@ def within(gpus: int, room: dict[int, int]) -> Parts:
 
 @dataclass(frozen=True)
 class Allocation:
-    """What one job gets."""
+    """The nodes and GPUs that one job gets."""
 
     gpus: int
     """Asked for; all or nothing."""
@@ -156,7 +156,7 @@ def several(
 
 @dataclass(frozen=True)
 class Capacity:
-    """What nodes could give a job, in GPUs."""
+    """GPUs that each node could give a job."""
 
     of_node: Ints
     domain: Ints

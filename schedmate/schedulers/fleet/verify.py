@@ -28,7 +28,7 @@ class Planned(NamedTuple):
 
 
 def faults(snapshot: FleetSnapshot, moves: Sequence[Planned], emptied: Iterable[int]) -> list[str]:
-    """What is wrong with a plan, in sentences without a full stop; nothing where it is safe."""
+    """The faults of a plan, as sentences without a full stop; empty if it is safe."""
     found = [*_order(snapshot, moves), *_rights(snapshot, moves)]
     # what follows needs every move to be about something
     if not found:
@@ -64,7 +64,7 @@ def _order(snapshot: FleetSnapshot, moves: Sequence[Planned]) -> Iterable[str]:
 
 
 def _rights(snapshot: FleetSnapshot, moves: Sequence[Planned]) -> Iterable[str]:
-    """Nobody is moved who is locked, nor to where they may not be."""
+    """Check that no locked task is moved, and none to a forbidden node."""
     nodes, tasks = snapshot.nodes, snapshot.tasks
     for k, move in enumerate(moves):
         name, target = tasks.name[move.task], nodes.name[move.target]

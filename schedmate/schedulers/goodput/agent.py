@@ -22,7 +22,7 @@ MOST_REPLICAS = 64
 
 
 class Limits(NamedTuple):
-    """What one replica of a job can do on one GPU type."""
+    """Limits of one replica of a job on one GPU type."""
 
     smallest: int
     """Batch size of one step."""
@@ -53,7 +53,7 @@ class Batch(NamedTuple):
 
 @dataclass(eq=False)
 class Agent:
-    """The knowledge of one job about itself; what it does not know, it does not say."""
+    """What one job has measured about itself."""
 
     limits: Mapping[str, Limits]
     """By GPU type; a type that is not there cannot run the job."""
@@ -141,7 +141,7 @@ class Agent:
         return None if goodput <= 0 else Batch(int(size), int(steps))
 
     def goodputs(self, shapes: tuple[Shape, ...]) -> Floats:
-        """Progress a second on each [iterations of the initial batch size]; 0: it cannot run so.
+        """Progress per second on each [iterations of the initial batch size]; 0 if impossible.
 
         Not a number where nothing is known that could say.
         """

@@ -1,4 +1,4 @@
-"""What a job says of its speed where it was planned and profiled before it runs (Arena)."""
+"""The throughputs of a job that was planned and profiled before it runs (Arena)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Speeds = Mapping[Size, float]
 
 
 class Seen(NamedTuple):
-    """What a job's log said last of its progress."""
+    """The last progress in a job's log."""
 
     left: float
     """Samples that it had left to do."""
@@ -68,14 +68,14 @@ class PlannedAgent(Agent):
         return max((gpus for _, gpus in self.speeds), default=1)
 
     def left(self, now: float) -> float | None:
-        """Samples left to do; None: nobody said how many iterations the job has."""
+        """Remaining samples; None if the number of iterations is unknown."""
         if self.seen is None:
             return None
         left, at, speed = self.seen
         return max(0.0, left - speed * max(0.0, now - at))
 
     def learn(self, size: Size, samples_s: float) -> None:
-        """What was measured on this size counts from now on [samples/s]."""
+        """Use this measured throughput for this size from now on [samples/s]."""
         if self.speeds.get(size) != samples_s:
             self.speeds[size] = samples_s
             self._changed()

@@ -31,7 +31,7 @@ _ABOVE = 1.1
 
 
 class Observation(NamedTuple):
-    """What one configuration was measured to take."""
+    """The measured times of one configuration."""
 
     nodes: int
     replicas: int

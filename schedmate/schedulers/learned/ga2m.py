@@ -93,7 +93,7 @@ class Ga2m:
 
     @property
     def intercept(self) -> float:
-        """What is added to all terms."""
+        """The constant term."""
         return float(self._model.intercept_)
 
     def terms(self) -> list[Term]:
@@ -115,7 +115,7 @@ class Ga2m:
         return sorted(found, key=lambda term: -term.importance)
 
     def contributions(self, row: Sequence[float]) -> dict[str, float]:
-        """What each term adds for one row, the largest first: the local explanation.
+        """The contribution of each term to one row, largest first: the local explanation.
 
         With `intercept` they add up to the answer (of its logarithm for counts).
         """

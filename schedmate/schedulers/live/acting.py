@@ -39,7 +39,7 @@ class Acting:
         self._healer = healer
 
     def go_on(self, found: Pass) -> None:
-        """Carry out what somebody approved, and what an agent began that was cut off."""
+        """Carry out approved plans, and finish those of an interrupted agent."""
         if self._record is None or found.stopped:
             return
         self._record.expire()

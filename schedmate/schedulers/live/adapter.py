@@ -40,7 +40,7 @@ class LiveJob(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What stays the same for as long as this submission is in the queue."""
+        """A key that is constant while this submission is in the queue."""
         return run_key(self.group, self.submitted)
 
 
@@ -50,7 +50,7 @@ def run_key(group: str, submitted: float | None) -> str:
 
 
 class Description(NamedTuple):
-    """What the owner of a job says of it: what the advisor reads, and where it writes its log."""
+    """The owner's description of a job: the advisor's input, and the path of its log."""
 
     spec: JobSpec
     log: str
@@ -99,7 +99,7 @@ class EndedRun(NamedTuple):
 
     @property
     def run(self) -> str:
-        """What tells this run from every other one."""
+        """The unique key of this run."""
         key = run_key(self.job, self.record.submit_time)
         return key if self.attempt is None else f"{key}#{self.attempt}"
 
@@ -116,7 +116,7 @@ class ClusterAdapter(Executor, Protocol):
         ...
 
     def describe(self, jobs: Sequence[str]) -> dict[str, Description]:
-        """What these jobs are, by id; those that are not known yet, or no longer, are left out.
+        """Descriptions of these jobs, by id; jobs not known yet, or no longer, are left out.
 
         Jobs that have ended are still known for some minutes.
         """
@@ -140,9 +140,9 @@ class ClusterAdapter(Executor, Protocol):
         ...
 
     def log_path(self, job: LiveJob | EndedRun, pattern: str, spec: JobSpec) -> Path | None:
-        """Where a run of a job writes its log, if that can be told."""
+        """The path of a run's log, if it is known."""
         ...
 
     def node_logs(self, run: EndedRun) -> list[Path]:
-        """What the nodes of a run say themselves, as files that no job can write."""
+        """Logs of the nodes of a run, as files that no job can write."""
         ...

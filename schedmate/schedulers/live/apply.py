@@ -1,4 +1,4 @@
-"""Carrying out a plan, exactly once, whoever is killed when.
+"""Carries out a plan exactly once, even if the process is killed at any moment.
 
 For each action: look at the cluster, write down the intent (the guard is asked in the same
 transaction), act, write down the answer. After a crash between the last two the attempt has no

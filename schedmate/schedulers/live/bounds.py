@@ -128,7 +128,7 @@ class CodeBounds(_Section):
 
 
 class KubernetesBounds(_Section):
-    """What is looked at on Kubernetes, and how often it is asked."""
+    """Which objects are watched on Kubernetes, and how often it is asked."""
 
     cluster: str = Field("kubernetes", min_length=1, max_length=100)
     namespaces: tuple[str, ...] = Field((), description="Empty: all of them")
@@ -171,7 +171,7 @@ class Bounds(_Section):
 
 
 def load_bounds(path: Path | None) -> Bounds:
-    """What a file allows; without one, nothing but looking.
+    """The bounds in a file; without one, the agent only observes.
 
     Raises `SettingsError` for a file that cannot be read, that says something unknown, or that
     others than its owner may write to.

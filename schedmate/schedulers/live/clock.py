@@ -1,4 +1,4 @@
-"""When something happened, so that its age can be told after somebody has set the clock.
+"""Times of events whose age stays correct after the clock was set.
 
 The time of day jumps: an administrator sets it, a virtual machine wakes up. The kernel also counts
 seconds since it booted, sleep included, which never jumps; with the id of that boot it tells the

@@ -39,7 +39,7 @@ class Healer(Protocol):
     """Recovery, as the loop sees it."""
 
     def preview(self, failure: Failure) -> Plan | None:
-        """What would be done about a failure; None for nothing. Nothing is kept."""
+        """The plan that would follow a failure, or None; nothing is stored."""
         ...
 
     def propose(self, failure: Failure) -> PlanStatus | None:
@@ -52,7 +52,7 @@ class Healer(Protocol):
 
 
 class EndedRuns:
-    """Learns from each run once, whoever is killed when.
+    """Learns from each run exactly once, even if the process is killed.
 
     A run counts as learned from when everything of it is stored; what was done twice because of an
     interruption has the same ids, and replaces itself.
@@ -136,7 +136,7 @@ class EndedRuns:
     def look_into(
         self, run: EndedRun, now: float, known: Known | None = None
     ) -> tuple[Failed, Failure | None]:
-        """What the logs of a run say, and what recovery would plan from; nothing is recorded."""
+        """The diagnosis of a run's logs, and recovery's plan for it; nothing is recorded."""
         known = known or self._memory.known(run.key) or self._read_late(run, now)
         spec = known.spec.model_copy(update={"job_id": run.job, "node_names": list(run.nodes)})
         path = self._adapter.log_path(run, known.log, spec)
@@ -173,7 +173,7 @@ class EndedRuns:
 def read_job(
     mate: SchedMate, key: str, description: Description, budget_s: float, now: float
 ) -> Known:
-    """What a job's code says and what follows from it; an abstained estimate where it says nothing.
+    """A job's metadata and estimate from its code; an abstained estimate without metadata.
 
     `budget_s` bounds the reading [s of CPU time], `now` is in [s since epoch].
     """

@@ -1,4 +1,4 @@
-"""Who takes actions, and who may forbid them: the two protocols that `apply.py` works with.
+"""The protocols of executors, which take actions, and guards, which may forbid them.
 
 An executor (Slurm, Kubernetes, Ray, a site's own commands) implements two methods. A guard is asked
 before every action, inside the transaction that records its intent.
@@ -23,7 +23,7 @@ LookedUp = Literal[
 
 
 class Finding(NamedTuple):
-    """What a look at the cluster says about an action."""
+    """The state of an action, as seen on the cluster."""
 
     state: LookedUp
     detail: str = ""
@@ -31,7 +31,7 @@ class Finding(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What came of an action.
+    """The result of an action.
 
     `unknown` is for an action of which nobody can tell: no answer in time, or one that makes no
     sense. It is looked up before anything else happens.
@@ -67,7 +67,7 @@ class RefusedError(ActionError):
 
 
 class Executor(Protocol):
-    """Takes actions on one cluster. Raises `ExecutorError` for what it cannot tell.
+    """Takes actions on one cluster. Raises `ExecutorError` for a state that it cannot determine.
 
     Nothing else about actions is decided here: not whether, not how often, not in which order.
     """

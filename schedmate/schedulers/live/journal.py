@@ -53,7 +53,7 @@ class Entry(NamedTuple):
 
 
 class Verified(NamedTuple):
-    """What a check of the chain found: `broken` says what is wrong and where, None if nothing."""
+    """Result of a check of the chain: `broken` describes the fault and its place, or is None."""
 
     entries: int
     head: str

@@ -95,7 +95,7 @@ class Agent:
         return found
 
     def look_into(self, run: EndedRun, now: float) -> tuple[Failed, Plan | None]:
-        """What the logs of a failed run say, and what to do about it; nothing is kept or done."""
+        """The diagnosis of a failed run, and its plan; nothing is stored or carried out."""
         failed, failure = self._ended.look_into(run, now)
         if failure is None or self._healer is None:
             return failed, None
@@ -136,7 +136,7 @@ class Agent:
         found.estimated.append(Estimated(job=job.id, user=job.user, estimate=known.estimate))
 
     def _advise_again(self, pending: Sequence[LiveJob], deadline: float, found: Pass) -> None:
-        """Estimate waiting jobs anew once more runs are known; their code is not read again."""
+        """Update estimates of waiting jobs when more runs are known; code is not read again."""
         for job in pending:
             if time.monotonic() >= deadline:
                 return

@@ -36,7 +36,7 @@ KEPT_S = 30 * 86_400.0
 
 
 class Known(NamedTuple):
-    """What was found out about a job when it was first seen."""
+    """Metadata and estimate of a job, from when it was first seen."""
 
     key: str
     at: float
@@ -107,7 +107,7 @@ class Memory:
             )
 
     def known(self, key: str) -> Known | None:
-        """What is remembered of a job."""
+        """The remembered data of a job."""
         row = self._db.execute(
             "SELECT key, at, spec, metadata, estimate, log FROM known WHERE key = ?", (key,)
         ).fetchone()
@@ -165,7 +165,7 @@ class Memory:
                 )
 
     def trust(self) -> dict[str, float]:
-        """Users whose trust was ever changed; everybody else's is 1."""
+        """Trust by user, where it was ever changed; otherwise it is 1."""
         return dict(self._db.execute("SELECT user, value FROM trust"))
 
     # -- the rest ----------------------------------------------------------

@@ -143,6 +143,6 @@ def plan_id(cluster: str, key: str) -> str:
 
 
 def mark(verdict: str | None, id_: str) -> str:
-    """What a drain is marked with: the verdict for people, the plan's id for us."""
+    """The mark of a drain: the verdict for people, the plan's id for schedmate."""
     words = re.sub(r"[^a-z0-9]+", "-", (verdict or "recovery").lower()).strip("-")[:40].strip("-")
     return f"{words or 'recovery'}-{id_}"

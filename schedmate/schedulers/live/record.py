@@ -118,7 +118,7 @@ class Record(Journal):
         raise StateError(f"plan {id_} has expired; `schedmate recover plan` makes a new one.")
 
     def reject(self, id_: str, *, by: str, note: str = "") -> PlanStatus:
-        """Somebody says no to a plan that is proposed or approved; it is not proposed again."""
+        """Reject a proposed or approved plan; it is not proposed again."""
         return self.move(id_, "rejected", by=by, note=note)
 
     def expire(self, *, only: str | None = None) -> list[str]:
@@ -233,7 +233,7 @@ class Record(Journal):
         undo: bool | None = None,
         kind: Kind | None = None,
     ) -> list[Attempt]:
-        """What was begun, oldest first: of a plan, a step, forwards or back, of a kind."""
+        """Started attempts, oldest first, by plan, step, direction or kind."""
         return self._attempts(
             "(? IS NULL OR plan = ?) AND (? IS NULL OR step = ?) AND (? IS NULL OR undo = ?) "
             "AND (? IS NULL OR kind = ?)",
@@ -241,7 +241,7 @@ class Record(Journal):
         )
 
     def undetermined(self, plan: str | None = None) -> list[Attempt]:
-        """What was begun and never answered, oldest first: look at the cluster what came of it."""
+        """Attempts without an answer, oldest first; the cluster shows their result."""
         return self._attempts("outcome IS NULL AND (? IS NULL OR plan = ?)", (plan, plan))
 
     def _attempts(self, where: str, values: Sequence[Any]) -> list[Attempt]:

@@ -1,4 +1,4 @@
-"""Files that an epilog drops when a run ends, so that nobody has to wait for the next poll.
+"""Files that an epilog writes when a run ends, so that the agent reacts before the next poll.
 
 Their names are `JOB.RESTARTS`; nothing else in them or about them is believed: what ended, and how,
 is asked of accounting.
@@ -17,7 +17,7 @@ OLDEST_S = 600.0
 
 
 def waiting(spool: Path) -> list[Path]:
-    """The files that are there; those whose names begin with a dot are still being written."""
+    """The complete files; names that begin with a dot are still being written."""
     return [path for path in children(spool) if not path.name.startswith(".")]
 
 

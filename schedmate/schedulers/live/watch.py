@@ -34,7 +34,7 @@ def watch(
     wait: Callable[[float], object] = time.sleep,
     goes_on: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Make passes until `goes_on` says no. An outage is told of once, and when it is over."""
+    """Make passes until `goes_on` is false. An outage is reported when it starts and ends."""
     failures = 0
     while goes_on():
         began = time.monotonic()

@@ -47,7 +47,7 @@ class Compute:
 
     @cached_property
     def _fitted(self) -> dict[str, Shares]:
-        """What GPU types reach of their datasheets by the kernel tables that were given."""
+        """The share of datasheet peaks that GPU types reach, from the given kernel tables."""
         rows = self.network.tables.kernels
         if not rows:
             return {}

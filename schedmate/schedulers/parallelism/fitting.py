@@ -85,7 +85,7 @@ def _kernel(row: Mapping[str, str]) -> Kernel:
 def fitted(
     rows: Iterable[Mapping[str, str]], devices: Mapping[str, DeviceSpec]
 ) -> dict[str, Shares]:
-    """What each GPU type of a table reaches of its datasheet, by name.
+    """The share of its datasheet peak that each GPU type of a table reaches, by name.
 
     The shares are medians over long kernels: those of matrix products that are bound by work, and
     of others by traffic. A share that too few kernels show stays as bundled.

@@ -37,7 +37,7 @@ MOST_KEPT = 12
 
 
 class Request(NamedTuple):
-    """What is to be planned: a model on GPUs of one type."""
+    """A planning request: a model on GPUs of one type."""
 
     spec: ModelSpec
     gpu: str

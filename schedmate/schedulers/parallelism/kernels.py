@@ -1,4 +1,4 @@
-"""The device model: how long an operator takes on a GPU type that nobody timed it on.
+"""The device model: time of an operator on a GPU type without measurements.
 
 A matrix product runs in waves of tiles over the GPU's processors; it takes the longer of its work
 and its memory traffic, smoothly joined, plus a launch. Constants are in calibration.yaml.
@@ -24,7 +24,7 @@ def calibration() -> dict[str, Any]:
 
 
 class Shares(NamedTuple):
-    """What a GPU type reaches of its datasheet, in long kernels."""
+    """The share of its datasheet peak that a GPU type reaches in long kernels."""
 
     products: Mapping[str, float]
     """Of its peak of matrix products, by precision."""

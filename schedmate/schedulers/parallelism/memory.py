@@ -61,7 +61,7 @@ def layer_parameters(spec: ModelSpec, layer: int, tensor: int) -> float:
 
 
 class LayerMemory(NamedTuple):
-    """What a layer adds to the memory of its stage's GPUs."""
+    """Memory that a layer adds to its stage's GPUs."""
 
     parameters: float
     saved: float
@@ -90,7 +90,7 @@ def layer_memory(spec: ModelSpec, layer: int, sizes: Sizes, recompute: str) -> L
 
 
 def context_bytes(device: DeviceSpec) -> float:
-    """What the framework itself takes on a GPU [bytes]."""
+    """Memory of the framework itself on a GPU [bytes]."""
     kind = "data-centre" if device.bandwidth > DATA_CENTRE_BANDWIDTH else "other"
     return float(calibration()["memory"]["context_bytes"][kind])
 

@@ -23,7 +23,7 @@ MOST_STAGES = 8
 
 
 class Kind(NamedTuple):
-    """What of a job its throughput depends on."""
+    """The properties of a job that determine its throughput."""
 
     spec: ModelSpec
     batch: int
@@ -50,7 +50,7 @@ class Performance:
         self.planner = Planner(self.network)
 
     def known(self) -> dict[tuple[str, Kind], Speeds]:
-        """What was worked out so far, to be kept."""
+        """The results so far, to be cached."""
         return {
             (how, kind): speeds
             for how, table in (("adaptive", self._adaptive), ("parallel", self._parallel))

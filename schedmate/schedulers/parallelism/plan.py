@@ -256,7 +256,7 @@ def read_plans(path: Path) -> Iterator[Plan]:
 
 
 class NoPlan(NamedTuple):
-    """What stands in a file where a plan should be."""
+    """An entry of a file that is not a valid plan."""
 
     place: str
     """`line 3`, or `plan 3` of an array."""
@@ -264,7 +264,7 @@ class NoPlan(NamedTuple):
 
 
 def plans_in(path: Path) -> Iterator[Plan | NoPlan]:
-    """The same, with what is no plan in its place.
+    """The same, with `NoPlan` for invalid entries.
 
     Raises `InputError` for a file that cannot be read or holds nothing.
     """

@@ -45,7 +45,7 @@ class Planning:
 
     @property
     def notes(self) -> list[str]:
-        """What was changed of the request so that a plan fits, in sentences."""
+        """Changes to the request that made a plan fit, in sentences."""
         found = []
         if self.request.sharding != self.asked.sharding:
             found.append("optimiser states are sharded (ZeRO-1): nothing fits without")

@@ -24,7 +24,7 @@ _UPDATE_BYTES = 28
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a plan is expected to take."""
+    """Predicted time and memory of a plan."""
 
     plan: Plan
     iteration_s: float
@@ -164,7 +164,7 @@ class Predictor:
         return forward + backward, times.source
 
     def _messages(self, plan: Plan, spec: ModelSpec, layout: _Layout, stage: int) -> float:
-        """What a stage waits for activations and gradients of a micro-batch [s]."""
+        """Time a stage waits for activations and gradients of a micro-batch [s]."""
         sizes = Sizes(plan.micro_batch, plan.sequence, plan.precision, 1)
         constants = calibration()["iteration"]
         each, factor = float(constants["message_s"]), float(constants["message_factor"])

@@ -14,7 +14,7 @@ from schedmate.schedulers.remaining import predicted_s
 
 
 class Preemptive(Policy):
-    """Run the jobs that rank first; whoever ranks after a waiting job may have to make room.
+    """Run the jobs that rank first; jobs that rank after a waiting job may have to make room.
 
     Victims are taken from the last rank upwards, and only those on the nodes the job will get.
     `backfill`: a job that cannot be placed even so lets later ones pass, until they make room.

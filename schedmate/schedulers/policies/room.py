@@ -21,7 +21,7 @@ class Stopped(set[Job]):
 
 
 class Room(NamedTuple):
-    """What it takes to let a job in."""
+    """What has to be freed for a job to start."""
 
     victims: list[Job]
     """Released in the view's space already."""

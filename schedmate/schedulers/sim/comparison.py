@@ -154,7 +154,7 @@ def _results(
 
 
 def _kept(task: _Task) -> Result | None:
-    """What a run with the same inputs has left in the task's folder."""
+    """The stored result of a run with the same inputs, if any."""
     if task.folder is None:
         return None
     from schedmate.schedulers.sim.outcome.folder import read_result

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class World(NamedTuple):
-    """What a run is about, whoever schedules."""
+    """The inputs of a run that are the same for every policy."""
 
     workload: Workload
     estimator: Estimator | None
@@ -28,7 +28,7 @@ class World(NamedTuple):
 
 
 class Equipment(NamedTuple):
-    """What takes the place of the ordinary parts; None: the ordinary one stays."""
+    """Replacements for the ordinary parts; None keeps the ordinary one."""
 
     estimator: Estimator | None = None
     faults: Faults | None = None

@@ -104,7 +104,7 @@ def explain_submissions(workload: Workload) -> Explanation:
 
 
 def replay(workload: Workload, learned: Learned) -> Iterator[Job]:
-    """Every job at its submission, after `learned` was told of all that had ended by then.
+    """Every job at its submission, after `learned` has learned from all jobs that had ended.
 
     Every job starts when it is submitted, and what it uses is known, as after profiling.
     """

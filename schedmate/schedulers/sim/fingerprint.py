@@ -68,7 +68,7 @@ def of_package() -> bytes:
 
 
 def _code(policy: str) -> bytes:
-    """The code of a policy of one's own, and of what it uses: its helpers, its estimator.
+    """The code of a custom policy and its helpers and estimator.
 
     All of its package, and of the packages that it imports, except installed ones and Python's.
     """

@@ -9,10 +9,10 @@ from schedmate.schedulers.model import Job
 
 
 class Watch(observer.Watch, Protocol):
-    """What a simulation lets its observers see and do."""
+    """The interface of a simulation to its observers."""
 
     def work_done(self, job: Job) -> float:
-        """Work done so far, in the unit of the physics. The truth: no policy may be told it."""
+        """Work done so far, in the unit of the physics. The truth, which no policy may see."""
         ...
 
     def speed(self, job: Job) -> float:

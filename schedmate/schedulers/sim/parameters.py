@@ -170,7 +170,7 @@ class Parameters:
         return {**self.settings.get("*", {}), **self.settings.get(family, {})}
 
     def profiled(self, job: str, use: Profile | None) -> Profile | None:
-        """What a profiling run of the job of this id shows of what it uses."""
+        """The profile that a profiling run of the job of this id shows."""
         if use is None or not self.profile_error:
             return use
         draw = random.Random(f"profile/{job}")  # noqa: S311 - an experiment

@@ -17,7 +17,7 @@ from schedmate.schedulers.model import Job
 
 @cache
 def further() -> dict[str, Any]:
-    """What a job can ask for besides GPUs, each with what it says when it does not."""
+    """Requests besides GPUs, each with its default."""
     known = {
         one.name: one.default_factory() if one.default_factory is not MISSING else one.default
         for one in fields(Job)
@@ -50,7 +50,7 @@ class Requests:
         return len(self.submit_s)
 
     def names(self) -> list[str]:
-        """What the jobs are called: by their lines where the trace has no names."""
+        """Names of the jobs, or their lines if the trace has no names."""
         known = self._ids.tolist()
         return [f"line{line}" for line in known] if self._ids.dtype.kind == "i" else known
 
@@ -81,7 +81,7 @@ class Requests:
 
 
 class RequestsOf(Requests):
-    """What jobs that are objects already ask for, looked up when somebody wants to know."""
+    """The requests of jobs that are objects already, looked up on demand."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         count = len(jobs)

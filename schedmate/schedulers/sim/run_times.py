@@ -1,4 +1,4 @@
-"""What a policy is told of how long jobs run, for all jobs at once or as it is learnt.
+"""Run times that a policy assumes, for all jobs at once or as they are learned.
 
 The same numbers as the estimators give job by job (`schedulers/estimators.py`).
 """
@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 
 
 class RunTimes:
-    """What is said of each job when it is submitted."""
+    """The estimate of each job at its submission."""
 
     def __init__(self, estimator: Estimator | None, workload: Workload, requests: Requests) -> None:
         self._requests = requests
@@ -48,19 +48,19 @@ class RunTimes:
             self._bad = int((known & useless).sum())
 
     def ranked_by(self) -> Floats:
-        """What a rank takes for the duration of each job, of what is known beforehand [s]."""
+        """The duration that a rank uses for each job, if known in advance [s]."""
         limits = self._requests.said("time_limit_s")
         other = np.inf if limits is None else np.array([np.inf if x is None else x for x in limits])
         return np.where(np.isnan(self._known), other, self._known)
 
     def estimates(self, ran: Ran) -> Sequence[float]:
-        """What was said of each job in this run; infinity: nothing [s]."""
+        """The estimate of each job in this run; infinity without one [s]."""
         if self.means is None:
             return array("d", np.where(np.isnan(self._known), inf, self._known).tobytes())
         return self.means.estimates if self.means.used else Later(self.means, ran)
 
     def bad(self, ran: Ran) -> int:
-        """How many answers were no time that a job can take."""
+        """The number of unusable estimates."""
         if self.means is None:
             return self._bad
         if not self.means.used and not self.means.can_be_bad():
@@ -94,7 +94,7 @@ class Means:
         self.used = False
 
     def submitted(self, job: int) -> None:
-        """Say something of a job that is submitted."""
+        """Estimate a submitted job."""
         for key in (self._own[job], self._size[job], 0):
             if self._counts[key]:
                 mean = self._sums[key] / self._counts[key]
@@ -133,7 +133,7 @@ class Means:
 
 
 class Later(Sequence[float]):
-    """What was said of each job, found out when somebody looks."""
+    """The estimate of each job, computed on first use."""
 
     def __init__(self, means: Means, ran: Ran) -> None:
         self._means = means

@@ -104,7 +104,7 @@ PLACEMENTS = ("best-fit", "fgd", "fgd-priced")
 
 
 def make_space(placement: str, workload: Workload) -> Callable[[Cluster], Space]:
-    """What makes the free GPUs of a cluster. Raises `UsageError` for an unknown placement."""
+    """The class of free space for a placement rule. Raises `UsageError` for an unknown one."""
     if placement == "best-fit":
         return Space
     if placement not in PLACEMENTS:
@@ -117,12 +117,12 @@ def make_space(placement: str, workload: Workload) -> Callable[[Cluster], Space]
 
 
 class PolicyError(SchedmateError):
-    """A policy of somebody else raised an error, or returned no decisions."""
+    """A custom policy raised an error, or returned no decisions."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to run: everything that the result depends on besides the trace."""
+    """A run: everything besides the trace that the result depends on."""
 
     policies: tuple[str, ...]
     cluster: Cluster
@@ -297,7 +297,7 @@ def _simulate(
 
 
 def _unpackable(workload: Workload) -> dict[str, int]:
-    """What a policy that packs jobs by their GPU use is not told, and of how many jobs."""
+    """Data that a policy that packs by GPU use lacks, with the number of jobs."""
     unknown = workload.profiles.count(None)
     if unknown == len(workload):
         what = "the trace does not say how jobs use their GPUs, so none of them can be packed"
@@ -307,7 +307,7 @@ def _unpackable(workload: Workload) -> dict[str, int]:
 
 
 def _failed(policy: Policy, error: BaseException) -> BaseException:
-    """What is said of an error under a policy of somebody else; of a bundled one it is a bug."""
+    """The message for an error under a custom policy; under a bundled one it is a bug."""
     module = sys.modules[type(policy).__module__]
     if module.__name__.startswith(f"{__name__.partition('.')[0]}."):
         return error

@@ -20,7 +20,7 @@ _TOLD = 1000
 
 
 class Ran(NamedTuple):
-    """What happened."""
+    """The times of a run."""
 
     first: array[float]
     """When each job first started [s]."""

@@ -1,4 +1,4 @@
-"""Who of two preemptive queues gets GPUs, and at whose cost: see `service_loop.py`.
+"""Which jobs of two preemptive queues get GPUs, and which make room: see `service_loop.py`.
 
 A waiting job can have the GPUs that are free and those of every running job that ranks after it. On
 no node do these become more because a job that ranks after it starts, ends or is stopped; so one
@@ -26,7 +26,7 @@ class Room(Serving):
         return self.last[place] if place < count else self.last[place - count] + count
 
     def hopeless(self, head: tuple[int, int], left: Iterable[Left]) -> bool:
-        """Whether one who was refused would be again: nothing that has happened since helps it."""
+        """Whether a refused job would be refused again, since nothing has changed for it."""
         place, kind = head
         bar, group, wanted = self.bar(place), self.group[kind], self.gpus[kind]
         for was, of, held in left:
@@ -163,7 +163,7 @@ class Room(Serving):
         return found
 
     def clear(self, allocation: Allocation, walked: Iterable[int], stopped: list[int]) -> None:
-        """Take those of the walked off their GPUs who are in the way."""
+        """Stop the examined jobs that are in the way."""
         wanted = dict(allocation)
         for job in walked:
             for node, mask in self.held[job]:

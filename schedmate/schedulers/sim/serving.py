@@ -152,7 +152,7 @@ class Serving:
             self.fresh = True
 
     def fall(self, job: int, now: float) -> None:
-        """The job has had what it may have in the first queue."""
+        """The job has used up its service in the first queue."""
         kind, place = self.kind[job], self.place[job]
         gpus, served = self.gpus[kind], self.service[job] + (now - self.started[job])
         places = self.running[self.group[kind]]

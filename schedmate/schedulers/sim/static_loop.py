@@ -38,7 +38,7 @@ class Queue(NamedTuple):
 
 
 class Ran(NamedTuple):
-    """What happened."""
+    """The times of a run."""
 
     started: array[float]
     """When each job started [s]."""

@@ -1,4 +1,4 @@
-"""Runs that the short loop can simulate: who they are, and what comes of them.
+"""Runs that the specialised loops can simulate, and their outcomes.
 
 The engine simulates everything. Where a policy only starts jobs in an order that is settled when
 they are submitted (`Policy.static_rank`), and nothing fails, shares, grows or is watched, the loop
@@ -63,7 +63,7 @@ def simulate(
     parameters: Parameters,
     progress: Callable[[int], None] | None = None,
 ) -> Outcome | None:
-    """What the engine's `Simulation(...).run(progress)` returns; None where it has to do it.
+    """The result of the engine's `Simulation(...).run(progress)`; None if it is needed.
 
     The estimator must have observed nothing yet; it is asked nothing and learns nothing here.
     """
@@ -150,7 +150,7 @@ def _holds(policy: Policy, says: str) -> bool:
 
 
 def _is_plain(workload: Workload) -> bool:
-    """Whether nothing is known of the jobs that the loop does not know of."""
+    """Whether the jobs have no property that the loop does not support."""
     others = (one.name for one in fields(workload) if one.name not in _OF_TRACES)
     return len(workload) > 0 and not any(getattr(workload, name) for name in others)
 

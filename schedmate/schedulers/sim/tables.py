@@ -20,7 +20,7 @@ Table = Mapping[str, NDArray[Any]]
 
 
 class Later(Table):
-    """A table whose columns are made when somebody looks at them, and kept."""
+    """A table whose columns are computed on first use, and kept."""
 
     def __init__(self, columns: Mapping[str, Callable[[], NDArray[Any]]]) -> None:
         self._columns = columns

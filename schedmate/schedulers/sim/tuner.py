@@ -37,7 +37,7 @@ class Trial:
 
 
 def candidates(policy: str) -> dict[str, list[Any]]:
-    """What to try of each setting of a policy, with its default first.
+    """Values to try for each setting of a policy, with its default first.
 
     Raises `UsageError` for a policy that has nothing to tune.
     """

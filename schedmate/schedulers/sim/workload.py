@@ -1,4 +1,4 @@
-"""What the simulator knows and the policy does not: how long each job runs and what it uses."""
+"""The ground truth of a simulation: how long each job runs and what it uses."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ class Workload:
 
     @property
     def synthetic(self) -> bool:
-        """Whether anything of it was made up; no result of such a one counts as real."""
+        """Whether any part of it is synthetic; such results never count as real."""
         return bool(self.made_up)
 
     @property
     def origin(self) -> str:
-        """`synthetic` when anything was made up, `recorded`, or `unstated`: nobody says which."""
+        """`synthetic` if any part is, `recorded`, or `unstated`."""
         return "synthetic" if self.made_up else "recorded" if self.recorded else "unstated"
 
     def labelled(self, origin: str) -> Workload:
@@ -91,16 +91,16 @@ class Workload:
         return len(self.jobs)
 
     def metadata_of(self, job: Job) -> WorkloadMetadata | None:
-        """What the source code of a job says; None: nothing is known."""
+        """The metadata of a job, or None if unknown."""
         return self.metadata[job.index] if self.metadata else None
 
     def known_metadata(self) -> Iterable[WorkloadMetadata]:
-        """All that is known of any job."""
+        """The metadata of all jobs that have any."""
         return (one for one in self.metadata if one is not None)
 
     @property
     def requests(self) -> Requests:
-        """What the jobs ask for, in columns."""
+        """The jobs' requests, in columns."""
         return self.jobs.requests if isinstance(self.jobs, Jobs) else RequestsOf(self.jobs)
 
     def select(self, positions: Iterable[int]) -> Workload:

@@ -1,4 +1,4 @@
-"""Snapshots from files: `read` finds out what they are."""
+"""Snapshots from files: `read_snapshot` recognises their format."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def read_snapshot(items: Iterable[Any], source: str) -> FleetSnapshot:
 
 
 def _fault(error: Exception) -> str:
-    """What is wrong with the export, in words."""
+    """The fault of the export, in words."""
     if isinstance(error, KeyError):
         return f"an object of it has no {error.args[0]!r}"
     if isinstance(error, TypeError | AttributeError):

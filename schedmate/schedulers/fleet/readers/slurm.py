@@ -102,7 +102,7 @@ def _read_document(
 
 
 def _tasks(job: Any, gpus: dict[str, int]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What a job holds on each of its nodes."""
+    """A job's tasks, one for each of its nodes."""
     resources = job.get("job_resources") or {}
     listed = resources.get("nodes")
     details = resources.get("allocated_nodes") or (

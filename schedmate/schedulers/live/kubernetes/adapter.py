@@ -152,7 +152,7 @@ class KubernetesAdapter(KubernetesActs):
         return {id_: self._described(self._seen[id_]) for id_ in jobs if id_ in self._seen}
 
     def _described(self, job: Workload) -> Description:
-        """What is known of a job: little, and why, where its object is not to be read."""
+        """A job's description; with the reason if its object cannot be read."""
         try:
             return describe(job, self._bounds.code)
         except (ValueError, TypeError, ArithmeticError, OSError) as error:

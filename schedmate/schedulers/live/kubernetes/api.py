@@ -181,7 +181,7 @@ class Api:
         return self._json("PATCH", path, _dry(dry_run), body, kind, timeout_s=timeout_s)
 
     def text(self, path: str, *, timeout_s: float = TIMEOUT_S, **query: Any) -> bytes:
-        """What a path says that is not JSON: a log."""
+        """The text at a path, such as a log."""
         return self._asked("GET", path, query, timeout_s=timeout_s)
 
     def watch(self, path: str, *, read_s: float, **query: Any) -> Watching:

@@ -1,6 +1,6 @@
-"""What the cluster says of pods: warnings among their events, as lines of a log.
+"""Warnings among the events of pods, as lines of a log.
 
-Whoever may create events in a namespace may write them, so they are believed as much as the log of
+Users who may create events in a namespace may write them, so they are trusted as much as the log of
 a pod of that namespace: they say what failed, and isolate no node.
 """
 

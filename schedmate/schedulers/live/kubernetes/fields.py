@@ -70,7 +70,7 @@ def time_at(found: Any, path: str) -> float | None:
 
 
 def every(found: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """What is at a path whose `*` stands for each entry of a mapping or list, and its key."""
+    """The values at a path, with their keys; `*` stands for each entry of a mapping or list."""
     first, _, rest = path.partition(".")
     if first == "*":
         pairs = (

@@ -47,7 +47,7 @@ class Pods(_Part):
     owner: str
 
     def job_of(self, pod: object) -> str:
-        """What a pod says which job it is of; empty where it says nothing."""
+        """The job that a pod names as its own; empty if none."""
         place, name = ("labels", self.label) if self.label else ("annotations", self.annotation)
         found = pod.get("metadata", {}).get(place) if isinstance(pod, dict) else None
         value = found.get(name) if isinstance(found, dict) else None

@@ -52,7 +52,7 @@ class Leadership:
     @contextmanager
     def holding(self) -> Iterator[None]:
         """Hold the Lease until the block ends, renewing it beside; raises `ClaimedError` at once
-        where another agent holds it, `KubernetesError` where that cannot be told."""
+        where another agent holds it, `KubernetesError` if the holder is unknown."""
         if not self.attempt():
             raise ClaimedError(f"{self.holder} works on this cluster; wait for it to end.")
         self._stopped.clear()

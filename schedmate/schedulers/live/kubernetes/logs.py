@@ -1,4 +1,4 @@
-"""Logs of pods, fetched into files: what they say is read in confined processes, from there.
+"""Fetches logs of pods into files, which are read in confined processes.
 
 Each run of a job has a folder with a file for each container (`POD.CONTAINER.log`), as ranks have
 them. What is fetched is bounded, and old folders go when there are too many.

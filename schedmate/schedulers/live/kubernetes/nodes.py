@@ -108,7 +108,7 @@ def _unchanged(node: Json) -> dict[str, Any]:
 
 
 def said_by(nodes: Sequence[Json]) -> dict[str, list[str]]:
-    """What nodes report as broken, by node: lines as a kernel's log has them.
+    """Faults that nodes report, by node, as lines of a kernel log.
 
     Conditions beyond the standard ones are set by whatever watches the node (such as
     node-problem-detector) with the right to write a node's status, which no job has. What the lines

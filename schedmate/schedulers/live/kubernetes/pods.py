@@ -1,4 +1,4 @@
-"""Pods: what of them is kept, how their containers ended, and which of those ends are one run.
+"""Pods: the fields that are kept, how containers ended, and which ends belong to one run.
 
 A job fails when its first container does; what ends while or after that, and began before it, is
 the same run, whichever pods it is in. A container that began later belongs to the next one.
@@ -73,7 +73,7 @@ def number_of(attempt: Attempt, created: float) -> int:
 
 
 def slim_pod(pod: Json) -> Json:
-    """What is kept of a pod while it is watched."""
+    """The fields of a pod that are kept while it is watched."""
     about, spec, status = (part(pod, one) for one in ("metadata", "spec", "status"))
     kept = {
         name: about[name]
@@ -92,7 +92,7 @@ def slim_pod(pod: Json) -> Json:
 
 
 def is_live(pod: Json) -> bool:
-    """Whether a pod is on a node, or may come onto one, and nobody has told it to go."""
+    """Whether a pod is on a node, or may be put onto one, and is not being deleted."""
     phase = text_at(pod, "status.phase")
     return phase not in ("Succeeded", "Failed") and not text_at(pod, "metadata.deletionTimestamp")
 

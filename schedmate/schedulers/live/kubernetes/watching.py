@@ -54,7 +54,7 @@ class Watching:
             self._answer.close()
 
     def close(self) -> None:
-        """End it: whoever reads it reads no more."""
+        """End the watch and its readers."""
         self._answer.shutdown()
 
 

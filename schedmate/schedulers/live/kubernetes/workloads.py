@@ -56,7 +56,7 @@ class Workload(NamedTuple):
 
     @property
     def uid(self) -> str:
-        """What tells it from others of its name."""
+        """The uid, unique among objects of the same name."""
         return text_at(self.found, "metadata.uid")
 
     @property
@@ -71,7 +71,7 @@ class Workload(NamedTuple):
 
 
 def slim(found: Json) -> Json:
-    """What is kept of an object while it is watched."""
+    """The fields of an object that are kept while it is watched."""
     about = {key: one for key, one in part(found, "metadata").items() if key not in DROPPED}
     return {**found, "metadata": about}
 
@@ -181,7 +181,7 @@ def _parts(job: Workload) -> Iterator[_Part]:
 
 
 def describe(job: Workload, code: CodeBounds) -> Description:
-    """What a job's owner says of it, and why nothing is known of its code, if so."""
+    """The owner's description of a job; with the reason if its code is unknown."""
     parts = list(_parts(job))
     preferred = [one for one in parts if one.name == job.kind.prefer]
     asking = [one for one in parts if gpus_of(main_container(one.spec))]

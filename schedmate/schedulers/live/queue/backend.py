@@ -1,4 +1,4 @@
-"""What the queue needs of whoever gives it GPUs: nodes, and runners on them that hold some."""
+"""The interface to a provider of GPUs: nodes, and runners that hold GPUs on them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SeatSilentError(Exception):
 
 
 class SeatMethodError(Exception):
-    """What a runner was asked to do has failed there: a disk is full, a folder cannot be made."""
+    """A request failed on the runner: a full disk, a folder that cannot be created."""
 
 
 class Backend(Protocol):
@@ -41,11 +41,11 @@ class Backend(Protocol):
         ...
 
     def create(self, name: str, node: str, gpus: float) -> Any:
-        """A runner on a node that will hold so many of its GPUs; it need not be there yet."""
+        """Create a runner that holds this many GPUs of a node; it may still be starting."""
         ...
 
     def found(self) -> dict[str, Any]:
-        """The runners that are there already, by name: of a queue that was restarted."""
+        """Existing runners by name, after a restart of the queue."""
         ...
 
     def call(self, handle: Any, method: str, *arguments: Any) -> Any:

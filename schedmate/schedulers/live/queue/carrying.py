@@ -1,4 +1,4 @@
-"""Decisions to runs on seats. `outcomes.py` has what comes of them."""
+"""Turns decisions into runs on seats; `outcomes.py` handles how runs end."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ class Carrying:
         return CANCEL if cancelled and outcome_of(stop or "") != LIMIT else stop
 
     def cancel(self, stored: StoredJob) -> None:
-        """Somebody has cancelled a job."""
+        """A user has cancelled a job."""
         run, job = self.runs.get(stored.id), self.jobs[stored.id]
         if run is not None:
             self._stop(run, CANCEL)
@@ -231,5 +231,5 @@ class Carrying:
 
 
 def outcome_of(stop: Decision | str) -> str:
-    """What a run ends as that was stopped for this."""
+    """The outcome of a run that was stopped for this reason."""
     return stop if isinstance(stop, str) else STOPPED[type(stop)]

@@ -95,7 +95,7 @@ class Controller(Outcomes):
     # -- one step -----------------------------------------------------------------
 
     def recover(self) -> None:
-        """Take up what runs already, after a restart of this process or of the cluster."""
+        """Resume running jobs after a restart of this process or of the cluster."""
         self._see_nodes()
         found = self.seats.adopt()
         for run in self.store.open_runs():
@@ -171,7 +171,7 @@ class Controller(Outcomes):
         self._drains = set(drains)
 
     def _build(self, seen: Mapping[str, NodeSeen]) -> None:
-        """A board of the nodes that are there, with all that waits and runs."""
+        """Build a board of the present nodes, with all waiting and running jobs."""
         nodes = sorted(seen.values(), key=lambda one: (one.name, one.id))
         cluster = Cluster(
             tuple(Node(one.name, one.gpus, one.gpu_type, one.cpus, one.memory_mb) for one in nodes)
@@ -327,7 +327,7 @@ class Controller(Outcomes):
         self._see_use(now)
 
     def _see_use(self, now: float) -> None:
-        """While a job runs, what it uses can be seen, if anything measures it."""
+        """Update the measured use of running jobs, if anything measures it."""
         uses, self.seats.uses = self.seats.uses, {}
         for run in list(self.runs.values()) if now >= self._measure_at or uses else ():
             job = self.jobs[run.job]

@@ -17,7 +17,7 @@ class Started(NamedTuple):
 
 
 class NotStarted(NamedTuple):
-    """A run was not started, or not on all of its nodes, and nothing of it is left."""
+    """A run was not started on all of its nodes, and no part of it remains."""
 
     run: int
     why: str

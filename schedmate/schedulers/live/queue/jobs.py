@@ -8,7 +8,7 @@ from schedmate.schedulers.terms import Constraints
 
 
 def job_of(stored: StoredJob) -> Job:
-    """A job, with what is known of its past."""
+    """A job, with its past runs."""
     request, spec = stored.request, stored.request.spec
     return Job(
         id=str(stored.id),
@@ -35,7 +35,7 @@ def job_of(stored: StoredJob) -> Job:
 
 
 def profile_of(use: dict[str, float] | None) -> Profile | None:
-    """What a meter has measured."""
+    """The profile that a meter has measured."""
     if use is None:
         return None
     return Profile(use["gpu_util"], use["memory_util"], use["memory_mb"])

@@ -1,4 +1,4 @@
-"""What the queue is told about itself."""
+"""Options of the queue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comes of runs, back to the board and the store."""
+"""Handles the ends of runs: updates the board and the store."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _LOST = {
 
 
 class Outcomes(Carrying):
-    """The ears of the queue."""
+    """Handles events from runs and seats."""
 
     def handle(self, event: Event) -> None:
         """Something has happened to a run."""
@@ -161,7 +161,7 @@ class Outcomes(Carrying):
     def _leave(
         self, job: Job, run: StoredRun, at: float, report: dict[str, Any], outcome: str, why: str
     ) -> None:
-        """The job is over, unless somebody puts it back."""
+        """End the job."""
         self._store_end(job, run, at, report, outcome, state=outcome, why=why)
         partner = job.partner
         if self.board is not None:
@@ -262,7 +262,7 @@ class Outcomes(Carrying):
             self.let_in(job)
 
     def missing(self, run: StoredRun) -> None:
-        """A run that is on no seat: what it has left behind says whether it has ended."""
+        """Handle a run that is on no seat: its files say whether it has ended."""
         reports = []
         for rank in range(len(run.places)):
             try:

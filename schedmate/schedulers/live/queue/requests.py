@@ -1,4 +1,4 @@
-"""What is submitted to the queue, and what it keeps of jobs and their runs."""
+"""Submissions to the queue, and its records of jobs and runs."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Request(BaseModel):
 
 
 class Place(NamedTuple):
-    """What a run has on one node."""
+    """The GPUs of a run on one node."""
 
     node: str
     """The node's id."""

@@ -75,7 +75,7 @@ class Runner:
         self._lock = threading.Condition()
 
     def describe(self) -> dict[str, Any]:
-        """What this is: its process, GPUs, and the runs that it has or has news of."""
+        """Describe this runner: its process, its GPUs, and its running and ended runs."""
         self._beat()
         runs = {*self._running, *(run for run, _ in self._ended)}
         return {"pid": os.getpid(), "gpus": self.gpus, "runs": sorted(runs)}
@@ -100,7 +100,7 @@ class Runner:
         return {"started": known.started}
 
     def wait(self, timeout_s: float, seen: Sequence[int] = ()) -> list[News]:
-        """What has ended; waits until something has, or the time is up.
+        """Ended runs; waits until there is one, or the time is up.
 
         The same is said again until it is `seen`: whoever asked may not have had the answer.
         """

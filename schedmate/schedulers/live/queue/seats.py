@@ -72,7 +72,7 @@ class Seats:
         return list(self._alive.values())
 
     def adopt(self, timeout_s: float = 10.0) -> dict[int, list[str]]:
-        """Find the seats that are there already; gives the nodes on which each run is."""
+        """Find existing seats; gives the nodes of each run."""
         calls = {}
         for name, handle in self._backend.found().items():
             node, gpus = name.removeprefix(f"{self._prefix}.").split(".")[:2]
@@ -123,7 +123,7 @@ class Seats:
         orders: Sequence[Order],
         beside: int | None = None,
     ) -> None:
-        """Run commands on so many GPUs of each of these nodes, or on those of the run `beside`."""
+        """Run commands on the given GPUs of each node, or on those of the run `beside`."""
         if beside is not None:
             host = self._gangs.get(beside)
             if host is None or host.over or not host.started:
@@ -164,7 +164,7 @@ class Seats:
     # -- what happens --------------------------------------------------------
 
     def poll(self, timeout_s: float) -> list[Event]:
-        """What has happened since the last call; waits for something at most so long [s]."""
+        """Events since the last call; waits at most `timeout_s` for one [s]."""
         now = time.monotonic()
         for seat in list(self._seats.values()):
             self._look_after(seat, now)

@@ -77,7 +77,7 @@ class Store:
     # -- jobs ----------------------------------------------------------------
 
     def submit(self, mark: str, request: Request, at: float) -> int:
-        """Keep a job; the same mark twice is one job. Gives its id."""
+        """Store a job and return its id; a repeated mark is the same job."""
         with self.writing():
             self._db.execute(
                 "INSERT OR IGNORE INTO jobs (mark, request, submitted, queued, changed) "
@@ -88,7 +88,7 @@ class Store:
             return int(id_)
 
     def job(self, id_: int) -> StoredJob | None:
-        """One job; None: there is none of this id."""
+        """The job of this id, or None."""
         return next(iter(self._jobs("id = ?", (id_,))), None)
 
     def jobs(self, *, over: bool = False, limit: int = 1_000_000) -> list[StoredJob]:
@@ -198,7 +198,7 @@ class Store:
             )
 
     def stopping(self, run: int, outcome: str) -> None:
-        """It is about to be told to stop, and will have ended with this outcome."""
+        """The run is about to be stopped, and will end with this outcome."""
         with self.writing():
             self._db.execute("UPDATE runs SET stop = ? WHERE id = ?", (outcome, run))
 

@@ -69,7 +69,7 @@ def _lacks(queue: Controller, job: Job, ahead: int) -> str:
 def starts(
     queue: Controller, etas: Mapping[int, float], order: Sequence[Job] | None = None
 ) -> dict[int, float]:
-    """About when waiting jobs will start [s since epoch], as far as ends can be told.
+    """Expected start of waiting jobs [s since epoch], as far as the ends of others are known.
 
     By counts of GPUs in the order of the queue: where the GPUs lie, and sharing, are left out.
     `etas` are ends of running jobs by their logs.

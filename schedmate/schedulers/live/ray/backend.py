@@ -133,7 +133,7 @@ class RayBackend:
 
 
 def prepare() -> None:
-    """What has to be set before Ray is imported. Raises `MissingExtraError` without Ray."""
+    """Set the environment before Ray is imported. Raises `MissingExtraError` without Ray."""
     ray_clusters.require_ray("schedmate ray")
     # else a cluster on 127.0.0.1 is looked for at the address of the machine
     os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")

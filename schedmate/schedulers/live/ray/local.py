@@ -1,4 +1,4 @@
-"""A Ray cluster of several nodes on this machine; its GPUs are only numbers, to try things.
+"""A Ray cluster of several nodes with simulated GPUs on this machine, for trials.
 
 `python -m schedmate.schedulers.live.ray.local NODESxGPUS` holds one until its standard input ends.
 """
@@ -114,7 +114,7 @@ class Held(NamedTuple):
 
 @contextmanager
 def local_cluster(shape: str) -> Iterator[Held]:
-    """A cluster that a process of its own holds, in a session of its own.
+    """A local cluster, held by a separate process in its own session.
 
     So a signal to our process group ends nothing of Ray before we have ended what uses it, and the
     cluster ends with us, whatever ends us.

@@ -316,5 +316,5 @@ def _is_outage(error: CommandError) -> bool:
 
 
 def _failed(error: CommandError, before: str = "") -> Answer:
-    """A refusal is an answer; where nobody answered, nobody can tell whether it was done."""
+    """A refusal is an answer; without an answer the result is unknown."""
     return Answer("unknown" if _is_outage(error) else "failed", f"{before}{error}")

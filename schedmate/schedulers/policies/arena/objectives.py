@@ -105,12 +105,12 @@ class Fairness(Objective):
         return (job.age_s + job.ends_s(size)) / job.total_s
 
     def gain(self, job: Prospect, before: Size, after: Size) -> Worth:
-        """Whoever is treated worst goes first."""
+        """The worst-treated job comes first."""
         now, then = self.ratio(job, before), self.ratio(job, after)
         return (now, now - then) if then < now else (0.0, 0.0)
 
     def loss(self, job: Prospect, before: Size, after: Size, freed: int) -> Worth:
-        """Whoever is then treated best goes first."""
+        """The job that is then best treated comes first."""
         return -self.ratio(job, after), super().loss(job, before, after, freed)[0]
 
 

@@ -27,7 +27,7 @@ class Change(NamedTuple):
 
 @dataclass
 class Allocations:
-    """Who has how many GPUs of which type, while a round decides."""
+    """The GPUs of each job by type, while a round decides."""
 
     free: dict[str, int]
     held: dict[Job, Size] = field(default_factory=dict)

@@ -117,7 +117,7 @@ class ElasticFlow(Policy):
         return share(one, np.full(len(ends), float(capacity)), ends) is None
 
     def _keep(self, demands: list[Demand], least: dict[int, int], capacity: int) -> None:
-        """Who runs keeps GPUs to run on, before others get more than that."""
+        """Running jobs keep enough GPUs before other jobs get more."""
         running = [one for one in demands if one.held]
         for one in running:
             least[one.job.index] = max(least[one.job.index], min(one.sizes[0], one.held))

@@ -45,7 +45,7 @@ class Demand:
     """Whether it is being started or moved, and stays as it is."""
 
     def speed(self, gpus: int) -> float:
-        """Progress a second on so many GPUs; 0 where it does not run on them."""
+        """Progress per second on this many GPUs; 0 if it cannot run on them."""
         return self.speeds[self.sizes.index(gpus)] if gpus in self.sizes else 0.0
 
     def larger(self, gpus: int) -> int:
@@ -73,7 +73,7 @@ def slots(interval_s: float, horizon_s: float) -> Floats:
 
 
 class Share(NamedTuple):
-    """What a job is promised."""
+    """The GPUs that a job is promised."""
 
     gpus: int
     """At most so many at a time: the minimum satisfactory share."""
@@ -125,7 +125,7 @@ def _urgency(one: Demand) -> tuple[float, int]:
 def admit(
     known: Sequence[Demand], new: Sequence[Demand], capacity: int, ends: Floats
 ) -> tuple[dict[int, Share | None], list[Demand]]:
-    """Shares of all who are admitted, and the new jobs that cannot be.
+    """Shares of all admitted jobs, and the refused new jobs.
 
     A new job is admitted where it meets its deadline and makes nobody else miss one; of several,
     those that come first go first.

@@ -196,7 +196,7 @@ class Lucid(Policy):
         return (stage, super().lane(job), score)
 
     def use_of(self, job: Job) -> Use | None:
-        """What the job uses; None: not known."""
+        """The job's use, or None if unknown."""
         return job.profile
 
     def is_unprofiled(self, job: Job) -> bool:

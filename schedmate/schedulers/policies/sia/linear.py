@@ -17,7 +17,7 @@ _WHOLE = 1e-6
 
 
 class Choice(NamedTuple):
-    """One thing that a job could get."""
+    """One configuration that a job could get."""
 
     kind: int
     """Which capacity it uses."""
@@ -72,7 +72,7 @@ class Table:
         self.most = np.concatenate([np.ones(self.jobs), np.array(capacity, dtype=float)])
 
     def relaxed(self, time_limit_s: float) -> Relaxed | None:
-        """What the linear program decides, and what it leaves open; None when it has no answer.
+        """The jobs that the linear program decides and leaves open; None without a solution.
 
         It splits at most as many jobs as there are kinds. Those are left open, and the jobs for
         which at its prices of GPUs a second choice is about as good.

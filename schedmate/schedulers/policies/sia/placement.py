@@ -28,7 +28,7 @@ class Wish(NamedTuple):
 
 
 class Placement:
-    """The GPUs of every job, chosen anew but where possible as they are.
+    """The GPUs of every job, kept where possible.
 
     With `split` a shape for which its nodes have no room is spread over as many as it takes.
     Without it, the job is left out: `unplaced`. Since larger ones are placed first, none that could
@@ -161,7 +161,7 @@ def settled(view: View, wishes: Iterable[Wish]) -> dict[int, Allocation]:
 
 
 def decisions(view: View, placed: dict[int, Allocation], jobs: Iterable[Job]) -> list[Decision]:
-    """What leads from the present allocations to `placed`; who is not in it loses its GPUs.
+    """The decisions that lead from the present allocations to `placed`; other jobs lose their GPUs.
 
     In an order that can be carried out: a job moves when its new GPUs are free, and where jobs
     wait for each other's, one is stopped first.

@@ -147,7 +147,7 @@ class Sia(Policy):
     def _profiles(
         self, jobs: list[Job], cluster: Cluster, capacity: dict[str, int], wishes: list[Wish]
     ) -> dict[int, tuple[Job, list[int]]]:
-        """Who has to be measured first, one replica on each type that it was not measured on.
+        """Profiling decisions for unmeasured jobs, one replica on each unmeasured type.
 
         Each with the stand-ins that `wishes` then holds, for GPUs that `capacity` then lacks; with
         none while others are measured on half of what there is, or everything is busy.
@@ -189,7 +189,7 @@ class Sia(Policy):
     def _choices(
         self, job: Job, shapes: tuple[Shape, ...], types: list[str], view: View
     ) -> list[Choice]:
-        """What each shape costs: its normalised goodput to the power of p (section 3.3)."""
+        """The cost of each shape: its normalised goodput to the power of p (section 3.3)."""
         goodputs = _goodputs(job, shapes, view)
         held = -1
         if job.allocation:

@@ -24,7 +24,7 @@ MOST_VARIABLES = 50_000
 
 
 class Case(NamedTuple):
-    """What is to be scheduled."""
+    """A case to be scheduled."""
 
     jobs: list[Job]
     blocks: list[int]

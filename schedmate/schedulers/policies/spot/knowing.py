@@ -1,4 +1,4 @@
-"""What SchedMate's estimates say of an eviction and of a window (ours).
+"""Costs of evictions and values of windows by SchedMate's estimates (ours).
 
 Advisor, log and history say how long a job has left to run (`remaining.py`). One that is almost
 done is spared even where it is cheap to evict: it would leave by itself, and having to wait again
@@ -43,7 +43,7 @@ def window_is_worth(view: View, job: Job, allocation: Allocation) -> bool:
 
 
 def _lent_until(view: View, allocation: Allocation) -> float:
-    """When the first of those who lend these GPUs wants them back, as announced [s]."""
+    """When the first lender of these GPUs wants them back, as announced [s]."""
     until = NEVER
     for node, mask in allocation:
         for one in view.on(node):

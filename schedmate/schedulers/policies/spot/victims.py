@@ -32,7 +32,7 @@ class Unit(NamedTuple):
 
 
 class Offer(NamedTuple):
-    """What a node would give for a piece of a job."""
+    """The victims on one node for a part of a job."""
 
     cost: float
     units: list[Unit]
@@ -70,7 +70,7 @@ class Victims:
             self._leaves(job)
 
     def room(self, job: Job) -> tuple[list[Job], Allocation] | None:
-        """Whom to evict so that the job fits, and where it goes then; None: that is not enough.
+        """The jobs to evict so that the job fits, and its place; None if that is not enough.
 
         The allocation is claimed in the view's space.
         """
@@ -146,7 +146,7 @@ class Victims:
     # What nodes would give.
 
     def units(self, node: int) -> list[Unit]:
-        """What can be taken back on a node, the cheapest first."""
+        """The evictable jobs on a node, cheapest first."""
         found = self._units.get(node)
         if found is None:
             found = self._units[node] = sorted(self._of(node), key=lambda unit: unit.cost)

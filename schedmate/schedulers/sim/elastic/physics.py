@@ -96,7 +96,7 @@ class TablePhysics(Observer):
     def pace(
         self, job: int, done: float, allocation: Allocation, partner: int | None
     ) -> tuple[float, float]:
-        """By the tables, until the epoch ends or the agent reports what it has measured."""
+        """The speed by the tables, until the epoch ends or the agent reports a measurement."""
         if job in self._profiling:
             return 0.0, FOREVER
         application, agent = self.applications[job], self.agents[job]
@@ -131,7 +131,7 @@ class TablePhysics(Observer):
         return left if left > _CLOCK_S else left + _PUBLISHED_ROUND_S
 
     def restart_s(self, job: int, allocation: Allocation, previous: Allocation) -> float:
-        """What the application takes to start, the first time too.
+        """The application's start time, also for its first start.
 
         In the published mode a move at once to GPUs alike is free.
         """

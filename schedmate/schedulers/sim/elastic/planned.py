@@ -55,7 +55,7 @@ PRECISION = "fp16"
 
 @dataclass(frozen=True)
 class Costs:
-    """What scheduling costs a job besides training [s]."""
+    """Costs of scheduling besides training [s]."""
 
     search_s: float = 90.0
     """Pruned search before each start: 1 to 2 minutes (section 5.8)."""

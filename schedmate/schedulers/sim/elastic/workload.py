@@ -122,7 +122,7 @@ def _row(row: dict[str, str], seen: set[str]) -> _Row:
 
 
 def _metadata(row: _Row, application: Application) -> WorkloadMetadata | None:
-    """What the code of such a job says; None of an application nobody described."""
+    """The metadata of such a job; None for an undescribed application."""
     facts = applications_known().get(row.application, {}).get("metadata")
     if facts is None:
         return None

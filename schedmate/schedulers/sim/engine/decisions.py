@@ -34,11 +34,11 @@ class DecisionError(SchedmateError):
 
 
 class _RefusedError(Exception):
-    """A decision cannot be carried out, and nothing of it was."""
+    """A decision cannot be carried out; nothing was changed."""
 
 
 class Decisions:
-    """What becomes of each kind of decision, and how many of each there were.
+    """Carries out each kind of decision, and counts them.
 
     Without an `executor` an impossible decision ends the simulation; with one it is refused, as on
     a real cluster, and the policy hears of it.
@@ -323,7 +323,7 @@ LENT = "these GPUs are lent by another job, and only to be borrowed"
 
 
 def _bookings(decisions: Sequence[Decision]) -> list[Booking]:
-    """What a policy that books all it decides has done to the space."""
+    """The bookings of a policy that books all its decisions."""
     booked: list[Booking] = []
     for one in decisions:
         if isinstance(one, _BOOKING):

@@ -99,7 +99,7 @@ class Execution(Progress):
             self._resume(job, runs)
 
     def _resume(self, job: Job, allocation: Allocation) -> None:
-        """The job holds these GPUs from its submission on; nobody decides that."""
+        """The job holds these GPUs from its submission on, without a decision."""
         if not self.space.take(job, allocation, any_size=True):
             raise InputError(
                 f"job {job.id} is said to run from the start on GPUs that are not free: nodes "
@@ -234,7 +234,7 @@ class Execution(Progress):
         return (done - self.physics.saved(index, done, self.done_before[index])) / (speed or 1.0)
 
     def close(self) -> None:
-        """The simulation is stopped: whoever runs has done what it has."""
+        """The simulation is stopped: record the work of running jobs."""
         self.underway.cancel_starts()
         self.underway.ledger.horizon = self.view.now
         for job in list(self.view.running):

@@ -1,4 +1,4 @@
-"""What a simulation leaves behind: who held which GPUs when, and what came of every job."""
+"""The record of a simulation: the GPUs of every job over time, and its outcome."""
 
 from __future__ import annotations
 

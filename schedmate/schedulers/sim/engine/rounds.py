@@ -49,7 +49,7 @@ class Rounds:
         return at == now
 
     def next(self, now: float, *, idle: bool) -> bool:
-        """Enter the round after this one, unless there is nobody to decide about; whether so."""
+        """Enter the next round unless there are no jobs; returns whether it did."""
         self._idle = self._idle + 1 if idle else 0
         if not (self._view.pending.any() or self._view.running.any()):
             return False

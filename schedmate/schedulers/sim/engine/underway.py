@@ -73,7 +73,7 @@ class Underway:
     # Starting where others leave.
 
     def start_later(self, job: Job, allocation: Allocation) -> bool:
-        """Start the job when those have left who use GPUs of these; False: not all of them will."""
+        """Start the job when the present users have left these GPUs; False if some stay."""
         execution, leavers = self._execution, set[int]()
         space = execution.space
         for node, mask in allocation:
@@ -144,7 +144,7 @@ class Underway:
         return True
 
     def lose(self, node: int) -> None:
-        """Nobody is brought up on this node any more; whoever was runs on where it is."""
+        """Cancel moves to this node; the jobs keep running where they are."""
         execution = self._execution
         self.cancel_starts(node)
         for index in list(self._moves):
@@ -179,7 +179,7 @@ class Underway:
         return True
 
     def reclaim(self, job: Job, serial: int) -> bool:
-        """It wants its GPUs back: whoever borrowed them is told to stop, and it waits for them."""
+        """It wants its GPUs back: the borrowers are told to stop, and it waits for them."""
         execution, index, now = self._execution, job.index, self._execution.view.now
         if index not in self._loans or self._loans[index][0] != serial:
             return False
@@ -201,7 +201,7 @@ class Underway:
         return True
 
     def borrowers(self, lender: Job) -> list[Job]:
-        """Those who hold GPUs that the job lends."""
+        """Jobs on GPUs that the job lends."""
         held, found = dict(lender.allocation), {}
         for node in held:
             for one in self._execution.view.on(node):

@@ -1,1 +1,1 @@
-"""Logs of simulated jobs, as real text: what they write while they run, and how they fail."""
+"""Logs of simulated jobs, as real text: their progress lines and their failures."""

@@ -61,7 +61,7 @@ class Stretch:
 
 @dataclass(frozen=True)
 class JobLog:
-    """What one job writes: its format, and the size of its work in steps."""
+    """The log of one job: its format, and its length in steps."""
 
     layout: Format
     step_s: float
@@ -76,7 +76,7 @@ class JobLog:
         return min(_EVERY, key=lambda n: abs(math.log(n * self.step_s / LINE_S)))
 
     def head(self, start: float) -> str:
-        """What the program writes when it starts."""
+        """The first lines of the program."""
         head = self.layout.head
         return head.format(**self._fields(0, start, self.step_s, start)).rstrip("\n") + "\n"
 

@@ -1,1 +1,1 @@
-"""What came of a run: proved, counted, written down and told."""
+"""The outcome of a run: audit, metrics, files and text."""

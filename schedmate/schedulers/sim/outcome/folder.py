@@ -39,7 +39,7 @@ def write(result: Result, folder: Path, cluster: Cluster, inputs: str) -> None:
 
 
 def read_result(folder: Path) -> Result | None:
-    """What `write` has put there; None when that is missing, broken or of another version."""
+    """The result that `write` has stored; None if missing, broken or of another version."""
     try:
         numbers = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
         return Result(

@@ -1,4 +1,4 @@
-"""Who held which GPUs, in columns: one row for each GPU or run of GPUs of each segment."""
+"""The GPUs of each job in columns: one row for each GPU or run of GPUs of each segment."""
 
 from __future__ import annotations
 

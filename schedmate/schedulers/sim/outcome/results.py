@@ -65,7 +65,7 @@ class Result:
 
 
 def result_of(run: Run, workload: Workload) -> Result:
-    """From what a simulation recorded; a column is made when somebody looks at it."""
+    """Build the result from a simulation's record; columns are computed on first use."""
     return Result(run.numbers, _jobs(run, workload), _segments(run, workload))
 
 

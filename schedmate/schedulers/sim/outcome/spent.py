@@ -75,7 +75,7 @@ def _gpus_asked(workload: Workload, outcome: Outcome) -> Floats:
 
 
 def spent(workload: Workload, outcome: Outcome, restart: Callable[[int], float]) -> Spent | None:
-    """What became of the time of each segment; None where work is not seconds of the trace.
+    """How the time of each segment was spent; None if work is not seconds of the trace.
 
     `restart` gives the time that a restart of a job of so many GPUs takes [s].
     """

@@ -51,7 +51,7 @@ def headlines(runs: Sequence[Numbers]) -> list[str]:
 
 
 def warnings(runs: Sequence[Numbers]) -> list[str]:
-    """What went wrong and was worked around, and how often."""
+    """Faults that were worked around, with their counts."""
     keys = varied(runs)
     return [
         f"{label(run, keys)}: {what}" + (f" ({count:,} times)" if count > 1 else "")

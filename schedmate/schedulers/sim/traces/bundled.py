@@ -1,4 +1,4 @@
-"""Recipes and calibrations by name: those that come with schedmate, or a YAML file of one's own."""
+"""Recipes and calibrations by name: bundled ones, or a YAML file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def names(folder: str) -> tuple[str, ...]:
 
 
 def choose(what: str, folder: str, name: str, make: Callable[[str, Any], T]) -> T:
-    """What `make` makes of a name and a document: the bundled one called `name`, or a file's.
+    """`make(name, document)` for the bundled document called `name`, or for a file.
 
     Bundled are the YAML files of a folder here; `what` is one of them in words. Raises
     `UsageError` for neither, `InputError` for a file of which nothing can be made.

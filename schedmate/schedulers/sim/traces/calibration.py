@@ -17,7 +17,7 @@ FOLDER = "calibrations"
 
 @dataclass(frozen=True)
 class Calibration:
-    """What a file in calibrations/ says."""
+    """The contents of a file in calibrations/."""
 
     name: str
     title: str

@@ -39,7 +39,7 @@ def varied(layout: Layout) -> set[int]:
 
 
 class Found(NamedTuple):
-    """The jobs of some rows, what is wrong with others, and how many are no job."""
+    """The jobs of some rows, the errors of others, and the number of rows without a job."""
 
     jobs: Columns
     """`line`, `id`, `submit`, `duration`, `gpus`; where the file has columns for them `state`, the

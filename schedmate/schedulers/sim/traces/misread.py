@@ -1,4 +1,4 @@
-"""What an extractor makes of a workload's code: right, wrong or nothing, as often as was measured.
+"""Extraction errors of a workload's code, with measured frequencies.
 
 The same code is read the same way each time, so a misread workload is misread for all of its jobs:
 its resubmissions still resemble each other, and it may resemble others that it should not.

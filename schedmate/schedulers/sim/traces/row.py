@@ -55,7 +55,7 @@ _UNKNOWN = ("", "Unknown", "None", "N/A")
 
 
 class Fields(NamedTuple):
-    """What is known of the columns of a file."""
+    """The fields of a file, by column."""
 
     units: Mapping[str, float]
     """Seconds in a unit of each time field."""
@@ -64,7 +64,7 @@ class Fields(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Something that a row says of a job, and that follows from a few of its cells alone."""
+    """A property of a job that follows from a few cells of its row."""
 
     reads: tuple[str, ...]
     """The fields that it looks at."""
@@ -81,7 +81,7 @@ class Part(NamedTuple):
 
 @dataclass(slots=True)
 class Entry:
-    """What a row says of a job."""
+    """The job of a row."""
 
     submit: float
     """[s]"""
@@ -183,7 +183,7 @@ def _metadata(cell: Cell, fields: Fields) -> WorkloadMetadata | None:
 
 @lru_cache(maxsize=1 << 16)
 def _training(cells: tuple[str, ...], gpus: int) -> WorkloadMetadata | None:
-    """What the trace says of the training, null where it does not; None: it says nothing."""
+    """The training metadata of the trace, null for missing fields; None if there is none."""
     from schedmate.jobs import TaskType, WorkloadMetadata
 
     said = dict(zip(_TRAINING, cells, strict=True))

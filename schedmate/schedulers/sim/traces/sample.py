@@ -63,7 +63,7 @@ def up_to(workload: Workload, gpus: float) -> Workload:
 
 
 def facts(workload: Workload) -> dict[str, float]:
-    """What a trace holds, in figures.
+    """Statistics of a trace.
 
     Durations and span in seconds; `load` is how many GPUs its jobs keep busy on average between the
     first and the last submission. Where jobs have users and names, `recurrence` is the share of

@@ -57,7 +57,7 @@ def sources() -> list[tuple[str, Any, str]]:
 
 
 def draw(nodes: int, days: float | None = None, seed: int = 0, lp: float | None = None) -> Streams:
-    """Jobs of both classes for a cluster of so many nodes; the same arguments give the same.
+    """Draw jobs of both classes for a cluster of this many nodes; deterministic.
 
     `lp`: GPUs that spot jobs would use, as a share of all GPUs. Raises `UsageError` for too few
     nodes or days.

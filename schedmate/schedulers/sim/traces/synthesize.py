@@ -41,7 +41,7 @@ def synthesize(
     seed: int = 0,
     arrivals: Floats | None = None,
 ) -> Workload:
-    """`jobs` jobs (None: as many as published); the same arguments give the same jobs.
+    """Draw `jobs` jobs (None: the published number); deterministic.
 
     Fewer jobs than published take a shorter time, so that the load is the published one. Their
     users, names and what they train come from a recipe (`assign`).

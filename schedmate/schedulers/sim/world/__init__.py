@@ -1,1 +1,1 @@
-"""What is simulated beside jobs and policy: how fast jobs progress, and how things fail."""
+"""The simulated world besides jobs and policy: how fast jobs progress, and how they fail."""

@@ -86,7 +86,7 @@ class JobFailures(Faults):
         return self.by_user(failure)
 
     def is_bug(self, failure: Failure) -> bool:
-        """Whose fault it was: the truth, which no handler is told."""
+        """Whether it was a bug: the truth, which no handler sees."""
         return self._bug_at(failure.job) <= self._breaks_at(failure.job)
 
     def by_user(self, failure: Failure) -> Again:

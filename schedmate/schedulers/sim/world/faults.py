@@ -43,7 +43,7 @@ class Faults:
         return float("inf")
 
     def after(self, failure: Failure) -> Again | None:
-        """What becomes of the job after any failure, its own or a node's; None: it ends, failed."""
+        """When and from where the job restarts after a failure; None if it ends."""
         return Again(0.0, failure.saved)
 
 

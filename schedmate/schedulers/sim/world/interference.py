@@ -69,7 +69,7 @@ class TimeSlicing:
 
 
 class NearestPair:
-    """A pair that nobody measured runs as the measured one that is nearest by utilisation.
+    """An unmeasured pair runs as the nearest measured one by utilisation.
 
     Nearest in the GPU and memory utilisation of both, in either order; equally near ones count
     with their mean. `pairs` has the utilisation [%] of the first, of the second, and the speeds

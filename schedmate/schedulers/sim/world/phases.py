@@ -76,7 +76,7 @@ class ChangingUse(TracePhysics, Observer):
             self._changes[job.index] = (draw.uniform(0.0, phases.latest) * work, later)
 
     def profile(self, job: int) -> Profile | None:
-        """What the job uses now."""
+        """The job's present use."""
         return self._changes[job][1] if job in self._changed else super().profile(job)
 
     def pace(
@@ -96,7 +96,7 @@ class ChangingUse(TracePhysics, Observer):
         return speed, until
 
     def stopped(self, job: Job) -> None:
-        """Who was evicted may go elsewhere at once."""
+        """An evicted job may be placed again at once."""
         self.watch.changed()
 
     def woken(self, job: Job) -> None:

@@ -98,7 +98,7 @@ class TracePhysics:
         return float((gpus / one_job.gpus) ** self._parameters.scaling), FOREVER
 
     def profile(self, job: int) -> Profile | None:
-        """What the job uses; None: the trace does not say."""
+        """The job's use, or None if the trace has none."""
         return self._workload.profiles[job]
 
     def restart_s(self, job: int, allocation: Allocation, previous: Allocation) -> float:
@@ -106,7 +106,7 @@ class TracePhysics:
         return self._parameters.restart(self._jobs[job].gpus) if previous else 0.0
 
     def saved(self, job: int, done: float, since: float) -> float:
-        """What the last checkpoint holds; a stop on purpose makes one too."""
+        """Work in the last checkpoint; a deliberate stop makes one too."""
         terms, every = self._jobs[job].terms, self._parameters.checkpoint_s
         if terms is not None and terms.checkpoint_s is not None:
             every = terms.checkpoint_s

@@ -1,4 +1,4 @@
-"""How long jobs take to end once they are told to."""
+"""How long jobs take to end after the signal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs of jobs from `sacct`, between delimiters that nobody could have guessed.
+"""Runs of jobs from `sacct`, between random delimiters.
 
 A user writes the name, submit line and directory of a job, with any characters, line feeds too.
 `sacct --parsable2` cannot be taken apart then; with a delimiter that is drawn for each call

@@ -1,4 +1,4 @@
-"""What a job's owner wrote of it, from `squeue -O`, between delimiters that nobody could guess."""
+"""User-written fields of jobs from `squeue -O`, between random delimiters."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from schedmate.schedulers.live.slurm.reading.shapes import (
 
 
 class Job(NamedTuple):
-    """What is needed to act on a job; times in [s since epoch]."""
+    """The fields needed to act on a job; times in [s since epoch]."""
 
     job: str
     array: str | None
@@ -51,7 +51,7 @@ class Job(NamedTuple):
 
     @property
     def held(self) -> bool:
-        """Whether it is pending and waits for somebody to release it."""
+        """Whether it is pending and held."""
         waits = self.state == "PENDING" or "REQUEUE_HOLD" in self.states
         return waits and (self.priority == 0 or self.reason.startswith("JobHeld"))
 

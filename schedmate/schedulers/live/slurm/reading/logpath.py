@@ -12,7 +12,7 @@ _WIDEST = 10
 
 
 class Run(NamedTuple):
-    """What of a job its pattern can name; `task` is its place in an array."""
+    """The fields of a job that its log pattern can use; `task` is its index in an array."""
 
     job: str
     name: str

@@ -38,7 +38,7 @@ class Queued(NamedTuple):
 
     @property
     def held(self) -> bool:
-        """Whether it waits for somebody to release it."""
+        """Whether it is held."""
         return self.reason.startswith("JobHeld") or "held state" in self.reason
 
 

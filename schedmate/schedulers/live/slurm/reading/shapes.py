@@ -24,7 +24,7 @@ class OutageError(ExecutorError):
 
 
 class ShapeError(OutageError):
-    """What the scheduler printed is not what any known version prints."""
+    """The scheduler's output matches no known version."""
 
 
 def document(text: str, what: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Jobs that were taken off their GPUs, and what they lost by it."""
+"""Audit of evicted jobs and the work they lost."""
 
 from __future__ import annotations
 
