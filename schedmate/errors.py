@@ -38,7 +38,7 @@ EXIT_CODES: dict[int, str] = {
     USAGE: "wrong flag, argument or setting",
     INPUT: "input not found, unreadable or invalid",
     ABSTAINED: "no confident answer: no similar job, no step time (only with --fail-on-abstain)",
-    MODEL: "the language model gave no usable answer (only where nothing else could answer)",
+    MODEL: "the language model gave no usable answer (only if static analysis has no answer)",
     FAILED_JOB: "the job of the log failed (only with --exit-code)",
     NOT_TAKEN: "a cluster did not answer, or a plan was not carried out: not approved, forbidden "
     "by a guard, failed, or with unknown outcome",

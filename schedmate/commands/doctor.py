@@ -230,6 +230,6 @@ def _embedder(settings: Settings) -> Generator[Check, None, Embedder | None]:
             "warning",
             f"which similarity means alike was not measured for {embedder.id}; {UNMEASURED} is "
             "used, which finds hardly more than equal names",
-            "run `schedmate history calibrate` and set `threshold` to what it says",
+            "run `schedmate history calibrate` and set `threshold` to its result",
         )
     return embedder

@@ -35,7 +35,7 @@ class Row:
 
     @property
     def key(self) -> str:
-        """The same for all that have the same metadata; `NOTHING` where there is none."""
+        """A key that is equal for equal metadata; `NOTHING` without metadata."""
         record = self.record
         if not self.workdir or not record.command:
             return NOTHING

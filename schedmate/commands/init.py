@@ -79,14 +79,14 @@ def init(
     asks = not yes and not all(given[name] for name in ("history", "scheduler", "llm_base_url"))
     if asks and not sys.stdin.isatty():
         raise UsageError(
-            "standard input is no terminal to ask at: give --yes for the defaults, with --history, "
-            "--scheduler, --llm-base-url and --model for what differs from them."
+            "standard input is not a terminal: give --yes for the defaults, with --history, "
+            "--scheduler, --llm-base-url and --model for other values."
         )
     old = _old(path) if path.exists() else {}
     if path.exists() and not replace:
         if not asks:
-            raise UsageError(f"{path} exists; to write it anew and keep a copy, give --replace.")
-        if not _agrees(f"{path} exists. Write it anew, and keep a copy?"):
+            raise UsageError(f"{path} exists; give --replace to write a new one and keep a copy.")
+        if not _agrees(f"{path} exists. Replace it, and keep a copy?"):
             say("nothing was changed.")
             return
     values = old | (_answers(given, old) if asks else _checked(_defaults(given, old)))

@@ -21,7 +21,7 @@ class AgentMetrics:
 
         host, _, port = address.rpartition(":")
         if not port.isdecimal() or int(port) > 65_535:
-            raise UsageError(f"--metrics {address!r} is no HOST:PORT, such as 0.0.0.0:9095.")
+            raise UsageError(f"--metrics {address!r} is not HOST:PORT, such as 0.0.0.0:9095.")
         self._host, self._port = host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - as asked
         self.registry = one = CollectorRegistry()
         self._passes = Counter("schedmate_agent_passes", "Passes over the cluster", registry=one)

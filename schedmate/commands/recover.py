@@ -242,7 +242,7 @@ def _resume(folder: Path) -> str:
 
     found = newest(folder)
     if found is None:
-        return f"no checkpoint was found in {folder}, it begins anew"
+        return f"no checkpoint was found in {folder}, it starts from the beginning"
     step = f" of step {found.step}" if found.step is not None else ""
     return f"from the checkpoint{step} at {found.path}"
 

@@ -29,7 +29,7 @@ RecoveryOption = Annotated[
     typer.Option(
         "--recovery",
         metavar="FILE",
-        help=f"The administrator's recovery.yaml; else ${VARIABLE}, else {SITE_FILE} if it is "
+        help=f"The administrator's recovery.yaml. Default: ${VARIABLE}, else {SITE_FILE} if it is "
         "there. Without one, plans are made and nothing can be done.",
     ),
 ]

@@ -137,5 +137,5 @@ def _mode(text: str) -> int:
     except ValueError:
         mode = -1
     if not 0 <= mode <= 0o777:
-        raise UsageError(f"--socket-mode {text!r} is no mode; write it like 660.")
+        raise UsageError(f"--socket-mode {text!r} is not a file mode; write it like 660.")
     return mode

@@ -153,7 +153,7 @@ def sample(
     skip_bad: SkipBadOption = False,
     origin: OriginOption = None,
 ) -> None:
-    """Take a part of a trace: a time window, users, VCs or some jobs.
+    """Take a part of a trace by time, users, VCs or at random.
 
     Jobs are not changed. Prints how the sample differs from the whole trace.
 

@@ -79,7 +79,7 @@ class Confinement:
         deadline = None if limits.wall_s is None else time.monotonic() + limits.wall_s
         message = encode(work, request, limits, deadline)
         if not _acquire(self._slots, deadline):
-            raise LimitError(f"{what} was not read in time: too much else is being read.")
+            raise LimitError(f"{what} was not read in time: too many other inputs are being read.")
         try:
             answer, ended_by = self._done(work, message, deadline)
             if ended_by in _LIMITS:

@@ -34,7 +34,7 @@ class Job:
         if answer is None and not data:
             raise ConnectionError("it has ended")
         if answer is None and data[-1] == NO_PROCESS:
-            raise CrashError("no process can be had: the system gives no more of them")
+            raise CrashError("no process can be started: the system has no more")
         return (b"", data[-1]) if answer is None else (answer, 0)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from schedmate.errors import InputError
 
 SOURCES = Path(__file__).parent
-README = """Made by `schedmate demo`: everything here is made up, no cluster ran these jobs.
+README = """Made by `schedmate demo`: everything here is synthetic, no cluster ran these jobs.
 
 train_repo/    source code of an image classifier, trained with Hydra configurations
 history.jsonl  forty finished jobs, as `schedmate history import` reads them

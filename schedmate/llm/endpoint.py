@@ -79,7 +79,7 @@ def endpoint(base_url: str | None, model: str | None) -> Endpoint | None:
         good = False
     if not good:
         raise UsageError(
-            f"llm_base_url {without_password(base_url)!r} is not an address; it looks like http://127.0.0.1:8000/v1."
+            f"llm_base_url {without_password(base_url)!r} is not a URL; it looks like http://127.0.0.1:8000/v1."
         )
     return Endpoint(base_url.rstrip("/"), model or "")
 

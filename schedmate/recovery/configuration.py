@@ -178,7 +178,7 @@ class Configuration(_Part):
                 Diagnose(diagnostic=name, nodes=("n1",))
             except ValidationError:
                 raise ValueError(
-                    f"diagnostics: {clean(name, 40)!r} is no name; use a-z, 0-9, - and _"
+                    f"diagnostics: {clean(name, 40)!r} is not a valid name; use a-z, 0-9, - and _"
                 ) from None
         for number, rule in enumerate(self.rules or ()):
             for name in rule.diagnose:

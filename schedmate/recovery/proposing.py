@@ -179,7 +179,7 @@ class _Proposing:
             actions.append(Requeue(job=self.case.job, run=self.case.run, exclude=elsewhere))
         actions += self._notices(isolate)
         if not actions:
-            return Proposal(None, f"{why} Nobody is to be told, and nothing is restarted.")
+            return Proposal(None, f"{why} There is nothing to notify and nothing to restart.")
         parts = []
         if isolate:
             parts.append(f"isolate {', '.join(isolate)}")

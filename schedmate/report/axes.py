@@ -92,7 +92,7 @@ _TEXTS: dict[str, Callable[[float], str]] = {
 
 
 def _log_times(times: Sequence[float]) -> Sequence[str]:
-    """Round times each in a unit of its own; times that are not, all in one."""
+    """Labels of a logarithmic time axis: round times in their own unit, all others in one."""
     whole = [float(round(one)) for one in times]
     return [_duration(one) for one in whole] if ticks.are_round(whole) else ticks.durations(whole)
 

@@ -72,7 +72,7 @@ def _importances(terms: Sequence[Term]) -> Markup:
 def _local(local: Local) -> Markup:
     scores = [(name, s) for name, s in local.contributions.items() if name != "intercept"]
     rows = [(name, int(s > 0), s, min(s, 0.0), max(s, 0.0)) for name, s in scores]
-    about = "What each term makes of the mean of all jobs, for this one"
+    about = "The effect of each term on the mean of all jobs, for this one"
     return intervals(about, rows, _effects([s for _, s in scores]))
 
 

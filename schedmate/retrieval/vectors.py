@@ -114,7 +114,7 @@ class Vectors:
             if texts.newest() - self._index.saved_id > EXACT_UP_TO < texts.count():
                 log.warning(
                     "%s: its index is lost or belongs to another state of the database, so every "
-                    "vector is read; `schedmate history rebuild --index` makes it anew",
+                    "vector is read; `schedmate history rebuild --index` rebuilds it",
                     self._db.folder,
                 )
         self._index.update()

@@ -77,7 +77,7 @@ class Journal:
         elif tuple(row[:2]) != (_FORMAT, what):
             raise JournalError(
                 f"{self.path} is the journal of another run ({row[1]}; this one: {what}); name "
-                "another file, or remove it to begin anew."
+                "another file, or remove it to start over."
             )
         self.token = str(row[2])
         """A random name of this run, which stays the same when it goes on."""

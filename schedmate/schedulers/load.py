@@ -46,7 +46,7 @@ class Load:
 
 
 class _Hours:
-    """The last hour and the same hour of the seven days before, as places in a growing list."""
+    """The last hour, and the same hour of the seven days before, as indices of a growing list."""
 
     def __init__(self, times: Sequence[float]) -> None:
         self.times = times

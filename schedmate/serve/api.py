@@ -37,7 +37,7 @@ _REFUSED = {
     413: "The body is too large",
     415: "The body is not JSON",
     421: "The service is not called that",
-    422: "The request does not say what it should",
+    422: "The request is invalid",
     429: "Too many requests a second",
     500: "An error of the service",
     503: "Too much is going on, or the history cannot be used; try again",

@@ -20,9 +20,10 @@ _Entry = tuple[T, float, "asyncio.Future[R] | None"]
 
 
 class Lane(Generic[T, R]):
-    """`work` gets up to `batch` items and gives an answer or an exception for each, in order.
+    """A thread that answers requests in batches.
 
-    Items whose deadline has passed, or whose request has gone, are left out.
+    `work` gets up to `batch` items and returns an answer or an exception for each, in order. Items
+    whose deadline has passed, or whose request was cancelled, are skipped.
     """
 
     def __init__(

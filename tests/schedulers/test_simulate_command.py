@@ -181,7 +181,11 @@ class Needs(Mine):
     ("policy", "code", "message"),
     [
         ("Raises", INTERNAL, r"failed in .*bad_policies.py, line 9: ZeroDivisionError: division"),
-        ("Junk", INTERNAL, "decided cannot be carried out .*: decide.view. returns a list"),
+        (
+            "Junk",
+            INTERNAL,
+            "decision of policy .* cannot be carried out .*: decide.view. returns a list",
+        ),
         ("Elsewhere", INTERNAL, "with nodes of the cluster"),
         ("Twice", INTERNAL, "decided Start of job j1 at 10.000 s, which is impossible: not all"),
         ("Never", INTERNAL, "left 12 jobs waiting for ever, the first j0"),

@@ -412,7 +412,7 @@ def test_what_nobody_says_of_its_origin_is_unstated(tmp_path: Path) -> None:
     path = write(tmp_path, PLAIN)
     workload = read_trace(path)
     assert (workload.origin, workload.synthetic) == ("unstated", False)
-    assert "nothing says whether these jobs ran" in workload.notes[0]
+    assert "nothing says whether these jobs are recorded" in workload.notes[0]
     assert read_trace(write(tmp_path, HELIOS)).origin == "recorded"
     chronus = "num_gpu,submit_time,duration,expect_time_list,job_id\n1,0,5,3,a\n"
     assert read_trace(write(tmp_path, chronus)).made_up[0].startswith("models, iterations")

@@ -92,7 +92,7 @@ def _header(lines: Iterator[tuple[int, str]]) -> list[str]:
         header.pop()  # --parsable ends every line with the delimiter
     if not {"jobid", "jobidraw"} & set(header) or "state" not in header:
         raise InputError(
-            "the first line is no sacct header with JobID and State "
+            "the first line is not a sacct header with JobID and State "
             f"(it begins {first.strip()[:60]!r}); export with `{ADVICE}`."
         )
     return header

@@ -212,7 +212,7 @@ def parse_assignments(items: list[str]) -> JobRecord:
     try:
         return _record(values)[0]
     except ValueError as error:
-        raise UsageError(f"that is no job record: {reason(error).rstrip('.')}.") from None
+        raise UsageError(f"not a job record: {reason(error).rstrip('.')}.") from None
 
 
 def _record(values: Mapping[str, tuple[str, str | None]]) -> tuple[JobRecord, str | None]:

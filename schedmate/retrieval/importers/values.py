@@ -62,7 +62,7 @@ def parse_time(text: str | None) -> float | None:
         return datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError, OSError):
         raise ValueError(
-            f"{text!r} is no time: want 2024-01-31T12:00:00 or seconds since the epoch"
+            f"{text!r} is not a time: give 2024-01-31T12:00:00 or seconds since the epoch"
         ) from None
 
 
@@ -85,7 +85,7 @@ def parse_size(text: str | None) -> float | None:
         return None
     match = _SIZE.fullmatch(text.strip())
     if not match:
-        raise ValueError(f"{text!r} is no size: want a number with K, M, G, T or P")
+        raise ValueError(f"{text!r} is not a size: give a number with K, M, G, T or P")
     return float(match[1]) * 1024.0 ** " KMGTP".index(match[2].upper() or " ")
 
 

@@ -260,7 +260,7 @@ def _origin(path: Path, header: dict[str, Any]) -> str:
 
 
 def _broken(path: Path, what: str) -> NoReturn:
-    raise InputError(f"{path.name} is no whole {SCHEMA} document: {what}; export it again.")
+    raise InputError(f"{path.name} is not a complete {SCHEMA} document: {what}; export it again.")
 
 
 def _shortest(value: int, unit: int) -> int | float:

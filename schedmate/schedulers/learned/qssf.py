@@ -76,7 +76,7 @@ class QuasiShortest(Estimator):
         self, weight: float = 0.5, update_s: float = 7 * 86_400.0, least: int = 500
     ) -> None:
         if not 0 <= weight <= 1:
-            raise UsageError(f"weight={weight} is no part of a whole.")
+            raise UsageError(f"weight={weight} is not between 0 and 1.")
         self.weight = weight
         self.rolling = Rolling()
         self.trees = Learned("boosting", update_s, least)

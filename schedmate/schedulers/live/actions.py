@@ -137,7 +137,7 @@ class Drain(_Action):
 
     @property
     def precondition(self) -> str:
-        return "the node is in service, drained by nobody"
+        return "the node is in service and not drained"
 
     def undo(self) -> Action | None:
         return Resume(node=self.node, mark=self.mark)
@@ -202,7 +202,7 @@ class Hold(_Action):
 
     @property
     def precondition(self) -> str:
-        return "the job is pending and held by nobody"
+        return "the job is pending and not held"
 
     def undo(self) -> Action | None:
         return Release(job=self.job)

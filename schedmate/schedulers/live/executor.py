@@ -118,11 +118,11 @@ class Guard(Protocol):
     """Forbids actions."""
 
     def check(self, record: Record, status: PlanStatus, action: Action, *, undo: bool) -> None:
-        """Raise `RefusedError`, or let the action be taken.
+        """Raise `RefusedError`, or allow the action.
 
-        It runs inside the transaction that records the intent: what it reads of the record holds
-        until that is written. It must be quick and ask nobody: what it needs to know of the cluster
-        is given to it beforehand.
+        It runs inside the transaction that records the intent, so the record cannot change before
+        that is written. It must be quick and must not query the cluster: its state is passed in
+        beforehand.
         """
         ...
 

@@ -130,7 +130,7 @@ class Record(Journal):
                 (self.now().time, only, only),
             )
             for (id_,) in due:
-                self.move(id_, "expired", by="schedmate", note="nobody approved it in time")
+                self.move(id_, "expired", by="schedmate", note="it was not approved in time")
             return [id_ for (id_,) in due]
 
     def claim(self, name: str) -> AbstractContextManager[int]:

@@ -68,9 +68,7 @@ class Pass(_Part):
     learned: int = Field(0, description="Ended runs that went into the history")
     followed: list[Followed] = Field(default_factory=list)
     failed: list[Failed] = Field(default_factory=list)
-    waiting: list[str] = Field(
-        default_factory=list, description="Plans that wait for somebody to approve them"
-    )
+    waiting: list[str] = Field(default_factory=list, description="Plans that wait for approval")
     problems: list[str] = Field(default_factory=list, description="What could not be done, and why")
 
     @property

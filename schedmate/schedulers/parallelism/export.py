@@ -21,7 +21,7 @@ def exported(plan: Plan, framework: str) -> str:
     spec, _ = plan.spec()
     if spec.kind != "transformer" or not spec.causal:
         raise InputError(
-            f"{spec.name} is no decoder-only transformer: there are launch arguments for those only"
+            f"{spec.name} is not a decoder-only transformer: launch arguments exist only for those"
         )
     if plan.gpus % min(plan.gpus, plan.gpus_per_node):
         raise InputError(

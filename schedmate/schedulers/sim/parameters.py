@@ -217,7 +217,7 @@ LIBERTIES = {
         ),
     ),
     "harmless-pairs": Liberty(
-        "packing with NeuMF, ResNet50, BERT or Transformer slows nobody down (measured pairs only)",
+        "packing with NeuMF, ResNet50, BERT or Transformer slows no job down (measured pairs only)",
         lambda world: replace(world, harmless=HARMLESS),
     ),
     "quota-walk": Liberty(
@@ -231,7 +231,7 @@ LIBERTIES = {
         lambda world: replace(world, restart_s=40.0, restart_large_s=60.0),
     ),
     "true-durations": Liberty(
-        "SJF and SRTF are told the true durations, whatever the estimator",
+        "SJF and SRTF use the true durations, whatever the estimator",
         lambda world: replace(world, oracles=frozenset({"sjf", "srtf"})),
     ),
     "its-settings": Liberty(

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from schedmate.schedulers.sim.world.phases import ChangingUse, Phases
 
 ESTIMATORS = {
-    "oracle": "the true duration and utilisation: an upper bound, nobody can know it",
+    "oracle": "the true duration and utilisation: an upper bound that no scheduler can know",
     "noisy:SIGMA": "the true duration times a log-normal factor: an oracle of known quality",
     "column:NAME": "a column of the trace with predicted seconds",
     "limit": "the time limit that the user gave",
@@ -323,6 +323,6 @@ def _failed(policy: Policy, error: BaseException) -> BaseException:
             "traceback, run again with `schedmate --debug ...`."
         )
     return PolicyError(
-        f"what policy {policy.name} decided cannot be carried out ({what}): decide(view) returns a "
-        "list of Start, Pack and the like, with nodes of the cluster (docs/policies.md)."
+        f"a decision of policy {policy.name} cannot be carried out ({what}): decide(view) returns "
+        "a list of Start, Pack and the like, with nodes of the cluster (docs/policies.md)."
     )

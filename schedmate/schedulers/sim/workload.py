@@ -77,7 +77,7 @@ class Workload:
             return replace(self, made_up=tuple(dict.fromkeys((*self.made_up, what))))
         if kind != "recorded" or what:
             raise UsageError(
-                f"--origin {origin!r}: write recorded, or what was made up, as "
+                f"--origin {origin!r}: write recorded, or what is synthetic, as "
                 "'synthetic: durations scaled by 3'."
             )
         if self.made_up:

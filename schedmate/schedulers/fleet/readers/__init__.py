@@ -86,7 +86,7 @@ def _parsed(path: Path, text: str) -> dict[str, Any]:
     try:
         says = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is no whole JSON: {error}; export it again.") from None
+        raise InputError(f"{path} is not complete JSON: {error}; export it again.") from None
     if not isinstance(says, dict):
         raise InputError(f"{path} is not an object; see docs/fleet.md for what to export.")
     return says

@@ -152,7 +152,7 @@ class KubernetesActs(Lookups):
             return Finding("done", "its pods there were evicted")
         ended = outcome(job)
         if ended is not None:
-            said = "cannot be started again: submit it anew"
+            said = "cannot be started again: submit it again"
             return Finding("moot", f"its controller has given up ({ended[0]}); it {said}")
         return Finding("moot", "no pod of it is there; its controller starts it again")
 
@@ -170,7 +170,7 @@ class KubernetesActs(Lookups):
     def act(self, action: Action, *, key: str, timeout_s: float) -> Answer:
         """See `Executor.act`. No request is known again: what is left to do is looked up."""
         if not self._may_act():
-            raise ExecutorError("this agent holds the Lease no longer; another one goes on.")
+            raise ExecutorError("this agent no longer holds the Lease; another has taken over.")
         if isinstance(action, Drain | Resume | Requeue) and not self._isolate:
             return Answer("failed", "the bounds let no node be isolated (kubernetes: isolate)")
         try:

@@ -19,7 +19,7 @@ def parts_of(job: str) -> tuple[str, str, str]:
     namespace, _, rest = job.partition("/")
     kind, _, name = rest.partition("/")
     if not namespace or kind not in kinds() or not name or "/" in name or ".." in job:
-        raise ExecutorError(f"{job!r} is no job of Kubernetes: NAMESPACE/KIND/NAME.")
+        raise ExecutorError(f"{job!r} is not a Kubernetes job id: NAMESPACE/KIND/NAME.")
     return namespace, kind, name
 
 

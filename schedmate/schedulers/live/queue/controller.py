@@ -49,8 +49,8 @@ class Controller(Outcomes):
         observers: Sequence[Observer] = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`forecasts` gives what is said of jobs by now, None for one of which nothing can be said;
-        without it no job waits for that."""
+        """`forecasts` gives the current estimates of jobs, None for a job without one; without
+        `forecasts`, jobs do not wait for an estimate."""
         super().__init__(store, policy, seats, options, observers, clock)
         self._forecasts = forecasts
         self._change = 0

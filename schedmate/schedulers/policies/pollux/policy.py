@@ -50,7 +50,7 @@ class Pollux(Policy):
             interval_s: length of a round [s].
             search: `optimum` of that sum, over Sia's sizes; `genetic`, as published: any numbers of
                 GPUs on any nodes; `greedy`: one GPU to each job in order of submission, then more
-                to whoever's speedup gains most from each.
+                to the job whose speedup gains most.
             population: allocations that the genetic search keeps.
             generations: how often it replaces them.
             seed: of its draws.

@@ -1,10 +1,10 @@
 """The best schedule of a small case: the program of the ASI paper's Appendix A, by HiGHS.
 
-Time is in steps, and a checkpoint is made after every so many of them. It knows all jobs
-beforehand, and a job may change nodes between any two steps, as in the paper's constraints. Its
+Time is in steps, with a checkpoint after every few of them. The program knows all jobs in
+advance, and a job may change nodes between any two steps, as in the paper's constraints. Its
 first term, the share of runs that an eviction ended, is not linear; here it is the evictions over
-the number of jobs. Jobs of high priority start when they are said to: what is decided is which spot
-jobs run when.
+the number of jobs. Jobs of high priority have fixed start times: only those of spot jobs are
+decided.
 """
 
 from __future__ import annotations

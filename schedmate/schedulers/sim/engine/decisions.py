@@ -237,7 +237,7 @@ class Decisions:
             if gpus != gpus_in(job.allocation) or not job.migratable:
                 raise _RefusedError("it moves to as many GPUs, if it may move")
         elif not job.min_gpus <= gpus <= job.max_gpus:
-            raise _RefusedError("the job cannot run on so many GPUs")
+            raise _RefusedError("the job cannot run on that many GPUs")
         if self._space.borrows(allocation):
             raise _RefusedError(LENT)
         if isinstance(decision, Migrate) and decision.overlap:

@@ -370,7 +370,7 @@ class Simulation:
         first = self.view.pending.first()
         if first is None:
             first = next(iter(self.view.running))
-            return f"job {first.id} runs at no speed for ever, and nothing else happens."
+            return f"job {first.id} runs at speed 0 for ever, and nothing else happens."
         return (
             f"policy {self.policy.name} left {counted(len(self.view.pending), 'job')} "
             f"waiting for ever, the first {first.id} ({counted(first.gpus, 'GPU')}), though "

@@ -42,11 +42,10 @@ def headlines(runs: Sequence[Numbers]) -> list[str]:
     """The policy with the least average JCT, and what the comparison rests on."""
     best = min(runs, key=lambda run: float(run["avg_jct_h"]))
     jct, queue, jobs = best["avg_jct_h"], best["avg_queue_h"], best["jobs"]
-    name = label(best, varied(runs))
+    name, sources = label(best, varied(runs)), estimator_names(runs)
     return [
         f"best average JCT: {name}, {jct:.2f} h over {jobs:,} jobs ({queue:.2f} h queueing)",
-        f"run times estimated by {estimator_names(runs)}; {best['mode']} costs; "
-        f"{ORIGINS[best['origin']]}",
+        f"run times estimated by {sources}; {best['mode']} costs; {ORIGINS[best['origin']]}",
     ]
 
 

@@ -24,7 +24,7 @@ from schedmate.terminal import counted
 _SHOWN = 5
 """Bad rows named in one message."""
 UNSTATED = (
-    "nothing says whether these jobs ran on a cluster or were made up; say it with "
+    "nothing says whether these jobs are recorded or synthetic; state it with "
     "--origin recorded or --origin 'synthetic: WHAT' (`traces convert` keeps it)"
 )
 

@@ -55,5 +55,5 @@ def _details(cells: Iterable[str]) -> Details:
     words = [first.removeprefix("\n").rstrip(" "), *(cell.rstrip(" ") for cell in others)]
     found = Details(*("" if word == "(null)" else word for word in words))
     if not found.job.isdigit():
-        raise ShapeError(f"squeue printed {clean(first, 60)!r}, which is no job.")
+        raise ShapeError(f"squeue printed {clean(first, 60)!r}, which is not a job.")
     return found

@@ -50,7 +50,7 @@ def parse_queue(text: str) -> list[Queued]:
 def _record(line: str) -> Queued:
     cells = line.split("|", 10)
     if len(cells) != 11 or not cells[0].isdigit() or not cells[1].isdigit():
-        raise ShapeError(f"squeue printed {clean(line, 80)!r}, which is no job.")
+        raise ShapeError(f"squeue printed {clean(line, 80)!r}, which is not a job.")
     try:
         return Queued(
             job=cells[0],
@@ -67,7 +67,7 @@ def _record(line: str) -> Queued:
             reason=cells[10].strip(),
         )
     except ValueError:
-        raise ShapeError(f"squeue printed {clean(line, 80)!r}, which is no job.") from None
+        raise ShapeError(f"squeue printed {clean(line, 80)!r}, which is not a job.") from None
 
 
 def _when(cell: str) -> float | None:
@@ -87,5 +87,5 @@ def parse_factors(text: str) -> dict[str, int]:
                 raise ValueError
             found[job] = int(cells[1])
         except ValueError:
-            raise ShapeError(f"sprio printed {clean(line, 80)!r}, which is no factor.") from None
+            raise ShapeError(f"sprio printed {clean(line, 80)!r}, which is not a factor.") from None
     return found

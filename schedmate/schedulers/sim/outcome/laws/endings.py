@@ -39,4 +39,4 @@ def _check_ends(workload: Workload, outcome: Outcome) -> None:
             what = "endless" if endless else "given up"
             raise LawBrokenError(f"job {job.id} is {what}, and ended at {end}.")
         if end == NEVER and ledger.horizon == NEVER and job.index not in ledger.dropped:
-            raise LawBrokenError(f"job {job.id} never ended, and nobody gave it up.")
+            raise LawBrokenError(f"job {job.id} never ended and was not dropped.")

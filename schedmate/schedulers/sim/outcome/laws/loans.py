@@ -88,7 +88,7 @@ def _check_borrower(
                 raise LawBrokenError(f"job {job.id} borrowed GPUs that were wanted back.")
         others = cluster.nodes[node].vc not in ("", job.vc)
         if one.kind == "loan" and not others and offered != mask:
-            raise LawBrokenError(f"job {job.id} borrowed GPUs that nobody lends.")
+            raise LawBrokenError(f"job {job.id} borrowed GPUs that no job lends.")
 
 
 def _mask(allocation: Allocation, node: int) -> int:
