@@ -30,6 +30,7 @@ FOLDER = re.compile(r"\[([^]\n]+)\]\(((?:\.\./)+[\w/-]+)\)")
 html_theme = "pydata_sphinx_theme"
 html_title = "schedmate"
 html_static_path = ["site"]
+smartquotes_action = "qe"  # quotes and ellipses; `--flag` keeps its dashes
 html_css_files = ["site.css"]
 html_theme_options = {
     "navigation_with_keys": False,

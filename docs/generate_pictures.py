@@ -36,7 +36,7 @@ WIDTH = 100
 ANALYZE = r"""schedmate analyze demo/train_repo \
     --command "torchrun --nproc_per_node=4 train.py model=resnet50 trainer.epochs=60" """
 SESSION = (
-    ANALYZE.rstrip() + " | head -n 8",
+    ANALYZE.rstrip() + " | head -n 3",
     "schedmate track demo/running.log",
     "schedmate diagnose demo/failed.log | head -n 4",
 )
