@@ -156,7 +156,7 @@ def verify(
             "make a new plan with `schedmate fleet defrag`."
         )
     waves = len({move.wave for move in read.moves})
-    since = "of this very snapshot" if read.same_snapshot else "although the cluster has changed"
+    since = "made from this snapshot" if read.same_snapshot else "although the cluster has changed"
     typer.echo(
         f"safe, {since}: {counted(len(read.moves), 'migration')} in {counted(waves, 'wave')} empty "
         f"{counted(len(read.emptied), 'node')}, whatever fails"

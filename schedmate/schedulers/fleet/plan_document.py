@@ -21,7 +21,7 @@ class ReadPlan(NamedTuple):
     moves: list[Planned]
     emptied: list[int]
     same_snapshot: bool
-    """Whether it was made of this very snapshot."""
+    """Whether it was made from this snapshot."""
 
 
 def planned(plan: Plan) -> list[Planned]:

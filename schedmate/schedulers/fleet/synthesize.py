@@ -16,7 +16,7 @@ from schedmate.schedulers.fleet.snapshot import MILLI, NONE, FleetSnapshot
 
 LEAST = 24
 """Nodes of the smallest fleet: two of each type."""
-ORIGIN = "synthetic: drawn to the figures published of ASI, with guesses where there are none"
+ORIGIN = "synthetic: drawn to the published statistics of ASI, with guesses for the rest"
 Progress = Callable[[int, str], None]
 
 
