@@ -147,7 +147,7 @@ def test_who_waits_for_a_place_waits_no_longer_than_its_deadline() -> None:
         first = pool.submit(run, one, "sleep", 1.0)
         while one._slots._value:  # type: ignore[attr-defined]
             time.sleep(0.01)
-        with pytest.raises(LimitError, match="too much else is being read"):
+        with pytest.raises(LimitError, match="too many other inputs are being read"):
             run(one, "echo", limits=Limits(wall_s=0.05))
         assert first.result() == 1.0
 
@@ -171,7 +171,7 @@ def test_a_host_without_descriptors_is_told_so_and_others_go_on(confined: Confin
             with suppress(SchedmateError):
                 run(confined, "echo")
         _take_all_descriptors(held)
-        with pytest.raises(SchedmateError, match="no process can be had: Too many open files"):
+        with pytest.raises(SchedmateError, match="no process can be started: Too many open files"):
             run(confined, "echo")
     finally:
         for one in held:

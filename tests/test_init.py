@@ -228,7 +228,7 @@ def test_questions_are_asked_until_the_answers_fit(file: Path, tmp_path: Path) -
         *(f"{tmp_path}/jobs", "SLRM", "Ray", "somewhere", "http://127.0.0.1:9/v1", "")
     )
     assert "'SLRM' is not one of slurm, kubernetes, ray, none; did you mean slurm?" in said
-    assert "'somewhere' is not an address" in said
+    assert "'somewhere' is not a URL" in said
     assert code == 1, "neither Ray nor the model is there"
     assert settings(file) == {
         "history": f"{tmp_path}/jobs",

@@ -116,7 +116,9 @@ class Confinement:
                 raise
             except OSError as error:
                 if template is None or not is_lost(template, error):
-                    raise CrashError(f"no process can be had: {error.strerror or error}") from None
+                    raise CrashError(
+                        f"no process can be started: {error.strerror or error}"
+                    ) from None
                 _shared.drop(template)  # another one takes its place
         raise CrashError("the process that reads foreign input ends as soon as it is started")
 

@@ -61,7 +61,9 @@ class Progress(BaseModel):
         description="That the run is over, where the log shows it: it finished, or ended before "
         "what it counts to; no time is left then",
     )
-    ended_line: int | None = Field(default=None, ge=1, description="The line that shows it, 1-based")
+    ended_line: int | None = Field(
+        default=None, ge=1, description="The line that shows it, 1-based"
+    )
     source: Literal[
         "stated",  # the log says how long a step takes, or how many there are in a second
         "elapsed",  # differences of the elapsed time that it prints

@@ -368,7 +368,7 @@ def test_a_cluster_that_has_changed_since(cli: Cli, tmp_path: Path) -> None:
         {"id": "b", "node": "n1", "gpus": 3, "locked": True},
     )
     same = verified(a, b)
-    assert (same.code, same.out[:25]) == (0, "safe, of this very snapsh")
+    assert (same.code, same.out[:25]) == (0, "safe, made from this snap")
     assert "although the cluster has changed" in verified(a, {**b, "gpus": 4}).out
     full = verified(a, {**b, "gpus": 8})
     assert full.code == 3

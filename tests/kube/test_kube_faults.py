@@ -434,7 +434,7 @@ def test_a_job_that_its_controller_gave_up_cannot_be_restarted(
     cluster.job("train", status={"conditions": [over]})
     found = adapter.probe(Requeue(job="team-a/job/train", run=0, exclude=("gpu-2",)))
     assert found.state == "moot"
-    assert "submit it anew" in found.detail
+    assert "submit it again" in found.detail
     assert adapter.probe(Requeue(job="team-a/job/none", run=0)).state == "changed"
 
 

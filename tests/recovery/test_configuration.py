@@ -67,7 +67,7 @@ def test_paths_are_relative_to_the_file() -> None:
         ),
         ("diagnostics: {gpu: {command: [], reads: dcgm}}", "diagnostics.gpu.command"),
         ("diagnostics: {gpu: {command: [x], reads: dmesg}}", "diagnostics.gpu.reads"),
-        ("diagnostics: {'a b': {command: [x], reads: dcgm}}", "is no name"),
+        ("diagnostics: {'a b': {command: [x], reads: dcgm}}", "is not a valid name"),
         ("commands: {drain: reboot}", "commands.drain"),
         ("version: 2", "version"),
         ("- a\n- b", "keys and values"),

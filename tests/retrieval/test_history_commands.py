@@ -195,7 +195,7 @@ class TestOneJob:
             (["finish", "17", "--duration", "long"], "is not a duration"),
             (["finish", "17", "--duration", "1h", "--state", "GONE"], "is no Slurm job state"),
             (["finish", "17", "--duration", "1h", "--state", "RUNNING"], "is not how a job ends"),
-            (["finish", "17", "--duration", "1h", "--end", "later"], "is no time"),
+            (["finish", "17", "--duration", "1h", "--end", "later"], "is not a time"),
             (["list", "--state", "GONE"], "is no Slurm job state"),
             (["add", "18", "colour=red"], "is not a field of a job record"),
         ],

@@ -92,7 +92,7 @@ def test_a_physics_that_makes_no_sense_is_refused() -> None:
     ):
         with pytest.raises(PhysicsError, match=reason):
             simulate(Workload.of([(0.0, 1.0, 1)]), physics=Steps([1.0], steps))
-    with pytest.raises(Exception, match="job 0 runs at no speed for ever"):
+    with pytest.raises(Exception, match="job 0 runs at speed 0 for ever"):
         simulate(Workload.of([(0.0, 1.0, 1)]), physics=Steps([1.0], [(0.0, 5.0)]))
 
 

@@ -115,7 +115,7 @@ def test_a_finished_run_is_kept_and_not_repeated(cli: Cli, trace: Path, tmp_path
         (("--policy", "lucid:backfill=maybe"), USAGE, "backfill=maybe is not true or false"),
         (("--estimator", "noisy:-1"), USAGE, "write it like noisy:1.0"),
         (("--tables", "."), USAGE, "--tables is for workloads of elastic jobs"),
-        (("--origin", "real"), USAGE, "write recorded, or what was made up"),
+        (("--origin", "real"), USAGE, "write recorded, or what is synthetic"),
         (("--phases", "often"), USAGE, "--phases: 'often' is not a setting"),
         (("--policy", "json:JSONDecoder"), USAGE, "is not a subclass"),
         (("--policy", "no_such_module:X"), USAGE, "PYTHONPATH=. schedmate"),

@@ -309,7 +309,7 @@ class Scripted(Policy):
         (lambda running, waiting: [Start(waiting, ((0, 3),))], "not all of these GPUs are free"),
         (lambda running, waiting: [Evict(waiting)], "the job is not running"),
         (lambda running, waiting: [Pack(waiting, waiting)], "the partner does not run alone"),
-        (lambda running, waiting: [Resize(running, ((0, 1),))], "cannot run on so many GPUs"),
+        (lambda running, waiting: [Resize(running, ((0, 1),))], "cannot run on that many GPUs"),
         (lambda running, waiting: [Migrate(running, ((0, 1),))], "moves to as many GPUs"),
         (lambda running, waiting: [], "left 1 job waiting for ever"),
     ],

@@ -453,7 +453,7 @@ def test_a_row_that_was_made_up_labels_the_whole(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("origin", ["real", "synthetic", "synthetic:", "recorded: yes", ""])
 def test_a_label_that_is_none_is_refused(tmp_path: Path, origin: str) -> None:
-    with pytest.raises(UsageError, match="write recorded, or what was made up"):
+    with pytest.raises(UsageError, match="write recorded, or what is synthetic"):
         read_trace(write(tmp_path, PLAIN), origin=origin)
 
 
