@@ -28,9 +28,9 @@ from failure import in_half
 from schedmate.logparse.failure import diagnose
 from schedmate.logparse.failure.handler import Locator
 from schedmate.logparse.failure.rules import load_rules
-from schedmate.logparse.signs import signs
 from schedmate.logparse.failure.wording import subsystems
 from schedmate.logparse.reading import open_log
+from schedmate.logparse.signs import signs
 
 LABELS = Path(__file__).parent / "labels"
 EXCEPTIONS = {

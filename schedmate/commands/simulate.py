@@ -45,8 +45,8 @@ def simulate(
         typer.Option(
             metavar="P[,P...]",
             autocompletion=completing.policies,
-            help="Policies to compare, with settings such as tiresias:threshold_gpu_s=7200, a value "
-            "with a colon or comma in quotes; `schedmate policies` lists them.",
+            help="Policies to compare, with settings such as tiresias:threshold_gpu_s=7200, a "
+            "value with a colon or comma in quotes; `schedmate policies` lists them.",
         ),
     ],
     cluster: Annotated[

@@ -129,5 +129,6 @@ def _known(names: dict[str, int], name: Any, what: str) -> int:
 
 def _bad(path: Path, what: str) -> NoReturn:
     raise InputError(
-        f"{path} is not a complete plan: {what}; write it again with `schedmate fleet defrag -o FILE`."
+        f"{path} is not a complete plan: {what}; "
+        "write it again with `schedmate fleet defrag -o FILE`."
     )
