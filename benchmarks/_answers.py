@@ -4,7 +4,8 @@
 
 CODE is a folder with that version's `schedmate`, any since candidates have data, origin, score and
 note. OUT gets a JSON line a job: its evidence, every candidate that was made with the function that
-made it, and what was seen of the program.
+made it, and what was seen of the program. What lines stand in, today's `fields/surroundings.py` and
+`_flows.py` say.
 """
 
 from __future__ import annotations
@@ -13,11 +14,16 @@ import inspect
 import json
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 CODE, JOBS, REPOS, OUT = sys.argv[1:5]
+HERE = Path(__file__).parent
 sys.path.insert(0, CODE)
+sys.path += [str(HERE), str(HERE.parent / "schedmate/agent/fields")]  # today's surroundings.py
+
+import _flows as flow  # noqa: E402
 
 from schedmate.agent import static  # noqa: E402
 from schedmate.agent.fields import candidates, words  # noqa: E402
@@ -26,23 +32,51 @@ from schedmate.jobs import LaunchConfig  # noqa: E402
 
 MOST = 60
 """Candidates of a field that are written down."""
-HELPERS = {"counted", "_candidate", "_number", "replace", "<genexpr>", "<listcomp>", "<lambda>"}
+HELPERS = {
+    "counted", "length_of", "_candidate", "_number", "replace", "doubted", "<genexpr>",
+    "<listcomp>", "<lambda>",
+}  # fmt: skip
+OF = {
+    "_optimizer": "optimizer", "_own_optimizer": "optimizer", "_compiled": "optimizer",
+    "_of_section": "optimizer", "_precision": "precision", "_cast": "precision",
+    "_with_others": "optimizer", "_computed": "lr", "on_cpu": "precision",
+}  # fmt: skip
+"""The field of what a function makes, where no variable of it says so."""
 made: list[tuple[Any, str, str]] = []
 seen: dict[str, Any] = {}
-_init = candidates.Candidate.__init__
 _assemble = static.assemble
 
 
-def tracked(self: Any, *args: Any, **kwargs: Any) -> None:
+def tracking(init: Callable[..., None]) -> Callable[..., None]:
+    """The constructor of a kind of candidates, noting which function of `fields/` calls it."""
+
+    def tracked(self: Any, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        note(self)
+
+    return tracked
+
+
+def note(candidate: Any) -> None:
     """Note which function of `fields/` makes a candidate."""
-    _init(self, *args, **kwargs)
     frame = inspect.currentframe()
-    frame = frame and frame.f_back
+    frame = frame and frame.f_back and frame.f_back.f_back
+    field = None
     while frame is not None:
         code = frame.f_code
-        if "agent/fields/" in code.co_filename and code.co_name not in HELPERS:
-            made.append((self, code.co_filename.split("agent/fields/")[1], code.co_name))
-            return
+        if "agent/fields/" in code.co_filename:
+            field = field or frame.f_locals.get("field")
+            if code.co_name not in HELPERS:
+                file = code.co_filename.split("agent/fields/")[1]
+                group = re.split(r"[/.]", file)[0]
+                if group in ("extras", "called", "optimizers", "precision"):
+                    field = field if isinstance(field, str) else OF.get(code.co_name)
+                    group = f"extras: {field}"
+                elif group == "devices":
+                    read = getattr(frame.f_locals.get("read"), "__name__", "")
+                    group = f"extras: {'num_nodes' if read == '_whole' else 'num_gpus'}"
+                made.append((candidate, group, code.co_name))
+                return
         frame = frame.f_back
 
 
@@ -52,6 +86,7 @@ def watched(trace: Any, plan: Any, *args: Any, **kwargs: Any) -> Any:
     found = _assemble(trace, plan, *args, **kwargs)
     optimizer = re.compile(candidates.rules("calls")["optimizer"])
     seen.clear()
+    seen["flows"] = flow.Flows(trace, plan.entry)
     seen.update(
         entry=plan.entry,
         words=[str(value.data)[:200] for value in plan.argv[:200]],
@@ -69,6 +104,20 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, int | float | str | bool | None) else str(value)
 
 
+class Lines(dict[str, list[str]]):
+    """The lines of a repository's files."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__()
+        self.root = root
+
+    def __missing__(self, file: str) -> list[str]:
+        path = self.root / file
+        text = path.read_text(errors="replace") if path.is_file() else ""
+        self[file] = text.splitlines()
+        return self[file]
+
+
 def answer(job: dict[str, Any]) -> dict[str, Any]:
     """What extraction says about a job, and why."""
     made.clear()
@@ -77,7 +126,13 @@ def answer(job: dict[str, Any]) -> dict[str, Any]:
     launch = LaunchConfig(**job.get("launch", {}))
     metadata = static.extract(root, job["command"], launch, budget_s=30).metadata
     rows: dict[str, list[list[Any]]] = {}
-    for candidate, file, function in made:
+    flows, lines = seen.pop("flows", None), Lines(root)
+    origins: dict[tuple[Any, ...], dict[str, float]] = {}
+
+    def flowing(origin: Any, data: Any) -> dict[str, float]:
+        return flow.facts(flows, origin, data, lines.__getitem__) if flows is not None else {}
+
+    for candidate, group, function in made:
         origin = candidate.origin
         row = [
             plain(candidate.data),
@@ -87,12 +142,22 @@ def answer(job: dict[str, Any]) -> dict[str, Any]:
             round(candidate.score, 2),
             function,
             candidate.note,
+            flowing(origin, candidate.data),
         ]
-        group = rows.setdefault(re.split(r"[/.]", file)[0], [])
-        if row not in group and len(group) < MOST:
-            group.append(row)
+        kept = rows.setdefault(group, [])
+        origins.setdefault((plain(candidate.data), row[2], row[3]), row[7])
+        if row not in kept and len(kept) < MOST:
+            kept.append(row)
     evidence = {
-        field: [plain(e.value), e.source, e.file, e.line, e.confidence, e.note]
+        field: [
+            plain(e.value),
+            e.source,
+            e.file,
+            e.line,
+            e.confidence,
+            e.note,
+            origins.get((plain(e.value), e.file, e.line), {}),
+        ]
         for field, e in metadata.evidence.items()
     }
     names = {str(row[0]) for group in rows.values() for row in group}
@@ -105,7 +170,8 @@ def answer(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    candidates.Candidate.__init__ = tracked  # type: ignore[method-assign]
+    for kind in (candidates.Candidate, *candidates.Candidate.__subclasses__()):
+        kind.__init__ = tracking(kind.__init__)  # type: ignore[misc]
     static.assemble = watched
     with Path(JOBS).open() as jobs, Path(OUT).open("w") as out:
         for line in jobs:

@@ -9,22 +9,25 @@ from dataclasses import field as default
 from pathlib import Path
 from typing import Any
 
-from extraction import right
-
 from schedmate.agent.fields.facts import (
     FIELDS,
     ITERS,
     MODEL,
     TASK,
+    TRAIN,
     UNIT,
     VALID,
     Scene,
     Weighed,
     facts,
 )
+from schedmate.bench.verdicts import FURTHER, right
 
-GROUPS = {MODEL: "model", TASK: "task", ITERS: "length", UNIT: "length"}
-"""Where the candidates of a field are made; the others are datasets."""
+GROUPS = {MODEL: "model", TASK: "task", ITERS: "length", UNIT: "length", TRAIN: "dataset",
+          VALID: "dataset"}  # fmt: skip
+"""Where the candidates of a field are made; those of further fields are told apart by field."""
+RANKED = (MODEL, ITERS, TRAIN)
+"""Fields whose answer is the best of their candidates."""
 _MODEL_RULES = {
     "built": "network",
     "_training_module": "network",
@@ -55,6 +58,16 @@ _DATA_RULES = {
 _TASK_RULES = ("model", "dataset", "program", "names", "setting", "import")
 
 
+_FURTHER_RULES = {
+    "_candidates": "setting",
+    "_counts": "setting",
+    "_of_section": "setting",
+    "_precision": "setting",
+    "_parameters": "parameter",
+    "_computed": "computed",
+}
+
+
 @dataclass(slots=True)
 class Made:
     """A candidate as it was written down."""
@@ -64,6 +77,7 @@ class Made:
     place: tuple[str | None, int | None]
     score: float
     rule: str
+    flow: dict[str, float] = default(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -86,6 +100,8 @@ class Answer:
 
 def _rule(group: str, function: str, note: str) -> str:
     """The rule by which today's code would have found a candidate of older code."""
+    if ":" in group or group == "batches":
+        return _FURTHER_RULES.get(function, "call")
     if group == "task":
         reason = note.removeprefix("from ")
         for rule in _TASK_RULES:
@@ -110,6 +126,11 @@ def _rule(group: str, function: str, note: str) -> str:
     return _DATA_RULES.get(function, "opened")
 
 
+def group_of(field: str) -> str:
+    """The name that the candidates of a field are written down under."""
+    return GROUPS.get(field) or f"extras: {field.partition('.')[2]}"
+
+
 def read(folder: Path, jobs: dict[str, dict[str, Any]]) -> list[Answer]:
     """The answers in a folder's files to the `fields` of the jobs, by id."""
     found: list[Answer] = []
@@ -124,30 +145,36 @@ def read(folder: Path, jobs: dict[str, dict[str, Any]]) -> list[Answer]:
 
 def _answers(written: dict[str, Any], job: dict[str, Any]) -> Iterator[Answer]:
     considered = {
-        group: [Made(row[0], row[1], (row[2], row[3]), row[4], _rule(group, row[5], row[6] or ""))
-                for row in rows]
+        group: [
+            Made(*row[:2], (row[2], row[3]), row[4], _rule(group, row[5], row[6] or ""), row[7])
+            for row in rows
+        ]
         for group, rows in written["candidates"].items()
-    }  # fmt: skip
+    }
     known = {table: set(names) for table, names in written["known"].items()}
-    scene = Scene(known=lambda name, table: name in known[table], **written["seen"])
+    scene = Scene(
+        known=lambda name, table: name in known[table],
+        around=lambda answer: answer.flow if isinstance(answer, Made) else {},
+        **written["seen"],
+    )
     answers: dict[str, Weighed] = {}
-    for name in FIELDS:
+    for name in (*FIELDS, *FURTHER.values()):
         chosen = _chosen(name, written["evidence"].get(name), considered, answers)
         if chosen is not None:
             answers[name] = chosen
     scene.answers = answers
-    for name in FIELDS:
+    for name in (*FIELDS, *FURTHER.values()):
         label = name.partition(".")[2]
-        if label not in job["fields"]:
+        if label not in job["labels"]:
             continue
-        expected, answer = job["expected"][label], answers.get(name)
+        expected, answer = job["labels"][label], answers.get(name)
         row = Answer(job["id"], job["repo"], name, None, expected is None)
         if answer is not None:
-            weighed = considered.get(GROUPS.get(name, "dataset"), [])
+            weighed = considered.get(group_of(name), [])
             row.data, row.right = answer.data, bool(right(answer.data, expected))
             row.hand, row.prior = written["evidence"][name][4], answer.score
             row.rule, row.facts = answer.rule, facts(name, answer, weighed, scene)
-            if name not in (UNIT, TASK, VALID):
+            if name in RANKED:
                 row.others = [
                     (other, facts(name, other, weighed, scene), bool(right(other.data, expected)))
                     for other in weighed
@@ -164,16 +191,19 @@ def _chosen(
     """The candidate that became an answer."""
     if evidence is None or evidence[0] is None:
         return None
-    data, source, file, line, hand, note = evidence
+    data, source, file, line, hand, note, flow = evidence
     if name == UNIT:
         length = answers.get(ITERS)
-        return Made(data, source, (file, line), 100 * hand, length.rule if length else "setting")
-    same = [c for c in considered.get(GROUPS.get(name, "dataset"), []) if str(c.data) == str(data)]
+        rule = length.rule if length else "setting"
+        around = length.flow if isinstance(length, Made) else flow
+        return Made(data, source, (file, line), 100 * hand, rule, around)
+    same = [c for c in considered.get(group_of(name), []) if str(c.data) == str(data)]
+    unmade = "launch" if name not in FIELDS and hand == 1 else "setting"
     like = max(
         same,
         key=lambda c: (c.source == source and c.place == (file, line), c.score),
-        default=Made(data, source, (file, line), 100 * hand, "setting"),
+        default=Made(data, source, (file, line), 100 * hand, unmade, flow),
     )
     score = like.score if abs(like.score / 100 - hand) < 0.4 else 100 * hand
     rule = "split" if name == VALID and "split" in (note or "") else like.rule
-    return Made(data, source, (file, line), score, rule)
+    return Made(data, source, (file, line), score, rule, like.flow)

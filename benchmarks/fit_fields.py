@@ -9,15 +9,14 @@ a version of the code from before anybody had looked at that repository (`labels
 and `fit` learns from those answers. The labels are today's: some accept forms that were added after
 the first reading, which flatters every row alike.
 
-A field's weights are those of a regularised logistic model over the facts of `fields/facts.py`,
-drawn towards the ones of all fields together, and these towards the prior that was set by hand.
+A field's weights are those of a regularised logistic model over the facts of `fields/facts.py`
+(`_fitting.py`). Which candidate is the answer is tried with pairwise models besides, and recorded.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import random
 import subprocess
 import sys
 import tempfile
@@ -28,25 +27,22 @@ from typing import Any
 
 import numpy as np
 import yaml
-from _fields import Answer, read
+from _fields import RANKED, Answer, read
+from _fitting import FOLDS, SEED, Models, choices, fit, folds, out_of_fold, rows_of
 from _record import record
+from _tried import TRIED
 
-from schedmate.agent.fields.confidence import Weights, cautious
-from schedmate.agent.fields.facts import FIELDS
+from schedmate.agent.fields.confidence import POOLED, cautious
+from schedmate.agent.fields.facts import FIELDS, OWN_TABLES
+from schedmate.agent.fields.surroundings import ENDS, FACTS
 
 HERE = Path(__file__).parent
 WEIGHTS = HERE.parent / "schedmate/agent/fields/weights"
 LABELS = HERE / "labels"
-SEED, FOLDS = 20261122, 10
-COMMON, OWN = 10.0, 10.0
-"""How strongly weights are drawn to the prior by hand, and a field's to those of all fields."""
-RARE = 4
-"""Facts of fewer answers get no weight."""
 FEW_WRONG = 0.05
 """Share of the wrong answers that may count as sure."""
 LIKELY, SURE = 0.7, 0.75
 """Confidence is the probability up to the one; the other is where few wrong answers lie above."""
-Models = dict[str, Weights]
 
 
 def first_sight() -> dict[str, dict[str, Any]]:
@@ -57,14 +53,15 @@ def first_sight() -> dict[str, dict[str, Any]]:
     for commit in log:
         for line in _git("show", f"{commit}:./labels/dev.jsonl").splitlines():
             job = json.loads(line)
-            for name in job["expected"]:
+            for name in {**job["expected"], **job.get("also", {})}:
                 added.setdefault((job["id"], name), commit)
     found = {}
     for line in (LABELS / "dev.jsonl").read_text().splitlines():
         job = json.loads(line)
-        commits = {added[job["id"], name] for name in job["expected"]}
+        labels = job["expected"] | job.get("also", {})
+        commits = {added[job["id"], name] for name in labels}
         if len(commits) == 1 and (base := bases.get(commits.pop())):
-            found[job["id"]] = job | {"base": base, "fields": list(job["expected"])}
+            found[job["id"]] = job | {"base": base, "labels": labels}
     return found
 
 
@@ -95,94 +92,7 @@ def collect(repos: Path, answers: Path) -> None:
             print(base, "done")
 
 
-# -- fitting ---------------------------------------------------------------
-
-
-def _logit(prior: float) -> float:
-    share = min(0.99, max(0.05, prior / 100))
-    return float(np.log(share / (1 - share)))
-
-
-def _matrix(rows: Sequence[tuple[float, dict[str, float]]], names: list[str]) -> np.ndarray:
-    """A row an answer: 1, the prior's log-odds, and the facts."""
-    columns = {name: place for place, name in enumerate(names, 2)}
-    out = np.zeros((len(rows), len(names) + 2))
-    for line, (prior, found) in zip(out, rows, strict=True):
-        line[0], line[1] = 1.0, _logit(prior)
-        for name, value in found.items():
-            if name in columns:
-                line[columns[name]] = value
-    return out
-
-
-def _logistic(x: np.ndarray, y: np.ndarray, towards: np.ndarray, pull: np.ndarray) -> np.ndarray:
-    """Weights of most posterior probability, by Newton's method."""
-    weights = towards.copy()
-    for _ in range(100):
-        share = 1 / (1 + np.exp(-x @ weights))
-        slope = x.T @ (y - share) - pull * (weights - towards)
-        bend = (x.T * (share * (1 - share))) @ x + np.diag(pull)
-        step = np.linalg.solve(bend, slope)
-        weights = weights + step
-        if np.abs(step).max() < 1e-8:
-            break
-    return weights
-
-
-def fit(
-    rows: Sequence[tuple[str, float, dict[str, float], bool]],
-    keep: Callable[[str], bool] = lambda fact: True,
-) -> Models:
-    """Models by field of rows of field, prior, facts and whether it is right."""
-    counts = Counter(fact for _, _, found, _ in rows for fact in found)
-    names = sorted(fact for fact, count in counts.items() if count >= RARE and keep(fact))
-    x = _matrix([(prior, found) for _, prior, found, _ in rows], names)
-    y = np.array([float(right) for *_, right in rows])
-    start = np.zeros(len(names) + 2)
-    start[1] = 1.0
-    pull = np.full(len(start), COMMON)
-    pull[0] = 0.01
-    common = _logistic(x, y, start, pull)
-    models = {}
-    for field in FIELDS:
-        of = [place for place, row in enumerate(rows) if row[0] == field]
-        own = np.full(len(start), OWN)
-        own[0] = OWN / 4
-        found = _logistic(x[of], y[of], common, own) if of else common
-        seen = {fact for place in of for fact in rows[place][2]}
-        table = {n: round(float(w), 2) for n, w in zip(names, found[2:], strict=True) if n in seen}
-        models[field] = Weights(
-            round(float(found[0]), 2),
-            round(float(found[1]), 2),
-            {n: w for n, w in sorted(table.items()) if w},
-        )
-    return models
-
-
-def folds(answers: Sequence[Answer]) -> list[int]:
-    """The fold of each answer: that of its repository."""
-    repos = sorted({answer.repo for answer in answers})
-    random.Random(SEED).shuffle(repos)
-    place = {repo: number % FOLDS for number, repo in enumerate(repos)}
-    return [place[answer.repo] for answer in answers]
-
-
-def _rows(answers: Sequence[Answer]) -> list[tuple[str, float, dict[str, float], bool]]:
-    return [(a.field, a.prior, a.facts, a.right) for a in answers]
-
-
-def out_of_fold(
-    answers: Sequence[Answer], keep: Callable[[str], bool] = lambda fact: True
-) -> np.ndarray:
-    """The probability of each answer by models that were fitted without its repository."""
-    of = folds(answers)
-    found = np.zeros(len(answers))
-    for fold in range(FOLDS):
-        models = fit(_rows([a for a, f in zip(answers, of, strict=True) if f != fold]), keep)
-        for place, answer in enumerate(answers):
-            if of[place] == fold:
-                found[place] = models[answer.field].probability(answer.prior, answer.facts)
-    return found
+# -- the scale ---------------------------------------------------------------
 
 
 def scale(shares: np.ndarray, right: np.ndarray) -> list[list[float]]:
@@ -196,7 +106,7 @@ def scale(shares: np.ndarray, right: np.ndarray) -> list[list[float]]:
 
 def scaled(answers: Sequence[Answer], shares: np.ndarray) -> np.ndarray:
     """Confidences whose scale was set without the fold that it is used on."""
-    of = np.array(folds(answers))
+    of = folds(answers)
     right = np.array([a.right for a in answers])
     out = np.zeros(len(answers))
     for fold in range(FOLDS):
@@ -221,7 +131,7 @@ def _error(shares: np.ndarray, right: np.ndarray) -> float:
 
 
 def _measures(shares: np.ndarray, right: np.ndarray) -> dict[str, Any]:
-    clipped = np.clip(shares, 0.01, 0.99)
+    clipped = _clipped(shares)
     loss = -np.where(right, np.log(clipped), np.log(1 - clipped)).mean()
     above, sure = shares > 0.8, shares >= SURE
     good, bad = shares[right], shares[~right]
@@ -254,48 +164,62 @@ def _curve(kinds: dict[str, np.ndarray], right: np.ndarray) -> list[dict[str, An
 
 
 def _ranked(answers: Sequence[Answer]) -> dict[str, Any]:
-    """How many more or fewer are right where the fitted models choose among the candidates."""
-    of = folds(answers)
-    counts: Counter[str] = Counter(answers=sum(bool(a.others) for a in answers))
-    for fold in range(FOLDS):
-        rows = [
-            (a.field, other.score, found, right)
-            for a, f in zip(answers, of, strict=True)
-            if f != fold
-            for other, found, right in a.others
-        ]
-        models = fit(rows)
-        for answer, f in zip(answers, of, strict=True):
-            if f != fold or not answer.others:
-                continue
-            model = models[answer.field]
-            shares = [model.probability(o.score, found) for o, found, _ in answer.others]
-            best = int(np.argmax(shares))
-            mine = model.probability(answer.prior, answer.facts)
-            counts["hand"] += answer.right
-            counts["possible"] += answer.right or any(right for *_, right in answer.others)
-            counts["fitted"] += answer.others[best][2] if shares[best] > mine else answer.right
+    """How many are right where pairwise models choose among the candidates."""
+    asked = [answer for answer in answers if answer.field in RANKED and answer.others]
+    some = [a.right or any(right for *_, right in a.others) for a in asked]
+    right = [answer.right for answer in asked]
+    fitted = choices(asked, _used)
     return {
-        "answers": counts["answers"],
-        "right by the prior": counts["hand"],
-        "right by the fit": counts["fitted"],
-        "right candidate at hand": counts["possible"],
+        "answers": len(asked),
+        "right candidate at hand": sum(some),
+        "right by the prior": sum(right),
+        "right by the fit": sum(fitted),
+        "mended by the fit": sum(f and not r for f, r in zip(fitted, right, strict=True)),
+        "lost by the fit": sum(r and not f for f, r in zip(fitted, right, strict=True)),
+        "by the fit without surroundings": sum(choices(asked, lambda f: f not in ALL)),
+        "by the fit without the prior": sum(choices(asked, _used, prior=False)),
     }
 
 
-def _ablations(answers: Sequence[Answer], right: np.ndarray) -> dict[str, float]:
-    """The log loss on folds with fewer facts."""
+SURROUNDINGS = (ENDS, *FACTS)
+ALL = frozenset({*SURROUNDINGS, *TRIED})
+
+
+def _used(fact: str) -> bool:
+    """Whether a fact is one that extraction computes, and not only tried here."""
+    return fact not in TRIED
+
+
+def _ablations(answers: Sequence[Answer], right: np.ndarray) -> list[dict[str, Any]]:
+    """The log loss on folds with fewer facts, and with those that were tried."""
+
+    def row(name: str, keep: Callable[[str], bool]) -> dict[str, Any]:
+        shares = out_of_fold(answers, keep)
+        loss = np.where(right, np.log(_clipped(shares)), np.log(1 - _clipped(shares)))
+        main = np.array([answer.field in FIELDS for answer in answers])
+        return {
+            "facts": name,
+            "answers with it": sum(name.removeprefix("and: ").removeprefix("without: ") in a.facts
+                                   for a in answers) or "",
+            "log loss": round(float(-loss.mean()), 4),
+            "mandatory fields": round(float(-loss[main].mean()), 4),
+            "further fields": round(float(-loss[~main].mean()), 4),
+        }  # fmt: skip
+
     kept: dict[str, Callable[[str], bool]] = {
-        "all facts": lambda fact: True,
-        "without the rules": lambda fact: not fact.startswith("rule: "),
-        "without the places": lambda fact: not fact.startswith("from: "),
-        "rules and places alone": lambda fact: fact.startswith(("rule: ", "from: ")),
+        "all that are used": _used,
         "the prior alone": lambda fact: False,
+        "without the rules": lambda f: _used(f) and not f.startswith("rule: "),
+        "without the places": lambda f: _used(f) and not f.startswith("from: "),
+        "without all surroundings": lambda f: f not in ALL,
     }
-    return {
-        name: _measures(out_of_fold(answers, keep), right)["log loss"]
-        for name, keep in kept.items()
-    }
+    kept |= {f"without: {one}": lambda f, one=one: _used(f) and f != one for one in SURROUNDINGS}
+    kept |= {f"and: {one}": lambda f, one=one: _used(f) or f == one for one in TRIED}
+    return [row(name, keep) for name, keep in kept.items()]
+
+
+def _clipped(shares: np.ndarray) -> np.ndarray:
+    return np.clip(shares, 0.01, 0.99)
 
 
 def _by_rule(answers: Sequence[Answer], shares: np.ndarray) -> list[dict[str, Any]]:
@@ -316,27 +240,41 @@ def _by_rule(answers: Sequence[Answer], shares: np.ndarray) -> list[dict[str, An
     ]
 
 
+_OF_ONE = "# Log-odds that an answer is right. Fitted by benchmarks/fit_fields.py.\n"
+_OF_MANY = """\
+# Log-odds that an answer is right, for every field that has no table of its own: one model of the
+# answers to all fields beside the mandatory ones, as too few of each are labelled. `labelled` says
+# how many answers there were to which. Fitted by benchmarks/fit_fields.py.
+"""
+
+
 def write(models: Models, points: list[list[float]], answers: Sequence[Answer]) -> None:
     """The fitted tables, each with how it did on folds."""
-    shares = out_of_fold(answers)
-    WEIGHTS.mkdir(exist_ok=True)
+    shares = out_of_fold(answers, _used)
     for field, model in models.items():
-        of = [place for place, answer in enumerate(answers) if answer.field == field]
+        one = field != POOLED
+        of = [place for place, answer in enumerate(answers)
+              if answer.field == field or (not one and answer.field not in FIELDS)]  # fmt: skip
         right = np.array([answers[place].right for place in of])
-        table = {
+        wrong = Counter(answers[place].field for place in of if not answers[place].right)
+        table: dict[str, Any] = {
             "folds": {
                 "answers": len(of),
                 "right": int(right.sum()),
                 "mean probability": round(float(shares[of].mean()), 3),
                 "calibration error": round(_error(shares[of], right), 3),
-            },
-            "intercept": model.intercept,
-            "prior": model.prior,
-            "facts": dict(model.facts),
+            }
         }
-        head = "# Log-odds that an answer is right. Fitted by benchmarks/fit_fields.py.\n"
+        if not one:
+            counts = Counter(answers[place].field for place in of)
+            table["labelled"] = {
+                name.rpartition(".")[2]: f"{count}, {wrong[name]} wrong"
+                for name, count in sorted(counts.items())
+            }
+        table |= {"intercept": model.intercept, "prior": model.prior, "facts": dict(model.facts)}
         text = yaml.safe_dump(table, sort_keys=False, allow_unicode=True)
-        (WEIGHTS / f"{field.partition('.')[2]}.yaml").write_text(head + text)
+        head = _OF_ONE if one else _OF_MANY
+        (WEIGHTS / f"{field.rpartition('.')[2]}.yaml").write_text(head + text)
     head = "# Probability to confidence, linear between the points. By benchmarks/fit_fields.py.\n"
     (WEIGHTS / "scale.yaml").write_text(head + yaml.safe_dump({"points": points}))
 
@@ -353,11 +291,16 @@ def main() -> None:
     every = read(options.answers, first_sight())
     answers = [answer for answer in every if answer.data is not None]
     right = np.array([answer.right for answer in answers])
-    shares = out_of_fold(answers)
+    shares = out_of_fold(answers, _used)
     hand = np.array([answer.hand for answer in answers])
     sure = scaled(answers, shares)
-    write(fit(_rows(answers)), scale(shares, right), answers)
+    models = fit(rows_of(answers), _used)
+    if own := {name for name in models if name not in (*FIELDS, POOLED)} ^ {*OWN_TABLES}:
+        parser.error(f"facts.py's OWN_TABLES and the answers differ about {', '.join(sorted(own))}")
+    write(models, scale(shares, right), answers)
     kinds = {"by hand": hand, "probability": shares, "confidence": sure}
+    main = np.array([answer.field in FIELDS for answer in answers])
+    groups = {"": np.full(len(main), True), " (mandatory)": main, " (further)": ~main}
     record(
         "extraction_confidence",
         _curve(kinds, right),
@@ -366,11 +309,17 @@ def main() -> None:
         repositories=len({answer.repo for answer in every}),
         fields=f"{len(every)}, {sum(answer.right for answer in every)} of them right",
         folds=f"{FOLDS} by repository, seed {SEED}",
-        **{name: _words(_measures(values, right)) for name, values in kinds.items()},
+        **{
+            name + group: _words(_measures(values[of], right[of]))
+            for name, values in kinds.items()
+            for group, of in groups.items()
+        },
         ranking=_words(_ranked(answers)),
-        **{f"log loss, {name}": loss for name, loss in _ablations(answers, right).items()},
     )
-    record("extraction_rules", _by_rule(answers, shares), answers="as in extraction_confidence")
+    of = "as in extraction_confidence"
+    record("extraction_rules", _by_rule(answers, shares), answers=of)
+    about = "log loss on folds of the same answers, so the choice of facts is seen by it"
+    record("extraction_facts", _ablations(answers, right), answers=of, what=about)
 
 
 def _words(numbers: dict[str, Any]) -> str:

@@ -238,12 +238,6 @@ def assemble(
     }
     evidence: dict[str, Evidence] = {}
 
-    def put(section: str, key: str, candidate: Candidate | None) -> None:
-        if candidate is not None:
-            sections[section][key] = candidate.data
-            unit_of = "training_config.iters" if key == "iter_type" else None
-            evidence[f"{section}.{key}"] = evidence_of(candidate, lines, unit_of)
-
     name = model.find(trace, settings, plan.entry, said)
     called = str(name.data) if name is not None else ""
     train, valid = dataset.find(trace, settings, plan, said, called)
@@ -254,7 +248,7 @@ def assemble(
     told = devices.find(settings) if launch.gpus is None else {}
     gpus = told["num_gpus"].data if "num_gpus" in told else launch.gpus
     batches.reconcile(beside, trace, gpus, _number(plan, "procs"))
-    answers = {
+    answers: dict[str, Candidate | None] = {
         "model_config.model_name": name,
         "model_config.task_type": domain and domain[0],
         "dataset_config.train": train,
@@ -267,35 +261,37 @@ def assemble(
             warnings.append(counted)
         else:
             answers["training_config.iters"], answers["training_config.iter_type"] = counted
-    judged = {field: candidate for field, candidate in answers.items() if candidate is not None}
-    confidence.judge(judged, confidence.scene(trace, plan))
-    for field, candidate in judged.items():
-        section, _, key = field.partition(".")
-        put(section, key, candidate)
     for key, candidate in extras.architecture(trace, settings).items():
-        put("model_config", key, candidate)
+        answers[f"model_config.{key}"] = candidate
     for key, candidate in beside.items():
-        put("dataset_config" if key == "num_workers" else "training_config", key, candidate)
-    _resources(told, plan, launch, put)
+        section = "dataset_config" if key == "num_workers" else "training_config"
+        answers[f"{section}.{key}"] = candidate
+    for key, candidate in _resources(told, plan, launch).items():
+        answers[f"training_config.{key}"] = candidate
+    given = {field: candidate for field, candidate in answers.items() if candidate is not None}
+    for field, candidate in confidence.judge(given, confidence.scene(trace, plan, lines)).items():
+        section, _, key = field.partition(".")
+        sections[section][key] = candidate.data
+        unit_of = "training_config.iters" if key == "iter_type" else None
+        evidence[field] = evidence_of(candidate, lines, unit_of)
     return WorkloadMetadata.model_validate({**sections, "evidence": evidence})
 
 
 def _resources(
-    told: dict[str, Candidate], plan: LaunchPlan, launch: LaunchConfig, put: Any
-) -> None:
+    told: dict[str, Candidate], plan: LaunchPlan, launch: LaunchConfig
+) -> dict[str, Candidate]:
+    """GPUs and nodes of the job: as the launch gives them, else as the program's settings do."""
+    found = {}
     for key, name, given in (
         ("num_gpus", "gpus", launch.gpus),
         ("num_nodes", "nodes", launch.nodes),
     ):
         if given is None:
-            put("training_config", key, told.get(key))
+            if key in told:
+                found[key] = told[key]
             continue
         fact = plan.facts.get(name)
-        if fact is not None and fact.data == given and fact.origin is not None:
-            put("training_config", key, Candidate(given, fact.origin, 100))
-        else:
-            put(
-                "training_config",
-                key,
-                Candidate(given, stated(name, given), 100),
-            )
+        same = fact is not None and fact.data == given
+        origin = fact.origin if fact is not None and same else None
+        found[key] = Candidate(given, origin or stated(name, given), 100, rule="launch")
+    return found

@@ -25,8 +25,8 @@ _BATCHES = ("global_batch_size", "batch_size")
 _PER_DEVICE = "per device"
 _LARGEST = 1e15
 """More than any batch or sequence has; beyond it is what nothing can be divided by."""
-_LONGEST = 1e18
-"""More steps, samples or tokens than any training has."""
+LONGEST = 1e15
+"""More steps, samples or tokens than any training has: the largest have some 1e13 tokens."""
 
 
 class Length(NamedTuple):
@@ -69,7 +69,7 @@ def convert(
         batch: samples of one optimiser step, over all devices; None where it is not known.
         sequence: tokens of a sample; None where it is not known.
     """
-    if not abs(value) <= _LONGEST:  # not a number is not either
+    if not abs(value) <= LONGEST:  # not a number is not either
         return "the length is more than any training has"
     if unit is None:
         return Length(_whole(value), "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,13 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedmate.agent.fields.candidates import Candidate
-from schedmate.agent.fields.confidence import cautious, confidences, fitted
-from schedmate.agent.fields.facts import FIELDS, MODEL, TASK, Scene
+from schedmate.agent.fields.confidence import cautious, confidences, fitted, judge
+from schedmate.agent.fields.facts import FIELDS, ITERS, MODEL, RATE, TASK, Scene, facts
 from schedmate.agent.static import extract
 from schedmate.agent.values import Origin
 from schedmate.data import PACKAGE, load
 
 shares = st.floats(0, 1)
+
+
+@pytest.mark.parametrize("number", [math.inf, 1e308, 10**40])
+def test_facts_of_a_length_hold_for_any_number(number: float) -> None:
+    length = Candidate(number, Origin("command", text="--steps"), 80, rule="setting")
+    answers = {ITERS: length}
+    seen = Scene("train.py", [], 9, 1, True, True, True, lambda name, table: False, answers=answers)
+    found = facts(ITERS, length, [length], seen)
+    assert found.get("a power of ten", 0) == (number != math.inf)
 
 
 @given(shares, shares)
@@ -42,6 +52,14 @@ def test_the_weights_are_readable_and_say_how_they_did_on_folds(field: str) -> N
     assert table["folds"]["calibration error"] < 0.1
     assert all(math.isfinite(weight) and abs(weight) < 5 for weight in table["facts"].values())
     assert (PACKAGE / f"agent/fields/weights/{name}.yaml").read_text().startswith("# Log-odds")
+
+
+def test_an_answer_that_is_doubted_is_no_surer_than_its_score() -> None:
+    rate = Candidate(None, Origin("code", "train.py", 3), 30, rule="call", doubted=True)
+    seen = Scene("train.py", [], 9, 1, True, True, True, lambda name, table: False)
+    judged = judge({RATE: rate}, seen)[RATE]
+    assert judged.sure == 0.3
+    assert (judge({RATE: replace(rate, doubted=False)}, seen)[RATE].sure or 0) > 0.3
 
 
 def sure(tmp_path: Path, source: str, command: str, name: str = "train.py") -> dict[str, float]:

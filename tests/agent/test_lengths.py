@@ -300,3 +300,39 @@ def test_a_batch_that_nothing_can_be_divided_by_gives_no_length(tmp_path: Path, 
         "while seen < args.total_tokens:\n    model(1).backward()\n    seen += 1\n"
     )
     assert extract(tmp_path, "python train.py").metadata.get("training_config.iters") is None
+
+
+ENVIRONMENT = _HEAD.replace("n_epoch", "total_timesteps").replace("type=int", "type=float")
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("", "more than any training has"),
+        ("--total_timesteps 1e308", "which no training's length can be"),
+        ("--total_timesteps inf", "which no training's length can be"),
+        (f"--total_timesteps {'9' * 30}", "which no training's length can be"),
+    ],
+)
+def test_a_number_that_stands_for_no_limit_is_no_length(
+    tmp_path: Path, given: str, says: str
+) -> None:
+    head = ENVIRONMENT.replace("default=10)", "default=1e308)")
+    loop = "for step in range(int(args.total_timesteps)):\n    train(args.data)\n"
+    (tmp_path / "train.py").write_text(head + loop)
+    found = extract(tmp_path, f"python train.py {given}".strip())
+    training = found.metadata.sections()["training_config"]
+    assert training.get("iters") is None
+    assert any(says in warning for warning in found.warnings)
+
+
+@pytest.mark.parametrize("number", ["1e308", "inf"])
+def test_rates_and_batches_without_limit_are_left_out(tmp_path: Path, number: str) -> None:
+    source = _HEAD.replace("n_epoch", "batch_size").replace("train_steps", "lr")
+    source = source.replace("type=int", "type=float").replace("lr=0.1", "lr=args.lr")
+    (tmp_path / "train.py").write_text(source + "for epoch in range(3):\n    train(args.data)\n")
+    found = extract(tmp_path, f"python train.py --batch_size {number} --lr {number}")
+    training = found.metadata.sections()["training_config"]
+    assert training.get("batch_size") is None
+    assert training.get("lr") is None
+    assert training["iters"] == 3

@@ -18,6 +18,8 @@ HEADLINE, PER_DEVICE, GLOBAL = "batch_size", "per_device_batch_size", "global_ba
 OF_ONE, OF_ALL, OF_BOTH = "per device", "global", "per device and global"
 """What the note of the headline's evidence says it is."""
 
+COMPUTED = "computed"
+"""Rule: it follows from the headline and the devices."""
 _NOT_DATA = ("tensor_parallel", "pipeline_parallel")
 _ACCUMULATION = "gradient_accumulation_steps"
 
@@ -117,4 +119,4 @@ def _factors(found: dict[str, Candidate], gpus: int | None) -> list[_Factor] | N
 def _computed(headline: Candidate, data: int, formula: str, factors: list[_Factor]) -> Candidate:
     origin = (headline.origin or Origin("code"))._replace(computed=formula)
     scores = [headline.score, *(part.score for _, _, part in factors if part is not None)]
-    return Candidate(data, origin, min(scores))
+    return Candidate(data, origin, min(scores), rule=COMPUTED)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from schedmate.agent.fields import loaders
+from schedmate.agent.fields import loaders, prior
 from schedmate.agent.fields.candidates import (
     EXPLICIT,
     Candidate,
@@ -33,6 +33,8 @@ _PRECISION = (
 )
 AUTOCAST = ("torch.autocast", "torch.cuda.amp.autocast", "torch.amp.autocast")
 
+LARGEST = 1e12
+"""More than any batch, sequence, rate or size; infinity and 1e308 stand for no limit."""
 Found = dict[str, Candidate]
 
 
@@ -78,7 +80,7 @@ def place(event: CallEvent) -> Origin:
 
 
 def _number(found: Found, field: str, value: Value | None, place: Origin, score: float) -> None:
-    if field not in found and is_number(value) and value.data > 0:
+    if field not in found and is_number(value) and 0 < value.data <= LARGEST:
         found[field] = Candidate(value.data, value.origin or place, score)
 
 
@@ -92,7 +94,7 @@ def optimizer_name(event: CallEvent) -> str:
 
 def _optimizer(event: CallEvent, found: Found) -> None:
     origin = event.result.origin if event.result is not None else None
-    score = 82.0 if event.certain else 60.0
+    score = prior.call.sure("optimiser", event.certain)
     held = found.get("optimizer")
     if held is None or (held.score < score and event.certain and not _chosen(held)):
         found["optimizer"] = Candidate(optimizer_name(event), origin, score)
@@ -144,27 +146,30 @@ def makes_own_optimizer(event: CallEvent) -> bool:
 def _own_optimizer(event: CallEvent, found: Found) -> None:
     if event.cls is not None and makes_own_optimizer(event) and "optimizer" not in found:
         # as sure as a library's: of several, the first that is made is the one that is named
-        found["optimizer"] = Candidate(event.cls.name, place(event), 82 if event.certain else 55)
-        _number(found, "lr", event.kwargs.get("lr"), place(event), 65)
+        score = prior.call.sure("own optimiser", event.certain)
+        found["optimizer"] = Candidate(event.cls.name, place(event), score)
+        rate = event.kwargs.get("lr")
+        _number(found, "lr", rate, place(event), prior.call["own optimiser rate"])
 
 
 def _compiled(event: CallEvent, found: Found) -> None:
     """`model.compile("adam", lr=1e-3)`."""
     name = argument(event, ["optimizer", 0])
     if name is not None and isinstance(name.data, str) and is_optimizer(name.data):
-        found.setdefault("optimizer", Candidate(name.data, name.origin or place(event), 74))
-        _number(found, "lr", argument(event, ["lr", "learning_rate"]), place(event), 74)
+        score = prior.call["compile"]
+        found.setdefault("optimizer", Candidate(name.data, name.origin or place(event), score))
+        _number(found, "lr", argument(event, ["lr", "learning_rate"]), place(event), score)
 
 
 def _batch_size(event: CallEvent, found: Found, trains: Sequence[CallEvent]) -> None:
     if loaders.is_loader(event):
-        size, score = loaders.size_of(event), 70
+        size, score = loaders.size_of(event), prior.call["loader"]
         if not any(event is one for one in trains):
             return
     elif event.path.endswith(".fit"):
-        size, score = event.kwargs.get("batch_size"), 75
+        size, score = event.kwargs.get("batch_size"), prior.call["fit"]
     elif event.cls is not None and re.search(r"Loader|Dataset", event.cls.name):
-        size, score = event.kwargs.get("batch_size"), 65
+        size, score = event.kwargs.get("batch_size"), prior.call["own loader"]
     else:
         return
     if size is not None and not loaders.held_out(event, size):
@@ -175,14 +180,14 @@ def _cast(event: CallEvent, found: Found) -> None:
     if event.path == "torch.nn.Module.to":
         cast = precision(event.args[0])
         if cast in ("bf16", "fp16"):
-            found["precision"] = Candidate(cast, place(event), 72)
+            found["precision"] = Candidate(cast, place(event), prior.call["cast"])
     elif event.path == "apex.amp.initialize" and event.certain:
         level = argument(event, ["opt_level", 2])
         if level is None or level.data != "O0":
-            found["precision"] = Candidate("amp", place(event), 72)
+            found["precision"] = Candidate("amp", place(event), prior.call["apex"])
     elif event.path in AUTOCAST:
         enabled = event.kwargs.get("enabled")
         if enabled is None or enabled.data is not False:
             kind = event.kwargs.get("dtype")
             name = (precision(kind) if kind is not None else None) or "amp"
-            found["precision"] = Candidate(name, place(event), 72)
+            found["precision"] = Candidate(name, place(event), prior.call["cast"])

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Any, TypeGuard
 
+from schedmate.agent.fields import prior
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.objects import Class, Function, Instance, Symbol
 from schedmate.agent.interp.trace import CallEvent, Settings, Trace, without_tables
@@ -24,13 +25,18 @@ def rules(name: str) -> dict[str, Any]:
     return loaded
 
 
+_LEAST = 0.05
+"""Least confidence that is reported."""
+
+
 @dataclass(slots=True)
 class Candidate:
     """A possible value of a field.
 
     `score`, from 0 to 100, is the prior that orders candidates, set by hand. `rule` names what
     found this one and `note` tells people more. `considered` are all the candidates that it was
-    chosen from, and `sure` the fitted probability that it is right, where one was computed.
+    chosen from, and `sure` how sure it is once that was computed (`confidence.py`). One that is
+    `doubted` for what no fitted fact is about is no surer than its score.
     """
 
     data: Any
@@ -40,6 +46,7 @@ class Candidate:
     rule: str = ""
     considered: Sequence[Candidate] = field(default=(), repr=False, compare=False)
     sure: float | None = None
+    doubted: bool = False
 
     @property
     def source(self) -> str:
@@ -53,14 +60,13 @@ class Candidate:
 
     def evidence(self) -> Evidence:
         origin = self.origin or Origin("code")
-        sure = self.score / 100 if self.sure is None else self.sure
         return Evidence(
             value=self.data,
             source=origin.source,
             file=origin.file,
             line=origin.line or None,
             text=origin.text,
-            confidence=round(max(0.05, min(1.0, sure)), 2),
+            confidence=round(max(_LEAST, self.sure or 0.0), 2),
             note=self.note,
         )
 
@@ -85,7 +91,8 @@ def by_rule(rule: str, candidates: Iterable[Candidate]) -> list[Candidate]:
 # -- settings --------------------------------------------------------------
 
 EXPLICIT = ("command", "script", "environment", "launch")
-_SOURCE_BONUS = {"command": 6, "script": 6, "environment": 5, "launch": 5, "config": 3}
+_CHOSEN = frozenset({*EXPLICIT, "config"})
+"""Sources of what somebody wrote for a run."""
 MAX_SETTINGS = 6000
 MAX_LIST = 4
 MAX_NAMED = 1000
@@ -274,7 +281,14 @@ def _ranks(
 
 def source_bonus(origin: Origin | None) -> float:
     """How much more a value weighs for where it was set."""
-    return _SOURCE_BONUS.get(origin.source, 0) if origin is not None else 0
+    if origin is None or origin.source not in _CHOSEN:
+        return 0.0
+    return prior.source[origin.source]
+
+
+def is_launched(origin: Origin | None) -> bool:
+    """Whether this launch says it: on the command line, or in what that leads to."""
+    return origin is not None and origin.source in EXPLICIT
 
 
 # -- calls -----------------------------------------------------------------

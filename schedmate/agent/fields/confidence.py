@@ -1,6 +1,7 @@
 """How sure an answer is: a fitted probability that it is right, and the cautious number made of it.
 
-Each field has a logistic model over the facts about its answer, whose weights are in `weights/`;
+Each mandatory field, and each other one of which enough answers are known, has a logistic model
+over the facts about its answer, and the rest have one together: their weights are in `weights/`.
 `benchmarks/fit_fields.py` fits them on answers that extraction gave about repositories it had not
 been worked on with. `scale.yaml` maps the probability to the confidence: answers count as sure,
 0.75 and more, from the probability on above which few of the wrong ones were found.
@@ -10,22 +11,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 from schedmate.agent.fields import called
+from schedmate.agent.fields.batches import COMPUTED
 from schedmate.agent.fields.candidates import Candidate, rules
-from schedmate.agent.fields.facts import FIELDS, MODEL, TASK, TRAIN, Scene, Weighed, facts
+from schedmate.agent.fields.facts import (
+    BATCH,
+    FIELDS,
+    GLOBAL,
+    MODEL,
+    OWN_TABLES,
+    PER_DEVICE,
+    TASK,
+    TRAIN,
+    Scene,
+    Weighed,
+    facts,
+)
+from schedmate.agent.fields.proofs import Lines
+from schedmate.agent.fields.surroundings import Surroundings
 from schedmate.agent.fields.words import is_known
 from schedmate.agent.interp.trace import Trace
 from schedmate.agent.launch.plan import LaunchPlan
 
+POOLED = "further"
+"""The table of all fields that have none of their own."""
 _LEAST, _MOST = 0.05, 0.99
 """Bounds of the prior as a probability."""
-_SELDOM_NAMED = frozenset({"README", "script", "file name", "nameless network"})
-"""Rules that name a model by what is around the code: of these no answer is sure."""
-_NOT_SURE = 0.7
 _WORD, _WORDS, _FILES = 200, 200, 20
 """Most characters of a word, words of a command and configuration files that are looked at."""
 _DOUBTED = 0.5
@@ -52,8 +67,8 @@ class Weights:
 def fitted() -> dict[str, Weights]:
     """The fitted models, by field."""
     found = {}
-    for field in FIELDS:
-        table: dict[str, Any] = rules(f"weights/{field.partition('.')[2]}")
+    for field in (*FIELDS, *OWN_TABLES, POOLED):
+        table: dict[str, Any] = rules(f"weights/{field.rpartition('.')[2]}")
         found[field] = Weights(table["intercept"], table["prior"], table["facts"])
     return found
 
@@ -86,17 +101,29 @@ def confidences(
     sure: dict[str, float] = {}
     for name, answer in answers.items():
         found = facts(name, answer, considered.get(name, ()), scene)
-        sure[name] = cautious(by_field[name].probability(answer.score, found), points)
-        if name == MODEL and answer.rule in _SELDOM_NAMED:
-            sure[name] = min(sure[name], _NOT_SURE)
+        model = by_field.get(name) or by_field[POOLED]
+        sure[name] = cautious(model.probability(answer.score, found), points)
+    for name in (PER_DEVICE, GLOBAL):
+        if name in answers and answers[name].rule == COMPUTED and BATCH in sure:
+            sure[name] = min(sure[name], sure[BATCH])
     source = {"model": MODEL, "dataset": TRAIN}.get(answers[TASK].rule) if TASK in answers else None
     if source in sure and sure[source] < _DOUBTED:
         sure[TASK] = min(sure[TASK], sure[source])
     return sure
 
 
-def scene(trace: Trace, plan: LaunchPlan) -> Scene:
-    """What a reading saw, besides candidates."""
+def scene(trace: Trace, plan: LaunchPlan, lines: Lines) -> Scene:
+    """What a reading saw, besides candidates; `lines` are those of the repository."""
+    near = Surroundings(trace, plan.entry)
+
+    def around(answer: Weighed) -> Mapping[str, float]:
+        file, line = answer.place
+        origin = answer.origin if isinstance(answer, Candidate) else None
+        found = near.of_value(origin, answer.data)
+        if file is not None and line and file.endswith(".py"):
+            found |= near.facts(file, line, lines.of(file))
+        return found
+
     return Scene(
         entry=plan.entry,
         words=[str(value.data)[:_WORD] for value in plan.argv[:_WORDS]],
@@ -106,13 +133,17 @@ def scene(trace: Trace, plan: LaunchPlan) -> Scene:
         backward=any(loop.has_backward for loop in trace.loops),
         complete=trace.complete,
         known=is_known,
+        around=around,
         files=sorted({group.name for group in trace.settings if group.kind == "config"})[:_FILES],
     )
 
 
-def judge(answers: Mapping[str, Candidate], scene: Scene) -> None:
-    """Set how sure each of the answers, by field, is."""
+def judge(answers: Mapping[str, Candidate], scene: Scene) -> dict[str, Candidate]:
+    """The answers, by field, each with how sure it is."""
     scene.answers = answers
     considered = {name: answer.considered for name, answer in answers.items()}
-    for name, probability in confidences(answers, considered, scene).items():
-        answers[name].sure = round(probability, 3)
+    sure = confidences(answers, considered, scene)
+    for name, answer in answers.items():
+        if answer.doubted:
+            sure[name] = min(sure[name], answer.score / 100)
+    return {name: replace(answers[name], sure=round(sure[name], 3)) for name in answers}

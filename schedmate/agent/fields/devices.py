@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
+from schedmate.agent.fields import prior
 from schedmate.agent.fields.candidates import (
     Candidate,
     Setting,
@@ -27,12 +29,11 @@ def find(settings: list[Setting]) -> dict[str, Candidate]:
     """`num_gpus` (of all nodes) and `num_nodes`, where settings state them."""
     names = rules("names")["devices"]
     found: dict[str, Candidate] = {}
-    gpus = best(
-        [
-            *_counts(settings, names["gpus"], _gpus),
-            *_counts(settings, names["gpu_ids"], _ids, named_one=True),
-        ]
-    )
+    told = [
+        *_counts(settings, names["gpus"], _gpus),
+        *_counts(settings, names["gpu_ids"], _ids, named_one=True),
+    ]
+    gpus = best(told)
     # where nothing beside them is told of GPUs, these are nodes of a graph
     left_open = {s.path[:-1] for _, s in named(settings, names["gpus"]) if _as_many_as_there_are(s)}
     machines = [
@@ -40,13 +41,14 @@ def find(settings: list[Setting]) -> dict[str, Candidate]:
         for s in settings
         if gpus is not None or s.key != _OR_OF_A_GRAPH or s.path[:-1] in left_open
     ]
-    nodes = best(_counts(machines, names["nodes"], _whole))
+    counts = _counts(machines, names["nodes"], _whole)
+    nodes = best(counts)
     if nodes is not None:
-        found["num_nodes"] = nodes
+        found["num_nodes"] = replace(nodes, considered=counts)
     if gpus is not None:
         if nodes is not None:  # a program that counts nodes counts the GPUs of each
             gpus.data *= nodes.data
-        found["num_gpus"] = gpus
+        found["num_gpus"] = replace(gpus, considered=told)
     return found
 
 
@@ -71,8 +73,8 @@ def _counts(
             continue  # the first device by default says nothing of the others
         count = read(setting.value) if callable(read) else None
         if count is not None and 0 < count <= _MOST:
-            score = 74.0 - 0.5 * rank + source_bonus(origin)
-            out.append(Candidate(count, origin, score))
+            score = prior.devices["named"] + prior.devices["rank"] * rank + source_bonus(origin)
+            out.append(Candidate(count, origin, score, rule="setting"))
     return out
 
 

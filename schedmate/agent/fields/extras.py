@@ -6,12 +6,13 @@ import re
 from dataclasses import replace
 
 from schedmate.agent.configs.class_keys import class_keys
-from schedmate.agent.fields import called, loaders, optimizers, precision
+from schedmate.agent.fields import called, loaders, optimizers, precision, prior
 from schedmate.agent.fields.candidates import (
     Candidate,
     Setting,
     argument,
     best,
+    by_rule,
     is_number,
     named,
     normal,
@@ -24,6 +25,8 @@ from schedmate.agent.fields.reads import Reads
 from schedmate.agent.interp.trace import Trace
 from schedmate.agent.values import Value
 
+SETTING = "setting"
+"""Rule: a setting says it."""
 _STRINGS = {"optimizer", "precision"}
 _NOT_HERE = re.compile(
     r"eval|valid|test|(?<![a-z])val(?![a-z])|teacher|discriminator|logger|wandb|(?<!batch_)sampl|infer|"
@@ -35,8 +38,6 @@ _OTHER_INPUT = re.compile(r"encod|lstm|rnn|gru|pool|atten|layer|forward", re.IGN
 _LATENT = re.compile(r"unet|nnet|latent|denoiser", re.IGNORECASE)
 """Parts whose pictures may be smaller than the data's."""
 _SMALLEST_IMAGE = 16
-_UNREAD = 30
-"""What a setting loses that the program was not seen to look at."""
 _SCHEDULE = re.compile(r"sched", re.IGNORECASE)
 _NUMBER = re.compile(r"\d{1,18}(\.\d+)?([eE]-?\d{1,2})?")
 
@@ -45,6 +46,7 @@ def find(trace: Trace, settings: list[Setting], lines: Lines) -> dict[str, Candi
     """Extra training fields that the code states, by field name; `lines` is the repository."""
     found: dict[str, Candidate] = {}
     unread: dict[str, Candidate] = {}
+    weighed: dict[str, list[Candidate]] = {}
     reads = Reads(trace, settings)
     for field, aliases in rules("names")["extras"].items():
         known = named(settings, aliases)
@@ -52,7 +54,8 @@ def find(trace: Trace, settings: list[Setting], lines: Lines) -> dict[str, Candi
         options = _candidates(field, [one for one in known if not one[1].unread])
         left = best(_candidates(field, [one for one in known if one[1].unread]))
         if left is not None:
-            unread[field] = replace(left, score=left.score - _UNREAD, note=reads.note(left))
+            score = left.score + prior.further["unread"]
+            unread[field] = replace(reads.doubted(left), score=score)
         if field == "batch_size":
             _loaded(trace, options)
         chosen = best(options)
@@ -60,12 +63,21 @@ def find(trace: Trace, settings: list[Setting], lines: Lines) -> dict[str, Candi
             chosen = best(_of_section(settings))
         if chosen is not None:
             found[field] = chosen
+        weighed[field] = options
     _precision(settings, found)
+    by_rule(SETTING, found.values())
     called.add(trace, found)
+    by_rule("call", found.values())
     _parameters(trace, found)
+    by_rule("parameter", found.values())
     found = unread | found
     optimizers.add(trace, found, lines)
     precision.on_cpu(trace, settings, found)
+    by_rule("call", found.values())
+    found = {
+        field: replace(chosen, considered=[*weighed.get(field, ()), chosen])
+        for field, chosen in found.items()
+    }
     if named(settings, ["train_micro_batch_size_per_gpu"]):
         # DeepSpeed's train_batch_size counts all GPUs and accumulation steps
         whole = best(_candidates("batch_size", named(settings, ["train_batch_size"])))
@@ -93,7 +105,7 @@ def _loaded(trace: Trace, options: list[Candidate]) -> None:
     }
     for option in options:
         if option.data in sizes and option.origin and option.origin.source == "default":
-            option.score += 7
+            option.score += prior.further["loaded"]
 
 
 _TELLING = re.compile(r"batch.?size|^lr$|learning.?rate", re.IGNORECASE)
@@ -111,14 +123,14 @@ def _parameters(trace: Trace, found: dict[str, Candidate]) -> None:
         for alias in rules("names")["extras"][field] if field not in found else ():
             value = given.get(normal(alias))
             if is_number(value) and value.data < most:
-                found[field] = Candidate(value.data, value.origin, 58.0)
+                found[field] = Candidate(value.data, value.origin, prior.further["parameter"])
                 break
 
 
 def _of_section(settings: list[Setting]) -> list[Candidate]:
     """Optimisers by name below a section of them: `optimizer: {generator: {name: Adam}}`."""
     return [
-        Candidate(setting.value.data, setting.value.origin, 60.0)
+        Candidate(setting.value.data, setting.value.origin, prior.further["section"])
         for setting in settings
         if setting.path[-1] in class_keys("path", "class", "name")
         and any(re.fullmatch(r"optim(izer)?s?", part.lower()) for part in setting.path[:-2])
@@ -149,10 +161,10 @@ def architecture(trace: Trace, settings: list[Setting]) -> dict[str, Candidate]:
         for event in made:
             value = argument(event, list(aliases))
             if value is not None and _is_size(value):
-                options.append(Candidate(value.data, value.origin, 78.0))
-        chosen = best(options)
+                options.append(Candidate(value.data, value.origin, prior.further["configuration"]))
+        chosen = best(by_rule("call", options))
         if chosen is not None:
-            found[field] = chosen
+            found[field] = replace(chosen, considered=options)
     return found
 
 
@@ -169,18 +181,22 @@ def _candidates(field: str, options: list[tuple[int, Setting]]) -> list[Candidat
         data = _usable(field, setting.value)
         if data is None or (field == "image_size" and not _is_image(setting, data)):
             continue
-        score = 80.0 - 0.5 * rank + source_bonus(setting.value.origin)
+        score = (
+            prior.further["named"]
+            + prior.further["rank"] * rank
+            + source_bonus(setting.value.origin)
+        )
         if setting.kind == "globals":
-            score -= 6
+            score += prior.further["globals"]
         if any(_SCHEDULE.search(part) for part in setting.path[:-1]):
-            score -= 20  # what it goes to rather than what it starts from
+            score += prior.further["schedule"]
         if field == "lr" and "params" in setting.path[:-1]:
-            score -= 12  # one group of parameters' own
+            score += prior.further["group"]
         if field == "image_size" and any(_LATENT.search(part) for part in setting.path[:-1]):
-            score -= 12
+            score += prior.further["latent"]
         if field == "optimizer" and not called.is_optimizer(str(data)):
-            score -= 15
-        out.append(Candidate(data, setting.value.origin, score))
+            score += prior.further["no optimiser"]
+        out.append(Candidate(data, setting.value.origin, score, rule=SETTING))
     return out
 
 
@@ -206,7 +222,7 @@ def _usable(field: str, value: Value) -> object:
         return (
             float(value.data) if "." in value.data or "e" in value.data.lower() else int(value.data)
         )
-    if not is_number(value) or value.data <= 0:
+    if not is_number(value) or not 0 < value.data <= called.LARGEST:
         return None
     number = value.data
     return (
@@ -223,11 +239,15 @@ def _precision(settings: list[Setting], found: dict[str, Candidate]) -> None:
     for name, meaning in flags.items():
         for _, setting in named(settings, [name]):
             if setting.value.data is True:
-                found["precision"] = Candidate(meaning, setting.value.origin, 80)
+                found["precision"] = Candidate(
+                    meaning, setting.value.origin, prior.further["precision flag"]
+                )
                 return
         for setting in settings:
             # DeepSpeed and detectron2 keep a section: fp16: {enabled: true}
             if len(setting.path) > 1 and setting.path[-2].lower() == name:
                 if setting.key == "enabled" and setting.value.data is True:
-                    found["precision"] = Candidate(meaning, setting.value.origin, 78)
+                    found["precision"] = Candidate(
+                        meaning, setting.value.origin, prior.further["precision section"]
+                    )
                     return

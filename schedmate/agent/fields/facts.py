@@ -6,6 +6,7 @@ same ones for the answers that the weights are fitted on.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,13 @@ MODEL, TASK = "model_config.model_name", "model_config.task_type"
 ITERS, UNIT = "training_config.iters", "training_config.iter_type"
 TRAIN, VALID = "dataset_config.train", "dataset_config.valid"
 FIELDS = (MODEL, TASK, ITERS, UNIT, TRAIN, VALID)
+"""The mandatory fields; those beside them are `FURTHER`."""
+BATCH, RATE = "training_config.batch_size", "training_config.lr"
+OPTIMIZER, GPUS = "training_config.optimizer", "training_config.num_gpus"
+PER_DEVICE = "training_config.per_device_batch_size"
+GLOBAL = "training_config.global_batch_size"
+OWN_TABLES = (BATCH, RATE, OPTIMIZER)
+"""Fields besides the mandatory ones that have a table of weights of their own."""
 NAMES = (MODEL, TRAIN, VALID)
 
 _WRITTEN = ("command", "script", "environment", "launch", "config")
@@ -46,7 +54,8 @@ class Scene:
     """What one reading of a job saw, besides the candidates of a field.
 
     `words` are the words of the command and `files` those that were read as configuration;
-    `known` says whether the vocabulary's `models` or `datasets` have a name.
+    `known` says whether the vocabulary's `models` or `datasets` have a name, and `around` what
+    an answer stands in (`surroundings.py`).
     """
 
     entry: str | None
@@ -58,6 +67,7 @@ class Scene:
     complete: bool
     known: Callable[[str, str], bool]
     files: Sequence[str] = ()
+    around: Callable[[Weighed], Mapping[str, float]] = lambda _: {}
     answers: Mapping[str, Weighed] = field(default_factory=dict)
 
 
@@ -74,12 +84,15 @@ def facts(
             found |= _of_task(chosen, scene)
         case "training_config.iters" | "training_config.iter_type":
             found |= _of_length(scene)
-        case _:
+        case "dataset_config.train" | "dataset_config.valid":
             found |= _of_dataset(text, scene)
             train = scene.answers.get(TRAIN)
             if name == VALID and train is not None:
                 found["the training set"] = float(_letters(text) == _letters(str(train.data)))
                 found["training set's prior"] = train.score / 100
+        case _:
+            found |= _of_further(name, chosen.data)
+    found |= scene.around(chosen)
     return {fact: round(float(value), 3) for fact, value in found.items() if value}
 
 
@@ -101,7 +114,8 @@ def _of_any(chosen: Weighed, considered: Sequence[Weighed], scene: Scene) -> dic
         for other in considered
     )
     missing = sum(1 for name in FIELDS if name not in scene.answers)
-    weakest = min((other.score for other in scene.answers.values()), default=50.0)
+    named = [scene.answers[name].score for name in FIELDS if name in scene.answers]
+    weakest = min(named, default=50.0)
     return {
         f"from: {chosen.source}": 1,
         f"rule: {chosen.rule}": 1,
@@ -210,9 +224,21 @@ def _of_length(scene: Scene) -> dict[str, float]:
     return {
         "in steps": steps,
         "one": number == 1,
-        "a power of ten": number >= 10 and set(str(int(number))) <= {"0", "1"},
+        "a power of ten": number >= 10 and math.log10(number).is_integer(),
         "few steps": steps and number < 200,
         "very many steps": steps and number >= 1_000_000,
         "many epochs": not steps and number > 1000,
         "written for this run": count is not None and count.source in _WRITTEN,
+    }
+
+
+def _of_further(name: str, data: Any) -> dict[str, float]:
+    number = data if isinstance(data, int | float) else 0
+    return {
+        f"field: {name.rpartition('.')[2]}": 1,
+        "one": number == 1,
+        "a power of two": isinstance(data, int) and data > 4 and data & (data - 1) == 0,
+        "a large rate": name == RATE and number > 0.05,
+        "a tiny rate": name == RATE and number < 1e-5,
+        "small letters": isinstance(data, str) and data == data.lower(),
     }

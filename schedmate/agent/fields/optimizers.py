@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from schedmate.agent.fields import called
+from schedmate.agent.fields import called, prior
 from schedmate.agent.fields.candidates import Candidate, normal
 from schedmate.agent.fields.proofs import Lines
 from schedmate.agent.interp.trace import CallEvent, Trace
@@ -14,8 +14,6 @@ from schedmate.agent.values import Origin, Place, Unknown
 
 _NAMED = 3
 """Further optimisers that are named."""
-_NOT_KNOWN = 30.0
-"""Score of a rate of which no more is known than its expression."""
 _OF_TIME = re.compile(r"step|iter|epoch|warm|sched|decay|anneal|cos|progress", re.IGNORECASE)
 """What a rate that changes while the program trains is computed from."""
 
@@ -83,7 +81,8 @@ def _computed(stated: Candidate, event: CallEvent, lines: Lines) -> Candidate:
         return stated
     place = Origin("code", origin.computed.file, origin.computed.line)
     note = f"computed from {stated.data}, where not all parts are known"
-    return Candidate(None, place, _NOT_KNOWN, note)
+    score = prior.further["rate of unknown parts"]
+    return Candidate(None, place, score, note, doubted=True)
 
 
 def _same_place(one: Origin, other: Origin | None) -> bool:

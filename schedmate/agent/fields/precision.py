@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from schedmate.agent.fields import called
+from schedmate.agent.fields import called, prior
 from schedmate.agent.fields.candidates import Candidate, Setting, named, rules
 from schedmate.agent.interp.trace import CallEvent, Trace
 
 _REDUCED = ("fp16", "bf16", "amp", "fp8")
 _NOTHING = "contextlib.nullcontext"
-_FOLLOWED = 74.0
-_DOUBTED = 40.0
 
 
 def on_cpu(trace: Trace, settings: list[Setting], found: dict[str, Candidate]) -> None:
@@ -28,10 +26,13 @@ def on_cpu(trace: Trace, settings: list[Setting], found: dict[str, Candidate]) -
     nothing = next((e for e in trace.calls if e.certain and e.path == _NOTHING), None)
     if nothing is not None:
         note = "the job runs on the CPU, where the program casts nothing"
-        found["precision"] = Candidate("fp32", called.place(nothing), _FOLLOWED, note)
+        found["precision"] = Candidate(
+            "fp32", called.place(nothing), prior.further["nothing cast"], note
+        )
     else:
         note = "the job runs on the CPU, where nothing was seen to use it"
-        found["precision"] = replace(stated, score=min(stated.score, _DOUBTED), note=note)
+        score = min(stated.score, prior.further["on the CPU at most"])
+        found["precision"] = replace(stated, score=score, note=note, doubted=True)
 
 
 def _chosen(settings: list[Setting]) -> bool:

@@ -39,12 +39,16 @@ class Lines:
 
     def at(self, place: Place) -> str | None:
         """A line without the blanks around it; None where there is none."""
-        if place.file not in self._files:
-            path = resolved(self._root / place.file)
-            inside = path.is_relative_to(self._root) and is_file(path)
-            self._files[place.file] = _read(path) if inside else []
-        lines = self._files[place.file]
+        lines = self.of(place.file)
         return lines[place.line - 1].strip() if 0 < place.line <= len(lines) else None
+
+    def of(self, file: str) -> list[str]:
+        """All lines of a file of the repository; none where there is no such file."""
+        if file not in self._files:
+            path = resolved(self._root / file)
+            inside = path.is_relative_to(self._root) and is_file(path)
+            self._files[file] = _read(path) if inside else []
+        return self._files[file]
 
     def statement(self, place: Place, value: Any) -> str:
         """A line, and of a statement that goes on the line of it that states a value."""

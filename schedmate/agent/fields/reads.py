@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from schedmate.agent.fields.candidates import Candidate, Setting, normal
 from schedmate.agent.interp.objects import Instance
@@ -49,9 +50,11 @@ class Reads:
                 setting.unread = True
                 self._marked.add((origin.file, origin.line))
 
-    def note(self, candidate: Candidate) -> str | None:
-        """What people are told of a candidate that is not read."""
-        return NOTE if candidate.place in self._marked else candidate.note
+    def doubted(self, candidate: Candidate) -> Candidate:
+        """The candidate, doubted with a note for people where it is of a file and is not read."""
+        if candidate.place not in self._marked:
+            return candidate
+        return replace(candidate, note=NOTE, doubted=True)
 
     def _is_read(self, key: str) -> bool:
         if key not in self._spelt:

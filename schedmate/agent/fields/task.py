@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import cast
 
+from schedmate.agent.fields import prior
 from schedmate.agent.fields.about import About
 from schedmate.agent.fields.candidates import Candidate, Setting, normal, rules
 from schedmate.agent.interp import classes
@@ -14,11 +15,6 @@ from schedmate.agent.interp.trace import CallEvent, Trace
 from schedmate.agent.values import Origin
 from schedmate.jobs import TaskType
 
-_MARGIN = 1.0
-_ENOUGH = 2.0
-_LITTLE_MARGIN = 0.6
-_LITTLE = 1.2
-"""What is enough once nothing else can be asked."""
 _PLAIN = re.compile(
     r"(bi|simple|vanilla|stacked|my|base)?[-_]?(lstm|gru|rnn|mlp|cnn|transformer|u-?net|dit)s?"
     r"([-_]?(model|net|network|classifier|regressor))?",
@@ -30,10 +26,6 @@ _GAN = re.compile(r"gan(model|trainer)?$", re.IGNORECASE)
 _SEQUENCES = re.compile(r"mamba|rwkv|hyena", re.IGNORECASE)
 """Networks for sequences of anything, of which the first were sentences."""
 _CAPTION = re.compile(r"caption", re.IGNORECASE)
-_ENVIRONMENT = 4.0
-"""What an environment of the repository's own, that the program makes, counts for."""
-_SENSE = 3.0
-"""Votes from which images, or language, are part of a job that is about both."""
 
 
 def find(
@@ -63,7 +55,11 @@ def find(
     words = rules("vocabulary")
     if program is not None:
         vote(
-            program[0], 3.0, Origin("library", text=program[1]), "program", f"program {program[1]}"
+            program[0],
+            prior.task["program"],
+            Origin("library", text=program[1]),
+            "program",
+            f"program {program[1]}",
         )
     of_data = {d for data in datasets for d in domains(str(data.data), words["datasets"])}
     if model is not None:
@@ -75,7 +71,8 @@ def find(
     for dataset in datasets:
         for domain in domains(str(dataset.data), words["datasets"]):
             # as do pairs of images and texts a model of images
-            weight = 10.0 if domain == "Multimodal" and "CV" in votes else 7.0
+            paired = domain == "Multimodal" and "CV" in votes
+            weight = prior.task["paired dataset"] if paired else prior.task["dataset"]
             vote(domain, weight, dataset.origin, "dataset", f"dataset {dataset.data}")
     _vote_calls(trace, words["calls"], words["imports"], vote)
     _vote_words(trace, words["words"], vote)
@@ -86,13 +83,20 @@ def find(
     for domain, names in words["settings"].items():
         found = [keys[normal(name)] for name in names if normal(name) in keys]
         if found:
-            vote(domain, min(2.0, 0.7 * len(found)), found[0].value.origin,
-                 "setting", f"setting {found[0].path[-1]}")  # fmt: skip
+            weight = min(prior.task["settings at most"], prior.task["setting"] * len(found))
+            reason = f"setting {found[0].path[-1]}"
+            vote(domain, weight, found[0].value.origin, "setting", reason)
     for domain, names in words["telling"].items():
         held = [keys[normal(name)] for name in names if normal(name) in keys]
         given = [setting for setting in held if setting.value.data not in (None, False, "")]
         if given:
-            vote(domain, 16.0, given[0].value.origin, "setting", f"setting {given[0].path[-1]}")
+            vote(
+                domain,
+                prior.task["telling setting"],
+                given[0].value.origin,
+                "setting",
+                f"setting {given[0].path[-1]}",
+            )
     both = _vote_both_senses(votes, trace, model)
     decided = _decided(votes)
     asked = iter(said)
@@ -100,12 +104,13 @@ def find(
         _vote_readme(about, words, vote)
         both = both or _vote_both_senses(votes, trace, model)
         decided = _decided(votes)
-    decided = decided or _decided(votes, _LITTLE, _LITTLE_MARGIN)
+    decided = decided or _decided(votes, "little", "little margin")
     if decided is None:
         return None
     domain, weight, runner_up = decided
     _, origin, rule, reason = reasons[domain]
-    score = 55 + 40 * min(1.0, (weight - runner_up) / 8)
+    lead = min(1.0, (weight - runner_up) / prior.task["clear lead"])
+    score = prior.task["decided"] + prior.task["by lead"] * lead
     derived_from = (c.score for c in sources if c.origin is origin and str(c.data) in reason)
     score = min(score, next(derived_from, score))  # no surer than what it follows from
     where = origin or Origin("derived")
@@ -123,8 +128,12 @@ def _vote_both_senses(votes: dict[str, float], trace: Trace, model: Candidate | 
     if about:
         votes["Multimodal"] += votes["CV"]  # images, and sentences about them
     senses = ("Multimodal", "CV", "NLP")
-    if first in senses and votes["Multimodal"] >= _ENOUGH and both >= _SENSE:
-        votes["Multimodal"] += 1.5 * both
+    if (
+        first in senses
+        and votes["Multimodal"] >= prior.task["enough"]
+        and both >= prior.task["sense"]
+    ):
+        votes["Multimodal"] += prior.task["both senses"] * both
         return True
     return about
 
@@ -134,7 +143,13 @@ def _vote_environment(trace: Trace, vote: Callable[..., None]) -> None:
     for event in trace.calls:
         if event.cls is not None and classes.is_environment(event.cls):
             where = Origin("code", event.site.file, event.site.line)
-            vote("RL", _ENVIRONMENT, where, "environment", f"the environment {event.cls.name}")
+            vote(
+                "RL",
+                prior.task["environment"],
+                where,
+                "environment",
+                f"the environment {event.cls.name}",
+            )
             return
 
 
@@ -152,18 +167,20 @@ def _model_weight(name: str, domain: str, of_data: set[str]) -> float:
     molecules or bodies: where the data are `of_data`, of one of these, they say what it is about.
     """
     if _PLAIN.fullmatch(name):
-        return 1.8
+        return prior.task["plain model"]
     if domain in ("Graph", "TimeSeries") and of_data and domain not in of_data:
-        return 3.0
+        return prior.task["model of other data"]
     if domain == "NLP" and of_data and of_data <= {"Recommendation", "TimeSeries", "Science"}:
-        return 3.0
+        return prior.task["model of other data"]
     if domain == "NLP" and _SEQUENCES.search(name):
-        return 3.0
-    return 3.5 if _GAN.search(name) else 8.5 if domain == "Multimodal" else 6.0
+        return prior.task["sequences"]
+    if _GAN.search(name):
+        return prior.task["adversarial"]
+    return prior.task["multimodal model"] if domain == "Multimodal" else prior.task["model"]
 
 
 def _decided(
-    votes: dict[str, float], enough: float = _ENOUGH, margin: float = _MARGIN
+    votes: dict[str, float], enough: str = "enough", margin: str = "margin"
 ) -> tuple[str, float, float] | None:
     """The domain with the most votes, its votes and the next one's, if that is clear enough."""
     ordered = sorted(votes.items(), key=lambda item: -item[1])
@@ -171,7 +188,7 @@ def _decided(
         return None
     domain, weight = ordered[0]
     runner_up = ordered[1][1] if len(ordered) > 1 else 0.0
-    clear = weight >= enough and weight - runner_up >= margin
+    clear = weight >= prior.task[enough] and weight - runner_up >= prior.task[margin]
     return (domain, weight, runner_up) if clear else None
 
 
@@ -181,13 +198,31 @@ def _vote_readme(said: About, tables: dict[str, dict[str, str]], vote: Callable[
     title, text = (re.sub(r"[_ ./]+", "-", part.lower()) for part in (said.title, said.text))
     for domain, pattern in tables["words"].items():
         if re.search(pattern, title):
-            vote(domain, 2.0, origin, "README", f"the README's heading, {said.title[:60]}")
+            vote(
+                domain,
+                prior.task["heading"],
+                origin,
+                "README",
+                f"the README's heading, {said.title[:60]}",
+            )
         found = set(re.findall(pattern, text))
         if found:
-            vote(domain, min(1.8, 0.6 * len(found)), origin, "README", f"{said.file}")
+            vote(
+                domain,
+                min(prior.task["text at most"], prior.task["word"] * len(found)),
+                origin,
+                "README",
+                f"{said.file}",
+            )
     for domain, pattern in tables["models"].items():
         if re.search(pattern, title):
-            vote(domain, 2.0, origin, "README", f"the README's heading, {said.title[:60]}")
+            vote(
+                domain,
+                prior.task["heading"],
+                origin,
+                "README",
+                f"the README's heading, {said.title[:60]}",
+            )
 
 
 def _vote_words(trace: Trace, table: dict[str, str], vote: Callable[..., None]) -> None:
@@ -198,7 +233,13 @@ def _vote_words(trace: Trace, table: dict[str, str], vote: Callable[..., None]) 
     for domain, pattern in table.items():
         found = [text for text in sorted(texts) if re.search(pattern, text)]
         if found:
-            vote(domain, min(2.4, 0.6 * len(found)), None, "names", f"names such as {found[0]}")
+            vote(
+                domain,
+                min(prior.task["names at most"], prior.task["word"] * len(found)),
+                None,
+                "names",
+                f"names such as {found[0]}",
+            )
 
 
 def domains(name: str, table: dict[str, str]) -> list[str]:
@@ -237,7 +278,9 @@ def _vote_calls(
         compiled = re.compile(str(pattern))
         for event in firsts.values():
             if compiled.search(event.path):
-                amount = float(cast("float", weight)) * (1.0 if event.certain else 0.6)
+                amount = float(cast("float", weight)) * (
+                    1.0 if event.certain else prior.task["call unsure"]
+                )
                 origin = Origin("code", event.site.file, event.site.line)
                 vote(str(domain), amount, origin, "call", event.path.split("()")[0])
                 break
@@ -245,7 +288,7 @@ def _vote_calls(
             names = {name for name in _roots(pattern) if len(domains_of[name]) == 1}
             names |= _roots(pattern) & set(mostly.get(str(domain), []))
             if names & trace.imports:
-                vote(str(domain), float(cast("float", weight)) * 0.4, None,
+                vote(str(domain), float(cast("float", weight)) * prior.task["import"], None,
                      "import", f"import {min(names & trace.imports)}")  # fmt: skip
 
 

@@ -6,21 +6,22 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from schedmate.agent.fields import prior
 from schedmate.agent.fields.about import About
 from schedmate.agent.fields.candidates import (
     Candidate,
     Setting,
     best,
     by_rule,
+    is_launched,
     normal,
-    source_bonus,
 )
 from schedmate.agent.fields.dataset import hints
 from schedmate.agent.fields.dataset.components import from_components
 from schedmate.agent.fields.dataset.keys import validation_place
 from schedmate.agent.fields.dataset.named import bare_place, from_settings
 from schedmate.agent.fields.dataset.opened import uses_of
-from schedmate.agent.fields.dataset.roles import AS_WRITTEN, CLASS_NAME, CLASS_NAME_LESS, Use
+from schedmate.agent.fields.dataset.roles import CLASS_NAME, Use, as_written
 from schedmate.agent.fields.dataset.sections import from_loaders, from_sections
 from schedmate.agent.fields.dataset.validates import handed_on, left_unread, switched_off, validates
 from schedmate.agent.fields.words import is_known
@@ -97,7 +98,7 @@ def _choose(
     asked = [s for s in settings if not s.key.startswith("test")] if _apart(trace) else settings
     explicit_valid = best(from_settings(asked, evaluates=True))
     if explicit_valid is not None and _launched(explicit_valid):
-        explicit_valid.score += 5  # named for this launch
+        explicit_valid.score += prior.validation["launched"]
     valid = best([u.candidate for u in uses if u.evaluates is True])
     valid_loader = from_loaders(settings, "val|valid|validation|eval|dev")
     weighed += by_rule("section", [c for c in (loader, valid_loader) if c is not None])
@@ -117,7 +118,7 @@ def _choose(
     if explicit_valid is not None and (valid is None or explicit_valid.score >= valid.score):
         valid = explicit_valid
     same = _validates(trace, settings)
-    if train is None or train.score <= AS_WRITTEN + 8:
+    if train is None or train.score <= as_written() + prior.dataset["says little"]:
         # a path none of whose parts names a dataset, if anything
         train = (
             hints.find(settings, plan, said, train, trace.links) or train or bare_place(settings)
@@ -133,7 +134,9 @@ def _choose(
             return train, None  # a file is read, and nothing shows that the model is tried on it
     if valid is None and train is not None and same is not None:
         origin = same if isinstance(same, Origin) else train.origin
-        valid = Candidate(train.data, origin, train.score - 12, OTHER_SPLIT, SPLIT)
+        valid = Candidate(
+            train.data, origin, train.score + prior.validation["of training"], OTHER_SPLIT, SPLIT
+        )
     if valid is not None and train is not None and _is_split(valid, train, explicit_valid, uses):
         valid = Candidate(train.data, valid.origin, valid.score, OTHER_SPLIT, SPLIT)
     return train, valid
@@ -157,8 +160,8 @@ def _is_split(
     valid: Candidate, train: Candidate, explicit: Candidate | None, uses: list[Use]
 ) -> bool:
     """Whether what is validated on is another split of whatever the training set is called."""
-    opened = train.score + (CLASS_NAME_LESS if train.rule == CLASS_NAME else 0)
-    if valid.score < opened - 18:
+    opened = train.score - (prior.dataset_class["class name"] if train.rule == CLASS_NAME else 0)
+    if valid.score < opened - prior.validation["weaker"]:
         return True  # a weakly named validation file beside a well named dataset
     if valid is explicit:
         return False
@@ -199,12 +202,12 @@ def _in_code(origin: Origin | None) -> bool:
 
 def _launched(setting: Candidate) -> bool:
     """Whether this launch names it: on the command line, or in what that leads to."""
-    return source_bonus(setting.origin) > 3
+    return is_launched(setting.origin)
 
 
 def _tells(train: Candidate) -> bool:
     """Whether this launch itself names the data, and not only a place that says nothing."""
-    return _launched(train) and train.score > AS_WRITTEN + 8
+    return _launched(train) and train.score > as_written() + prior.dataset["says little"]
 
 
 def _tells_well(loader: Candidate) -> bool:

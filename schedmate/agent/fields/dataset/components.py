@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from schedmate.agent.configs.class_keys import class_keys
+from schedmate.agent.fields import prior
 from schedmate.agent.fields.candidates import Candidate, Setting
 from schedmate.agent.fields.dataset.names import class_dataset, dataset_name
 from schedmate.agent.fields.words import is_known
@@ -33,6 +34,10 @@ def from_components(settings: list[Setting]) -> list[Candidate]:
         name = class_dataset(last) if camel else dataset_name(_BUILDERS.sub("", last))
         own = name is not None and name.lower() == text.split(".")[0].lower()
         if name is not None and not own and (is_known(name, "datasets") or not camel):
-            score = 72.0 if is_known(name, "datasets") else 62.0
+            score = (
+                prior.section["known component"]
+                if is_known(name, "datasets")
+                else prior.section["component"]
+            )
             found.append(Candidate(name, setting.value.origin, score))
     return found

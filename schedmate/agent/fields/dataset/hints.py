@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from schedmate.agent.fields import prior
 from schedmate.agent.fields.about import About, without_marks
-from schedmate.agent.fields.candidates import Candidate, Setting, best, normal, source_bonus
+from schedmate.agent.fields.candidates import Candidate, Setting, best, is_launched, normal
 from schedmate.agent.fields.dataset.paths import from_path
 from schedmate.agent.fields.dataset.roles import CLASS_NAME
 from schedmate.agent.fields.words import begins_known, is_ambiguous, is_known
@@ -65,7 +66,7 @@ def _says_less(path: Candidate, plan: LaunchPlan) -> bool:
     whole = any(str(path.data) in word for word in words)
     return (
         path.rule != CLASS_NAME
-        and not (whole and source_bonus(path.origin) > 3)
+        and not (whole and is_launched(path.origin))
         and not is_known(str(path.data), "datasets")
     )
 
@@ -80,7 +81,7 @@ def _from_launch(settings: list[Setting], plan: LaunchPlan, any_name: bool) -> C
             run = _RUN_NAME.search(setting.path[-1])
             name = _in_path(text) or (None if run or not any_name else _below_data(text))
             if name is not None:
-                score = 46.0 if run else 58.0
+                score = prior.hint["name of the run"] if run else prior.hint["option of the launch"]
                 found.append(Candidate(name, origin, score, "a name in the launch", LAUNCH))
     before = ""
     for value in [*plan.argv, *plan.facts.values()]:
@@ -94,7 +95,15 @@ def _from_launch(settings: list[Setting], plan: LaunchPlan, any_name: bool) -> C
             )
             name = None if told or text.startswith("-") else _in_path(text)
             if name is not None:
-                found.append(Candidate(name, value.origin, 46, "a name in the launch", LAUNCH))
+                found.append(
+                    Candidate(
+                        name,
+                        value.origin,
+                        prior.hint["name of the run"],
+                        "a name in the launch",
+                        LAUNCH,
+                    )
+                )
             before = text if "=" not in text else ""
     return best(found)
 
@@ -117,7 +126,9 @@ def _from_files(settings: list[Setting], plan: LaunchPlan) -> Candidate | None:
     for file in dict.fromkeys([*files, plan.cwd, plan.entry or ""]):
         name = _in_path(file)
         if name is not None:
-            return Candidate(name, Origin("code", file, 1), 48, "named like it", "file name")
+            return Candidate(
+                name, Origin("code", file, 1), prior.hint["file name"], "named like it", "file name"
+            )
     return None
 
 
@@ -128,7 +139,11 @@ def _from_links(links: Mapping[str, Site]) -> Candidate | None:
         return None
     [(name, site)] = found
     return Candidate(
-        name, Origin("code", site.file, site.line), 52, "an address in the source", "address"
+        name,
+        Origin("code", site.file, site.line),
+        prior.hint["address"],
+        "an address in the source",
+        "address",
     )
 
 
@@ -209,7 +224,7 @@ def _from_readme(plan: LaunchPlan, said: Sequence[About]) -> Candidate | None:
             found = _named_in(section, alone=rank < 10)
             if found is not None and not _of_project(found[0], about):
                 name, line = found
-                score = 44.0 if rank >= 10 else 40.0
+                score = prior.hint["README command"] if rank >= 10 else prior.hint["README"]
                 return Candidate(
                     name, Origin("code", about.file, line), score, "from the README", README
                 )
@@ -217,7 +232,7 @@ def _from_readme(plan: LaunchPlan, said: Sequence[About]) -> Candidate | None:
             known = _in_path(text)
             if known is not None:
                 origin = Origin("code", about.file, about.line)
-                return Candidate(known, origin, 40, "from the README", README)
+                return Candidate(known, origin, prior.hint["README"], "from the README", README)
     return None
 
 

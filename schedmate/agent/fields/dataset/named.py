@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from schedmate.agent.fields import prior
 from schedmate.agent.fields.candidates import (
     Candidate,
     Setting,
@@ -67,9 +68,9 @@ def from_settings(settings: list[Setting], evaluates: bool = False) -> list[Cand
         origin = setting.value.origin
         score = _score(setting, name, rank, as_written)
         if main and setting.kind == "config" and _is_apart(setting.owner, main):
-            score -= 14  # the configuration of a part that another program has trained
+            score += prior.dataset_setting["part of its own"]
         if simulated and setting.explicit and setting.key in _TASKS:
-            score += 32  # the environment's name may be that of what wraps any of them
+            score += prior.dataset_setting["task of a simulator"]
         out.append(Candidate(name, origin, score, rule="setting"))
     return out
 
@@ -133,7 +134,13 @@ def bare_place(settings: list[Setting]) -> Candidate | None:
         if bare is None or len(setting.path) > 1 or setting.kind == "globals":
             continue
         if (setting.explicit and _OWN_PLACE.fullmatch(text)) or _AT_HOME.match(text):
-            return Candidate(bare[1], setting.value.origin, 30.0, "a folder as written", "folder")
+            return Candidate(
+                bare[1],
+                setting.value.origin,
+                prior.dataset["folder"],
+                "a folder as written",
+                "folder",
+            )
     return None
 
 
@@ -141,30 +148,38 @@ def _score(setting: Setting, name: str, rank: int, as_written: bool) -> float:
     """How well a setting tells the dataset; `rank` is its name's place in names.yaml."""
     origin, text = setting.value.origin, text_of(setting.value) or ""
     known = is_known(name, "datasets")
-    score = 74.0 + source_bonus(origin) * 1.2 - 0.15 * rank
+    score = prior.dataset_setting["named"] + source_bonus(origin) * prior.dataset_setting["source"]
+    score += prior.dataset_setting["rank"] * rank
     if is_path(text):
-        score -= 3 if known and setting.explicit else 8
+        known_place = known and setting.explicit
+        score += (
+            prior.dataset_setting["known path"] if known_place else prior.dataset_setting["path"]
+        )
         if is_known(name, "models") and not known:
-            score -= 8  # prepared for a model, whatever it is of
+            score += prior.dataset_setting["path of a model"]
     elif setting.explicit:
         # what this launch says over what the code makes of other defaults, or builds it from
-        score += 4 if rank < 4 else 2
+        score += (
+            prior.dataset_setting["word by its first names"]
+            if rank < 4
+            else prior.dataset_setting["word"]
+        )
     if as_written:
-        score -= 22
+        score += prior.dataset_setting["as written"]
     elif says_nothing(name) and not known:
-        score -= 10
+        score += prior.dataset_setting["says nothing"]
     if setting.key.startswith("test"):
-        score -= 5  # beside one for validation
+        score += prior.dataset_setting["test"]
     if setting.key in _TASKS and not known:
-        score -= 26
+        score += prior.dataset_setting["task"]
     if setting.key.endswith("type"):
-        score -= 16  # rather how the data is kept than what it is
+        score += prior.dataset_setting["type"]
     if setting.kind == "globals":
-        score -= 8
+        score += prior.dataset_setting["globals"]
     if origin is not None and origin.source == "library":
-        score -= 25
+        score += prior.dataset_setting["library"]
     if setting.unread:
-        score -= 12  # left over from the program that this one was made from
+        score += prior.dataset_setting["unread"]
     return score
 
 

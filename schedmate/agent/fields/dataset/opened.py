@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from schedmate.agent.fields import prior
 from schedmate.agent.fields.candidates import (
     Candidate,
     argument,
@@ -16,9 +17,8 @@ from schedmate.agent.fields.dataset.names import dataset_name, library_dataset
 from schedmate.agent.fields.dataset.own import uses_of_class, uses_of_unread_class
 from schedmate.agent.fields.dataset.paths import begins, is_path, written_path
 from schedmate.agent.fields.dataset.roles import (
-    AS_WRITTEN,
-    PART_OF_PATH,
     Use,
+    as_written,
     not_for_data,
     role_of_call,
     role_of_class,
@@ -35,7 +35,12 @@ def uses_of(event: CallEvent) -> list[Use]:
         return []
     if event.cls is not None and classes.is_environment(event.cls):
         origin = event.result.origin if event.result is not None else None
-        return [Use(Candidate(_class_or_module(event.cls), origin, 60.0), role_of_class(event))]
+        return [
+            Use(
+                Candidate(_class_or_module(event.cls), origin, prior.opened["environment"]),
+                role_of_class(event),
+            )
+        ]
     if event.cls is not None:
         return uses_of_class(event)
     for rule in matching(event, "dataset"):
@@ -61,9 +66,9 @@ def _class_or_module(cls: Class) -> str:
 
 
 def _opened(event: CallEvent, rule: dict[str, Any], last: str) -> list[Use] | None:
-    score = 84.0 if event.certain else 68.0
+    score = prior.opened.sure("call", event.certain)
     if rule.get("weak"):
-        score -= 24
+        score += prior.opened["any file"]
     spec = rule["name"]
     origin = event.result.origin if event.result is not None else None
     root = argument(event, rule["root"]) if "root" in rule else None
@@ -82,12 +87,12 @@ def _opened(event: CallEvent, rule: dict[str, Any], last: str) -> list[Use] | No
             text = text_of(root)
             found = dataset_name(text, path=True) if text is not None else None
             if found is None and text is not None:
-                found, score = written_path(text), AS_WRITTEN
+                found, score = written_path(text), as_written()
             if found is None:
                 return None
             name, origin = found, (root.origin if root is not None else None) or origin
             if origin is not None and origin.source == "default" and not is_known(name, "datasets"):
-                score -= 12  # a place on the author's machine
+                score += prior.opened["own place"]
         name = library_dataset(name)
     else:
         value = argument(event, spec)
@@ -106,17 +111,22 @@ def _opened(event: CallEvent, rule: dict[str, Any], last: str) -> list[Use] | No
             name = _name_in(text, rule, text_of(root))
         place = built or (rule.get("path") and (not rule.get("weak") or _data_file(text or "")))
         if name is None and place and text is not None:
-            name, score = written_path(text), AS_WRITTEN
+            name, score = written_path(text), as_written()
         if name is None:
             return None
         origin = value.origin or origin
         name = name if built else _with_subset(event, rule, name)
     if last == "glob":
-        score -= 4  # the folder's name may have more than the data set's
-    score += source_bonus(origin) / 2 + _by_name(name, text or "", bool(rule.get("weak")))
+        score += prior.opened["glob"]
+    score += source_bonus(origin) * prior.opened["source"] + _by_name(
+        name, text or "", bool(rule.get("weak"))
+    )
     candidate = Candidate(name, origin, score)
     if rule.get("both"):
-        return [Use(candidate, False), Use(Candidate(name, origin, score - 5), True)]
+        return [
+            Use(candidate, False),
+            Use(Candidate(name, origin, score + prior.opened["of both"]), True),
+        ]
     file = bool(rule.get("weak") or rule.get("file"))
     return [Use(candidate, role_of_call(event, rule, text), file)]
 
@@ -134,7 +144,7 @@ def _place_in(value: Value | None, rule: dict[str, Any]) -> tuple[str | None, fl
     """What a call's argument says, whole or as far as a path is known, and how much less."""
     text = text_of(value)
     start = begins(value) if text is None and rule.get("path") else None
-    return (text, 0.0) if start is None else (start, PART_OF_PATH)
+    return (text, 0.0) if start is None else (start, -prior.dataset["part of a path"])
 
 
 def _name_in(text: str, rule: dict[str, Any], root: str | None) -> str | None:
@@ -172,8 +182,8 @@ _LIST = re.compile(r"(split|list|ids|index|indices)s?\.\w{2,5}$", re.IGNORECASE)
 def _by_name(name: str, text: str, weak: bool) -> float:
     """How much a name adds to what is opened, or takes from it."""
     if is_known(name, "datasets"):
-        return 7.0 if weak and not _LIST.search(text) else 0.0
-    return -20.0 if _KEPT_BETWEEN.search(text) else 0.0
+        return prior.opened["known file"] if weak and not _LIST.search(text) else 0.0
+    return prior.opened["kept between"] if _KEPT_BETWEEN.search(text) else 0.0
 
 
 def _data_file(text: str) -> bool:

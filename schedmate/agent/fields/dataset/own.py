@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 
+from schedmate.agent.fields import prior
 from schedmate.agent.fields.candidates import (
     Candidate,
+    is_launched,
     normal,
     pattern,
     rules,
@@ -15,12 +17,10 @@ from schedmate.agent.fields.candidates import (
 from schedmate.agent.fields.dataset.names import class_dataset, dataset_name, library_dataset
 from schedmate.agent.fields.dataset.paths import begins, is_path, written_path
 from schedmate.agent.fields.dataset.roles import (
-    AS_WRITTEN,
     CLASS_NAME,
-    CLASS_NAME_LESS,
     EVAL,
-    PART_OF_PATH,
     Use,
+    as_written,
     not_for_data,
     role_of_class,
 )
@@ -47,12 +47,12 @@ def uses_of_class(event: CallEvent) -> list[Use]:
     if re.search(r"Collat|(Storage|Buffer)$", cls.name):  # holds samples, whosever they are
         return []
     origin = event.result.origin if event.result is not None else None
-    score = 66.0 if event.certain else 54.0
+    score = prior.dataset_class.sure("made", event.certain)
     if event.owner is not None and event.owner is not cls and event.function == "__init__":
         if classes.is_dataset(event.owner) and "Module" not in event.owner.name:
-            score -= 10
+            score += prior.dataset_class["inside"]
     if "DataModule" in cls.name or "LightningDataModule" in map(classes.last, cls.external_bases()):
-        score -= 8  # it opens what it is of
+        score += prior.dataset_class["module"]
     name = known_base or _named_by_class(cls)
     if name is not None and _names_the_program(name, event):
         name = None
@@ -63,9 +63,9 @@ def uses_of_class(event: CallEvent) -> list[Use]:
             classes.is_dataset(first.cls) or first.cls.name.endswith(("Dataset", "Datasets"))
         )
         if wraps and not re.search("data|set", cls.name, re.IGNORECASE):
-            score -= 24
+            score += prior.dataset_class["transform"]
         elif not re.search("root|dir|path|file|folder", key, re.IGNORECASE):
-            score -= 8  # it is around what something else has read
+            score += prior.dataset_class["of read data"]
     own = None if name is None else _of_class(name, cls.name, origin, score)
     if told is not None and own is not None and told.score < score:
         if told.origin is not None and told.origin.source == "code":
@@ -77,7 +77,8 @@ def uses_of_class(event: CallEvent) -> list[Use]:
 def _of_class(name: str, of: str, origin: Origin | None, score: float) -> Candidate:
     """What the class's own name says; one that nobody knows says less than a path in the launch."""
     if name == of and re.search("Data", of) and not is_known(name, "datasets"):
-        little = max(score - CLASS_NAME_LESS, AS_WRITTEN - 2.0)
+        least = as_written() + prior.dataset_class["class name at least"]
+        little = max(score + prior.dataset_class["class name"], least)
         return Candidate(name, origin, little, CLASS_NAME, CLASS_NAME)
     return Candidate(name, origin, score)
 
@@ -102,7 +103,11 @@ def uses_of_unread_class(event: CallEvent) -> list[Use]:
     """The same of a dataset class whose source is not in the repository: what it is given."""
     if not _UNREAD.fullmatch(classes.last(event.path)) or "()" in event.path:
         return []
-    told = _given(event, None, 60.0 if event.certain else 50.0)
+    told = _given(
+        event,
+        None,
+        prior.dataset_class.sure("unread", event.certain),
+    )
     return [] if told is None else [Use(told, role_of_class(event))]
 
 
@@ -127,10 +132,14 @@ def _given(event: CallEvent, class_name: str | None, score: float) -> Candidate 
         if name is None and class_name is None and is_path(text):
             name = written_path(text)
             if name is not None:
-                return Candidate(name, place, AS_WRITTEN)
+                return Candidate(name, place, as_written())
         if name is not None and not EVAL.fullmatch(name):
-            score += _by_class(name, text, class_name, place) - (0 if whole else PART_OF_PATH)
-            return Candidate(name, place, score + source_bonus(place) / 2)
+            score += _by_class(name, text, class_name, place) + (
+                0 if whole else prior.dataset["part of a path"]
+            )
+            return Candidate(
+                name, place, score + source_bonus(place) * prior.dataset_class["source"]
+            )
     return None
 
 
@@ -138,14 +147,16 @@ def _by_class(name: str, text: str, class_name: str | None, place: Origin | None
     """How much more a name that a class is given says than the class's own."""
     # a data file says more than the class that reads it, a folder less
     if _names_a_model(name):
-        return -9.0
-    bonus = 3.0 if re.search(r"\.\w{2,8}$", text) else -2.0 if class_name else 2.0
+        return prior.dataset_class["model"]
+    file = re.search(r"\.\w{2,8}$", text)
+    folder = "folder beside a name" if class_name else "folder"
+    bonus = prior.dataset_class["file" if file else folder]
     if is_known(name, "datasets"):
-        return bonus + 6.0
+        return bonus + prior.dataset_class["known"]
     if class_name is not None and is_known(class_name, "datasets"):
-        return -6.0
-    if class_name is not None and source_bonus(place) > 3:
-        return 3.0  # the launch's own word, beside a class that nobody knows
+        return prior.dataset_class["known class"]
+    if class_name is not None and is_launched(place):
+        return prior.dataset_class["launched"]
     return bonus
 
 

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from schedmate.agent.fields import prior
 from schedmate.agent.fields.candidates import Candidate, argument, text_of
 from schedmate.agent.fields.dataset.paths import is_path
 from schedmate.agent.interp.trace import CallEvent
@@ -22,14 +23,8 @@ EVAL_WORD = re.compile(
     re.IGNORECASE,
 )
 _EVAL_FILE = re.compile(r"(^|/)eval(uat(e|or|ion))?(_\w+)?(/|\.py$)", re.IGNORECASE)
-AS_WRITTEN = 42.0
-"""Score of a path none of whose parts names a dataset."""
-PART_OF_PATH = 6.0
-"""What a path says less whose end is not known."""
 CLASS_NAME = "the name of its class"
 """Rule: nothing names the dataset but the class that reads it."""
-CLASS_NAME_LESS = 16.0
-"""What such a name says less than another of its place."""
 TRAIN_WORD = re.compile(r"train", re.IGNORECASE)
 
 
@@ -45,6 +40,11 @@ def not_for_data(origin: Origin | None) -> bool:
     """Whether a path was given for something else, `--output_dir`: what lies below is no data."""
     flag = (origin.text or "") if origin is not None else ""
     return _NOT_FOR_DATA.fullmatch(flag.replace("-", "_").lstrip("_")) is not None
+
+
+def as_written() -> float:
+    """The points of a path none of whose parts names a dataset."""
+    return prior.dataset["as written"]
 
 
 @dataclass(slots=True)

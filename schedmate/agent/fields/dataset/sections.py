@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from schedmate.agent.configs.class_keys import class_keys
+from schedmate.agent.fields import prior
 from schedmate.agent.fields.candidates import Candidate, Setting, best
 from schedmate.agent.fields.dataset.names import class_dataset, dataset_name
 from schedmate.agent.fields.words import begins_known, is_known
@@ -83,11 +84,12 @@ def from_sections(settings: list[Setting]) -> list[Candidate]:
     names = [dataset_name(name) for name in sections]
     out = []
     if names and names[0] is not None and None not in names:
-        score = 78.0 + 6.0 * is_known(names[0], "datasets")
+        score = prior.section["of datasets"]
+        score += prior.section["known"] if is_known(names[0], "datasets") else 0
         out.append(Candidate(names[0], next(iter(sections.values())).value.origin, score))
     for name, setting in places.items():
         if setting.explicit or len(places) == 1:
-            score = 74.0 if setting.explicit else 60.0
+            score = prior.section["launched place"] if setting.explicit else prior.section["place"]
             out.append(Candidate(name, setting.value.origin, score))
     return out
 
@@ -128,8 +130,13 @@ def from_loaders(settings: list[Setting], role: str) -> Candidate | None:
         else:
             name = last if begins_known(last) else class_dataset(last)
         if name is not None:
-            score = 82.0 if is_known(name, "datasets") else 70.0
+            score = (
+                prior.section["known loader"]
+                if is_known(name, "datasets")
+                else prior.section["loader"]
+            )
             if key.startswith("dataroot"):
-                score = 62.0  # beside a `name`, which says more
-            options.append(Candidate(name, setting.value.origin, score + (key == "data_root")))
+                score = prior.section["loader root"]
+            score += prior.section["data root"] if key == "data_root" else 0
+            options.append(Candidate(name, setting.value.origin, score))
     return best(options)

@@ -7,12 +7,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from schedmate.agent.fields import prior
 from schedmate.agent.fields.candidates import (
     EXPLICIT,
     Candidate,
     Setting,
     argument,
     by_rule,
+    is_launched,
     is_number,
     matching,
     source_bonus,
@@ -39,13 +41,6 @@ from schedmate.agent.values import Value
 __all__ = ["choose_length", "in_steps"]
 
 _FOR_EVER = 10**9
-_SAID = 80
-_SURE = 85
-"""So sure are steps of an environment, of which there may be any number."""
-_LIKELY = 50
-"""A candidate below this is a guess."""
-_UNREAD = 20
-"""What a default loses where the configuration that the launch names is not at hand."""
 _AS_LONG_AS_IT_TAKES = 1000
 """So many epochs by default stand beside a limit of steps for as many as it takes."""
 
@@ -147,8 +142,8 @@ def _best(found: Sequence[Length], unread: bool) -> Length | None:
         source = candidate.origin.source if candidate.origin is not None else "code"
         if unread and source == "library":
             continue
-        doubt = _UNREAD if unread and source in ("default", "code") else 0
-        if candidate.score - doubt >= _LIKELY:
+        doubt = -prior.length["unread"] if unread and source in ("default", "code") else 0
+        if candidate.score - doubt >= prior.length["likely"]:
             likely.append(replace(candidate, score=candidate.score - doubt))
     return max(likely, key=lambda length: length.score, default=None)
 
@@ -176,13 +171,15 @@ def _endless(trace: Trace, epoch: Length | None, step: Length | None) -> bool:
     A setting that no loop counts up to (the steps of a diffusion, say) is then about another thing.
     """
     chosen = [c for c in (epoch, step) if c is not None]
-    if chosen and all(c.data >= _FOR_EVER and c.score < _SURE for c in chosen):
+    if chosen and all(
+        c.data >= _FOR_EVER and c.score < prior.length["of an environment"] for c in chosen
+    ):
         return True
     infinite = any(
         loop.kind != "stop" and loop.certain and loop.depth == 0 and loop.bound.data == math.inf
         for loop in trace.loops
     )
-    return infinite and all(c.end is None and c.score < _SAID for c in chosen)
+    return infinite and all(c.end is None and c.score < prior.length["said"] for c in chosen)
 
 
 def _unresolved(event: CallEvent) -> bool:
@@ -203,7 +200,7 @@ def _arbitrate(epoch: Length, step: Length) -> tuple[Length | None, Length | Non
     epoch_set, step_set = source_bonus(epoch.origin), source_bonus(step.origin)
     if step.score >= epoch.score:
         return None, step
-    if step.end is not None and step.score >= 70:
+    if step.end is not None and step.score >= prior.length["limit"]:
         leaves = step.end.kind == "leaves"
         if leaves and step.data < epoch.data:
             return None, step  # an epoch has at least one step
@@ -212,9 +209,10 @@ def _arbitrate(epoch: Length, step: Length) -> tuple[Length | None, Length | Non
                 return None, step
         if step.end.kind == "limit":
             return None, step  # libraries that take both end at the limit of steps
-    if step_set >= 5 > epoch_set and step.score >= 60:
+    enough = step.score >= prior.length["launched steps"]
+    if is_launched(step.origin) and not is_launched(epoch.origin) and enough:
         return None, step
     counts = step_set or epoch.end is None
-    if epoch.data == 1 and not epoch_set and counts and step.score >= 60:
+    if epoch.data == 1 and not epoch_set and counts and enough:
         return None, step  # one pass by default is no choice beside steps
     return epoch, None

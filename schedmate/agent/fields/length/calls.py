@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from schedmate.agent.fields import prior
 from schedmate.agent.fields.candidates import argument, is_number, matching, rules
 from schedmate.agent.fields.length.consumed import add_timed
 from schedmate.agent.fields.length.counts import Length, counted, length_of, positive
@@ -19,25 +20,33 @@ def from_call(
     event: CallEvent, epochs: list[Length], steps: list[Length], consumed: list[Length]
 ) -> None:
     for rule in matching(event, "length"):
-        base = 95.0 if event.certain else 75.0
+        base = prior.length_call.sure("trainer", event.certain)
         if event.in_loop:
-            base -= 35
+            base += prior.length_call["in a loop"]
         if "duration" in rule:
             _duration(argument(event, rule["duration"]), base, epochs, steps, consumed)
             continue
         step = argument(event, rule.get("steps", []))
         epoch = argument(event, rule.get("epochs", []))
         if positive(step) and step is not None:
-            steps.append(counted(step, base + 2, unit=rule.get("unit")))
+            score = base + prior.length_call["steps"]
+            steps.append(counted(step, score, unit=rule.get("unit")))
         if positive(epoch) and epoch is not None:
             # `fit(epochs=30, initial_epoch=20)` goes on to the total
             begun = event.kwargs.get("initial_epoch")
-            further = 0 if begun is None else 1 if begun.data == 0 else 2
+            further = 0.0
+            if begun is not None:
+                further = (
+                    prior.length_call["from the start"]
+                    if begun.data == 0
+                    else prior.length_call["further"]
+                )
             epochs.append(counted(epoch, base + further))
         elif "default_epochs" in rule and (epoch is None or epoch.data is None):
             if not positive(step) and (step is None or step.known):
                 origin = Origin("library", text=f"{rule['text']}.{rule['epochs'][0]}")
-                epochs.append(length_of(rule["default_epochs"], origin, base - 20))
+                score = base + prior.length_call["default"]
+                epochs.append(length_of(rule["default_epochs"], origin, score))
 
 
 def from_runner(event: CallEvent, epochs: list[Length], steps: list[Length]) -> None:
@@ -49,7 +58,8 @@ def from_runner(event: CallEvent, epochs: list[Length], steps: list[Length]) -> 
         for rank, alias in enumerate(aliases):
             value = event.kwargs.get(alias)
             if positive(value) and value.data > 1:
-                score = (68.0 if event.certain else 58.0) - 0.12 * rank
+                score = prior.length_call.sure("runner", event.certain)
+                score += prior.length["rank"] * rank
                 target.append(counted(value, score))
 
 
@@ -61,11 +71,18 @@ def from_training_arguments(trace: Trace, epochs: list[Length], steps: list[Leng
             continue
         if "max_steps" in fields and "num_train_epochs" in fields:
             if positive(fields["max_steps"]):
-                steps.append(counted(fields["max_steps"], 97))
+                steps.append(counted(fields["max_steps"], prior.length_call["arguments steps"]))
             elif positive(fields["num_train_epochs"]):
                 passes = fields["num_train_epochs"]
                 unsaid = passes.origin is not None and passes.origin.source == "library"
-                epochs.append(counted(passes, 80 if unsaid else 96))
+                epochs.append(
+                    counted(
+                        passes,
+                        prior.length_call["arguments default"]
+                        if unsaid
+                        else prior.length_call["arguments"],
+                    )
+                )
 
 
 def _duration(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from schedmate.agent.fields import prior
 from schedmate.agent.fields.candidates import (
     Setting,
     named,
@@ -84,7 +85,9 @@ def from_settings(settings: list[Setting], consumed: list[Length]) -> None:
             origin = setting.value.origin
             if kind == _THOUSANDS and origin is not None:
                 origin = origin._replace(computed=f"{setting.value.data:,} thousand samples")
-            score = 74.0 + source_bonus(origin) - 0.12 * rank
+            score = (
+                prior.length_setting["named"] + source_bonus(origin) + prior.length["rank"] * rank
+            )
             consumed.append(length_of(whole(value), origin, score, unit=unit))
 
 
@@ -98,7 +101,8 @@ def from_loop(loop: LoopEvent, consumed: list[Length]) -> bool:
         return False
     if not loop.has_backward:
         return False
-    score = (86.0 if loop.certain else 64.0) - 2 * max(0, loop.depth - 1)
+    score = prior.loop.sure("left", loop.certain)
+    score += prior.loop["deeper while"] * max(0, loop.depth - 1)
     end = End("leaves", loop.bound_text)
     consumed.append(length_of(whole(loop.bound.data), loop.bound.origin, score, end, unit))
     return True

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from schedmate.agent.fields import batches
+from schedmate.agent.fields import batches, prior
 from schedmate.agent.fields.candidates import Candidate
-from schedmate.agent.units import EPOCH, SAMPLE, STEP, TOKEN, Factor, Unit, convert
+from schedmate.agent.units import EPOCH, LONGEST, SAMPLE, STEP, TOKEN, Factor, Unit, convert
 from schedmate.agent.values import Origin
-
-_KNOWN = 72
-"""A batch or sequence below this may be another's: what is divided by it would be wrong."""
 
 
 def in_steps(
@@ -23,6 +20,9 @@ def in_steps(
         unit: what it counts.
         beside: the other training fields, of which batch and sequence are divided by.
     """
+    if not length.data <= LONGEST:
+        where = length.evidence().where()
+        return f"{length.data:g} is more than any training has: no length is given ({where})"
     if unit not in (SAMPLE, TOKEN):
         note = None if unit in (STEP, EPOCH) else f"{unit}s"
         kind = EPOCH if unit == EPOCH else STEP
@@ -43,6 +43,6 @@ def in_steps(
 def _factor(candidate: Candidate | None, name: str) -> Factor | None:
     if candidate is None or not isinstance(candidate.data, int | float) or candidate.data <= 0:
         return None
-    if candidate.score < _KNOWN:
+    if candidate.score < prior.length["divisor"]:
         return None
     return Factor(name, candidate.data, candidate.evidence().where())

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeGuard
 
+from schedmate.agent.fields import prior
 from schedmate.agent.fields.candidates import Candidate, is_number, source_bonus
 from schedmate.agent.units import Unit
 from schedmate.agent.values import NumberValue, Origin, Value
@@ -69,8 +70,8 @@ def timed(value: Value) -> tuple[int, str] | None:
 def counted(value: Value, score: float, end: End | None = None, unit: Unit | None = None) -> Length:
     """The candidate that a number is, doubted where it stands for no end at all."""
     if is_number(value) and value.data >= ENDLESS:
-        score -= 40
-    score += source_bonus(value.origin) / 10
+        score += prior.length["endless"]
+    score += source_bonus(value.origin) * prior.length["source"]
     return length_of(whole(value.data), value.origin, score, end, unit)
 
 

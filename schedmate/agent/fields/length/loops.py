@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from schedmate.agent.fields import prior
 from schedmate.agent.fields.candidates import EXPLICIT, Setting
 from schedmate.agent.fields.length.consumed import name_of, unit_of
 from schedmate.agent.fields.length.counts import CLIP, FEW, End, Length, counted, positive
@@ -11,8 +12,8 @@ from schedmate.agent.interp.passes import Passes
 from schedmate.agent.interp.trace import LoopEvent
 from schedmate.agent.values import Value
 
-_DEEPER = (0, 2, 12, 16)
-"""What a loop loses by standing inside others: what trains counts in the outer ones."""
+_DEEPER = ("outermost", "in one loop", "in two loops", "in more loops")
+"""Rows of the prior, by the number of loops around one."""
 
 _EPOCH = re.compile(
     r"epoch|(^|_)epi(sode)?s?($|_)|episode|(^|_)ep(s|och)?($|_)|nepoch|^e$", re.IGNORECASE
@@ -91,7 +92,8 @@ def of_passes(
         return  # `20000 // batch_size` counts samples as likely as it counts steps
     if count.steps is not None and unit_of(name_of(made, settings)) is not None:
         return  # `num_samples // batch_size` is fewer steps than samples
-    score, end = 84.0 if loop.certain else 63.0, End("loop", loop.bound_text)
+    score = prior.loop.sure("of passes", loop.certain)
+    end = End("loop", loop.bound_text)
     if count.steps is not None and _ANY.search(text):
         # the phases of a schedule each go on from where the last one ended
         steps[:] = [s for s in steps if s.end != end or s.data > (made.number or 0)]
@@ -101,9 +103,10 @@ def of_passes(
 
 
 def _of_while(loop: LoopEvent) -> float:
-    score = (86.0 if loop.certain else 64.0) - 2 * max(0, loop.depth - 1)
+    score = prior.loop.sure("left", loop.certain)
+    score += prior.loop["deeper while"] * max(0, loop.depth - 1)
     gathers = loop.kind == "while" and loop.depth > 0 and not loop.has_backward
-    return score - 20 if gathers else score  # what is then trained on
+    return score + prior.loop["gathers"] if gathers else score
 
 
 _BEGUN = re.compile(r"range\((?:[^,()]|\([^()]*\))*,")
@@ -141,24 +144,26 @@ def from_loop(loop: LoopEvent, epochs: list[Length], steps: list[Length]) -> Non
     if loop.kind == "for":
         if not loop.has_backward and not counter_is_epoch:
             if _is_the_run(loop, text):
-                steps.append(counted(loop.bound, 77.0, end))
+                steps.append(counted(loop.bound, prior.loop["calls training"], end))
             return
         of_epochs = counter_is_epoch or bound_is_epoch
         inside = loop.depth > 0 and _passes(loop) < FEW and not of_epochs
         if inside or (_passes(loop) <= 1 and (not of_epochs or "episode" in text)):
             return  # once or a few times through something inside a step
         score = (
-            (88.0 if loop.certain else 66.0)
-            - (0 if loop.has_backward else 8)
-            - _DEEPER[min(max(0, loop.depth), 3)]
+            prior.loop.sure("for", loop.certain)
+            + (0 if loop.has_backward else prior.loop["no step"])
+            + prior.loop[_DEEPER[min(max(0, loop.depth), 3)]]
         )
         if of_epochs:
             if not _OTHER_EPISODES.search(text):
                 epochs.append(counted(loop.bound, score, end))
         elif (counter_is_step or _STEP.search(text)) and not _NOT_TOTAL.search(text):
-            steps.append(counted(_steps_of(loop), score - 3, end))
+            steps.append(counted(_steps_of(loop), score + prior.loop["of steps"], end))
         elif _is_plain(loop, counter, text):
-            (epochs if loop.over_data else steps).append(counted(loop.bound, score - 18, end))
+            (epochs if loop.over_data else steps).append(
+                counted(loop.bound, score + prior.loop["plain"], end)
+            )
         return
     _from_end(loop, counter, text, (epochs, steps))
 
@@ -196,7 +201,7 @@ def _from_end(
     if counter_is_epoch and loop.kind == "while":
         epochs.append(counted(loop.bound, score, end))
     elif counter_is_epoch:
-        epochs.append(counted(loop.bound, score - 20, end))
+        epochs.append(counted(loop.bound, score + prior.loop["leaves at an epoch"], end))
     elif _counts_steps(loop, counter, text) or re.search(
         r"step|iter|itrs|update", text, re.IGNORECASE
     ):
@@ -204,10 +209,10 @@ def _from_end(
             r"max|total|num|n_|train|niter|iterations|steps$|limit|budget", text, re.IGNORECASE
         )
         if text.replace("_", "").isdigit():
-            score -= 26
+            score += prior.loop["written out"]
         elif not named_total:
-            score -= 22
+            score += prior.loop["no total"]
         elif re.search(r"global|total", f"{counter} {text}", re.IGNORECASE):
             # leaving the loop at a count of all steps comes before the last epoch
-            score += 4
+            score += prior.loop["total"]
         steps.append(counted(loop.bound, score, end))

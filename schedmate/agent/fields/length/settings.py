@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from schedmate.agent.fields import prior
 from schedmate.agent.fields.candidates import Setting, named, rules, source_bonus
 from schedmate.agent.fields.length.consumed import add_timed
 from schedmate.agent.fields.length.counts import (
@@ -68,7 +69,8 @@ def from_settings(
     names = rules("names")
     for rank, setting in named(settings, names["duration"]):
         if not is_of_another(setting):
-            sure = 74.0 - 0.12 * rank + source_bonus(setting.value.origin)
+            sure = prior.length_setting["named"] + prior.length["rank"] * rank
+            sure += source_bonus(setting.value.origin)
             add_timed(setting.value, sure, epochs, steps, consumed)
     for target, aliases in ((epochs, names["epochs"]), (steps, names["steps"])):
         for rank, setting in named(settings, aliases):
@@ -89,19 +91,20 @@ def from_settings(
             limit = target is steps and setting.key.startswith("max")
             end = End("limit") if limit and setting.explicit else None
             unit = ENVIRONMENT_STEP if setting.key in _ENVIRONMENT_STEPS else None
-            origin = setting.value.origin
-            target.append(length_of(data, origin, score - 0.12 * rank, end, unit))
+            score += prior.length["rank"] * rank
+            target.append(length_of(data, setting.value.origin, score, end, unit))
 
 
 def _score(setting: Setting, number: float, steps: bool) -> float | None:
     """How likely a setting under such a name is the length; None when it is something else."""
-    score = 74.0 + source_bonus(setting.value.origin) + (2 if setting.explicit else 0)
+    score = prior.length_setting["named"] + source_bonus(setting.value.origin)
+    score += prior.length_setting["launched"] if setting.explicit else 0
     if setting.key in _ENVIRONMENT_STEPS:
         if number < CLIP:
             return None  # the frames of a video clip
-        score += 18
+        score += prior.length_setting["environment steps"]
     if setting.kind == "globals":
-        score -= 6
+        score += prior.length_setting["globals"]
     counted_up = setting.kind == "globals" and len(setting.path) > 1  # by an object, so far
     one = setting.explicit and setting.key.startswith(
         ("max", "total", "train")
@@ -111,7 +114,7 @@ def _score(setting: Setting, number: float, steps: bool) -> float | None:
     if steps and number < FEW and not one:
         if setting.value.origin is not None and setting.value.origin.source == "default":
             return None
-        score -= 8  # of something inside a step
+        score += prior.length_setting["few"]
     if "episode" in setting.key:
-        score -= 8
+        score += prior.length_setting["episode"]
     return score

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from schedmate.agent.fields import prior
 from schedmate.agent.fields.about import About
 from schedmate.agent.fields.candidates import (
     EXPLICIT,
@@ -50,17 +51,30 @@ def _chosen(
     found = _from_code(weighed, entry)
     if found is not None and _BARE.fullmatch(str(found.data)):
         named = from_settings(trace, settings, [])
-        other = best(c for c in named if c.score >= 70 and is_known(str(c.data), "models"))
+        other = best(
+            c
+            for c in named
+            if c.score >= prior.model["known in place of a bare name"]
+            and is_known(str(c.data), "models")
+        )
         if other is None:
             given = (c for c in named if c.origin is not None and c.origin.source in _WRITTEN)
             telling = (c for c in given if not _BARE.fullmatch(str(c.data)))
             other = best(
-                c for c in telling if c.score >= 62 and not KIND_OF_PART.fullmatch(str(c.data))
+                c
+                for c in telling
+                if c.score >= prior.model["given in place of a bare name"]
+                and not KIND_OF_PART.fullmatch(str(c.data))
             )
         if other is None:
             other = best([*_experiment_names(settings), *_folder_names(settings)])
         if other is None:
-            within = [c for c in built(trace) if c.score >= 55 and _is_telling(str(c.data))]
+            within = [
+                c
+                for c in built(trace)
+                if c.score >= prior.model["network in place of a bare name"]
+                and _is_telling(str(c.data))
+            ]
             other = best([*within, *_from_folder(entry)])
         if other is not None:
             return other
@@ -84,7 +98,9 @@ def _file_names(settings: list[Setting]) -> list[Candidate]:
         named = _known_in(file[1]) if file is not None else None
         if named is not None and len(normal(named[0])) > 2:
             note = "the configuration's name"
-            score = 54.0 + 4 * named[1]
+            score = prior.model["configuration file"] + (
+                prior.model["whole file name"] if named[1] else 0
+            )
             found.append(Candidate(named[0], setting.value.origin, score, note, FILE_NAME))
     return found
 
@@ -98,7 +114,11 @@ def _experiment_names(settings: list[Setting]) -> list[Candidate]:
     """Known models among the names that configuration files give themselves."""
     return [
         Candidate(
-            setting.value.data, setting.value.origin, 60, "the configuration's name", FILE_NAME
+            setting.value.data,
+            setting.value.origin,
+            prior.model["experiment name"],
+            "the configuration's name",
+            FILE_NAME,
         )
         for setting in settings
         if setting.path == ("name",) and setting.kind == "config"
@@ -110,7 +130,13 @@ def _folder_names(settings: list[Setting]) -> list[Candidate]:
     """Models after which configuration files or the folders that hold them are named."""
     files = {setting.owner for setting in settings if setting.kind == "config"}
     return [
-        Candidate(part, Origin("config", file, 1), 56, "the configuration's place", FILE_NAME)
+        Candidate(
+            part,
+            Origin("config", file, 1),
+            prior.model["configuration place"],
+            "the configuration's place",
+            FILE_NAME,
+        )
         for file in sorted(files)
         for part in file.rsplit(".", 1)[0].split("/")
         if is_whole(part) and not is_known(part, "datasets")
@@ -122,7 +148,9 @@ def _says_little(found: Candidate, said: About) -> bool:
     name = str(found.data)
     if _BARE.fullmatch(name):
         return True
-    weak = found.score < 50 or (found.score <= 72 and not is_known(name, "models"))
+    weak = found.score < prior.model["weak"] or (
+        found.score <= prior.model["weak unless known"] and not is_known(name, "models")
+    )
     return weak and is_known(said.name, "models") and normal(said.name) in normal(said.folder)
 
 
@@ -136,7 +164,11 @@ def _one_of_many(trace: Trace, found: Candidate, said: About) -> bool:
         return False
     if found.data in wholes(trace):
         return False
-    names = {candidate.data for candidate in built(trace) if candidate.score >= 60}
+    names = {
+        candidate.data
+        for candidate in built(trace)
+        if candidate.score >= prior.model["one of many"]
+    }
     return len(names) >= _MANY and normal(said.name) in normal(said.folder)
 
 
@@ -159,7 +191,13 @@ def _from_title(trace: Trace, said: About, found: Candidate | None) -> Candidate
         return None  # nothing that the program makes or calls is named so
     if is_known(name, "datasets") and not is_known(name, "models"):
         return None
-    return Candidate(name, Origin("code", said.file, said.line), 55, "the README's heading", README)
+    return Candidate(
+        name,
+        Origin("code", said.file, said.line),
+        prior.model["README"],
+        "the README's heading",
+        README,
+    )
 
 
 _TOOLKIT = re.compile(
@@ -209,7 +247,7 @@ def _weighed(
         name = normal(str(candidate.data))
         after = any(name == normal(about.name) or name in normal(about.folder) for about in said)
         if len(name) > 5 and after and not is_known(name, "models"):
-            candidate.score += 6  # the repository is named after it, which says as much
+            candidate.score += prior.network["repository name"]
     given = from_settings(trace, settings, networks)
     named = [c for c in _experiment_names(settings) if is_whole(c.data)]
     calls = by_rule("call", from_calls(trace))
@@ -227,7 +265,7 @@ def _from_code(weighed: _Weighed, entry: str | None) -> Candidate | None:
             longer = normal(str(other.data))
             # and not a run, named after all that it does
             said_more = longer.startswith(stem) and len(stem) < len(longer) < len(stem) + 40
-            if other.score >= 60 and said_more:
+            if other.score >= prior.model["variant"] and said_more:
                 return other
         for other in named:
             if stem in normal(str(other.data)):
@@ -240,7 +278,9 @@ def _from_code(weighed: _Weighed, entry: str | None) -> Candidate | None:
     if entry is not None and found is not None and found.data in ("Model", "Sequential"):
         stem = entry.rsplit("/", 1)[-1].removesuffix(".py")
         if not PLAIN_FILE.match(stem) and stem.lower() not in words("not_models"):
-            return Candidate(stem, Origin("code", entry, 1), 50, "the script's name", SCRIPT)
+            return Candidate(
+                stem, Origin("code", entry, 1), prior.model["script"], "the script's name", SCRIPT
+            )
     return found
 
 
@@ -257,7 +297,7 @@ def _from_entry(trace: Trace, entry: str | None) -> list[Candidate]:
     named = _known_in(stem)
     if named is None:
         return []
-    score = 66 if named[1] else 58
+    score = prior.model["script of a model"] if named[1] else prior.model["script with a model"]
     return [Candidate(named[0], Origin("code", entry, 1), score, "the script's name", SCRIPT)]
 
 
@@ -266,7 +306,9 @@ def _from_folder(entry: str | None) -> list[Candidate]:
     named = [_known_in(folder) for folder in (entry or "").split("/")[:-1]]
     place = Origin("code", entry, 1)
     note = "the script's folder"
-    return [Candidate(found[0], place, 50, note, SCRIPT) for found in named if found]
+    return [
+        Candidate(found[0], place, prior.model["script"], note, SCRIPT) for found in named if found
+    ]
 
 
 def _known_in(stem: str) -> tuple[str, bool] | None:

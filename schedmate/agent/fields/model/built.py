@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from schedmate.agent.fields import prior
 from schedmate.agent.fields.candidates import Candidate, normal, rules
 from schedmate.agent.fields.model.names import (
     AUXILIARY,
@@ -79,13 +80,21 @@ def built(trace: Trace) -> list[Candidate]:
             found = None if event.inside else _around_networks(event, cls, makers)
             if found is None and id(cls) in fitted and not _WRAPPER.search(cls.name):
                 made = event.result.origin if event.result is not None else None
-                found = Candidate(cls.name, made, 66.0, "class constructed", AROUND)
+                found = Candidate(
+                    cls.name,
+                    made,
+                    prior.around_networks["of parameters"],
+                    "class constructed",
+                    AROUND,
+                )
             if found is not None:
                 out.append(found)
             continue
         if _NOT_NETWORK.search(cls.name) or any(_OF_LOSS.search(c.name) for c in cls.mro()[1:]):
             continue
-        score = _class_score(event, cls, optimised, parts) - (8 if event.inside else 0)
+        score = _class_score(event, cls, optimised, parts) + (
+            prior.network["inside a wrapper"] if event.inside else 0
+        )
         origin = event.result.origin if event.result is not None else None
         out.append(Candidate(_class_name(cls), origin, score, "class constructed", NETWORK))
     return out
@@ -105,28 +114,41 @@ def _around_networks(event: CallEvent, cls: Class, makers: set[int]) -> Candidat
     if re.match(r"Random|Dummy|Mock", cls.name):
         return None
     origin = event.result.origin if event.result is not None else None
-    doubt = 0 if event.certain else 15
+    doubt = 0 if event.certain else prior.network["unsure"]
     agent = _is_agent(cls.name)
     named_after = normal(event.target) == normal(cls.name)
     whole = is_whole(cls.name) and cls.name != "Agent"
     if not agent and whole and (named_after or _WHOLE.match(event.target)):
-        return Candidate(cls.name, origin, 76.0 - doubt, "class constructed", AROUND)
+        return Candidate(
+            cls.name, origin, prior.around_networks["whole"] + doubt, "class constructed", AROUND
+        )
     if agent and (TARGET.match(event.target) or _AGENT.match(event.target)):
         name = re.sub(r"_?(Trainer|Learner)$", "", cls.name)
-        return Candidate(name, origin, 80.0 - doubt, "class constructed", AROUND)
+        return Candidate(
+            name, origin, prior.around_networks["agent"] + doubt, "class constructed", AROUND
+        )
     named = TARGET.match(event.target) or event.target == "m"
     if not named and not _MAKER.match(event.function):
         return None
     if id(cls) in makers and event.target == "model" and not _WRAPPER.search(cls.name):
-        return Candidate(cls.name, origin, 68.0 - doubt, "class constructed", AROUND)
+        return Candidate(
+            cls.name, origin, prior.around_networks["maker"] + doubt, "class constructed", AROUND
+        )
     if _PLAIN_MODEL.search(cls.name):
         own = cls.name.endswith("Agent") and not cls.name.startswith("Base")
-        score = 67.0 if own and len(cls.name) > 6 else 57.0
+        telling = own and len(cls.name) > 6
+        score = prior.around_networks["named agent"] if telling else prior.around_networks["plain"]
         return Candidate(cls.name, origin, score, "class constructed", AROUND)
     if event.target in ("model", "net", "network") and not (
         _WRAPPER.search(cls.name) or classes.is_record(cls) or classes.is_dataset(cls)
     ):
-        return Candidate(cls.name, origin, 52.0 - doubt, "class constructed", AROUND)
+        return Candidate(
+            cls.name,
+            origin,
+            prior.around_networks["kept as model"] + doubt,
+            "class constructed",
+            AROUND,
+        )
     return None
 
 
@@ -144,33 +166,33 @@ def _class_score(event: CallEvent, cls: Class, optimised: set[int], parts: set[i
     """How likely a constructed network is the one that is trained."""
     identity = id(event.result.data) if event.result is not None else 0
     target = event.target or event.function
-    score = 72.0
+    score = prior.network["constructed"]
     if identity in optimised:
-        score += 8
+        score += prior.network["optimised"]
     if identity in parts:
-        score -= 6
+        score += prior.network["part"]
     if MEASURING.search(event.site.file):
-        score -= 15
+        score += prior.network["measuring"]
     if _PART.search(cls.name):
-        score -= 16
+        score += prior.network["named as a part"]
     if _WRAPPER.search(cls.name) or _with_loss(event):
-        score -= 12
+        score += prior.network["wrapper"]
     if cls.name.endswith("Generator"):
-        score -= 8  # one half of a model that has a name
+        score += prior.network["generator"]
     if any(classes.last(base) == "Layer" for base in cls.external_bases()):
-        score -= 14
+        score += prior.network["layer"]
     if not is_known(cls.name, "models"):
-        score -= 6
+        score += prior.network["not known"]
     if AUXILIARY.search(target) or AUXILIARY.search(cls.name):
-        score -= 20
+        score += prior.network["auxiliary"]
     elif TARGET.match(event.target) or re.search(r"(build|create|get|make)_?(model|net)", target):
-        score += 4
+        score += prior.network["kept as model"]
     if not event.certain:
-        score -= 15
+        score += prior.network["unsure"]
     if event.in_loop:
-        score -= 8
+        score += prior.network["in a loop"]
     if event.on_import or _SHELF.fullmatch(cls.module.name.rsplit(".", 1)[-1]):
-        score -= 16  # one of a choice of parts
+        score += prior.network["on import"]
     return score
 
 
@@ -265,11 +287,14 @@ def _training_module(event: CallEvent, cls: Class) -> Candidate:
     wrapper = re.search(
         r"^(Lit|PL|Lightning|Base|Trainable)[A-Z]|(Module|Task|Wrapper|System|Trainer)$", cls.name
     )
-    score = (70.0 if wrapper else 75.0) - (0 if event.certain else 15)
+    score = (
+        prior.network["training module wrapper"] if wrapper else prior.network["training module"]
+    )
+    score += 0 if event.certain else prior.network["unsure"]
     name = re.sub(r"^(Lit|PL|Trainable)(?=[A-Z])|(Lit|Lightning)?(Module)$", "", cls.name)
     name = name or cls.name
     if not wrapper and is_known(name, "models"):
-        score += 6  # rather than the network inside it
+        score += prior.network["known training module"]
     return Candidate(
         name, event.result.origin if event.result else None, score, "class constructed", NETWORK
     )

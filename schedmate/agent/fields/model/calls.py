@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from schedmate.agent.fields import prior
 from schedmate.agent.fields.candidates import (
     Candidate,
     argument,
@@ -45,9 +46,9 @@ def from_calls(trace: Trace) -> list[Candidate]:
             found = _named_by(event, rule)
             if found is not None:
                 if event.result is not None and id(event.result.data) in parts:
-                    found.score -= 20
+                    found.score += prior.model_call["part"]
                 if found.data in features:
-                    found.score -= 26
+                    found.score += prior.model_call["features"]
                 found.origin = found.origin or _site(event)
                 out.append(found)
                 break
@@ -73,7 +74,9 @@ def _by_output(event: CallEvent, trace: Trace) -> Candidate | None:
         if made.result is not None and made.result.data is value.data:
             if made.function != event.function and is_known(made.function, "models"):
                 note = "the function that builds it"
-                return Candidate(made.function, _site(made), 64.0 - 14 * (not event.certain), note)
+                score = prior.nameless_network["function"]
+                score += 0 if event.certain else prior.nameless_network["unsure"]
+                return Candidate(made.function, _site(made), score, note)
             return None
     return None
 
@@ -117,28 +120,35 @@ def _named_by(event: CallEvent, rule: dict[str, Any]) -> Candidate | None:
     text = text_of(value)
     name = model_name(text) if text is not None else None
     if name is None and (kind := _KIND.search(event.path)):
-        return Candidate(kind[2], site, min(score, 48.0), "the class that loads it")
+        return Candidate(
+            kind[2], site, min(score, prior.model_call["kind at most"]), "the class that loads it"
+        )
     if name is None or NOT_MODEL.search(name):
         return None  # `AutoModel.register(LlavaConfig, ...)`
     origin = value.origin if value is not None and value.origin is not None else site
-    return Candidate(name, origin, score + 6 + source_bonus(origin) / 2, None)
+    score += prior.model_call["named"] + source_bonus(origin) * prior.model_call["source"]
+    return Candidate(name, origin, score, None)
 
 
 def _call_score(event: CallEvent, rule: dict[str, Any]) -> float:
     """How likely what a call names is the model, and not what serves it."""
-    score = 84.0 if event.certain else 66.0
+    score = prior.model_call.sure("call", event.certain)
     if rule.get("weak"):
-        score -= 22
+        score += prior.model_call["weak"]
     if AUXILIARY.search(event.target):
-        score -= 26
+        score += prior.model_call["auxiliary"]
     elif (event.inside and not rule.get("weak")) or _ENCODERS.search(event.function):
-        score -= 14
+        score += prior.model_call["inside"]
     if event.inside and (rule["name"] == "path" or _TEXT_ENCODER.search(event.path)):
-        score -= 4 if rule["name"] == "path" else 12
+        score += (
+            prior.model_call["path inside"]
+            if rule["name"] == "path"
+            else prior.model_call["text encoder"]
+        )
     if MEASURING.search(event.site.file) or any(_GUIDE.search(name) for name in event.inside):
-        score -= 26
+        score += prior.model_call["measuring"]
     if event.on_import:
-        score -= 26  # a helper that a module keeps for others
+        score += prior.model_call["on import"]
     return score
 
 
@@ -181,24 +191,39 @@ def _generic(event: CallEvent) -> Candidate | None:
     last = classes.last(event.path)
     if event.path.count("()") > 0 or not last[:1].isupper():
         return None
-    score = 64.0 if event.certain else 50.0
+    score = prior.nameless_network.sure("made", event.certain)
     if NOT_MODEL.search(last):
         return None
     if last in ("Sequential", "Model", "Trainer", "Module", "Functional"):
         if event.owner is not None and event.function == "__init__":
             # built by the constructor of the program's own model class
-            return Candidate(event.owner.name, _site(event), score + 6, "the class that builds it")
+            return Candidate(
+                event.owner.name,
+                _site(event),
+                score + prior.nameless_network["owner"],
+                "the class that builds it",
+            )
         given = event.kwargs.get("name")
         if given is not None and isinstance(given.data, str) and given.data not in ("model", "net"):
             # of nested models the outermost is built last
             place = event.site.line / 1e6
-            return Candidate(given.data, given.origin, score + 4 + place, "the model's own name")
+            return Candidate(
+                given.data,
+                given.origin,
+                score + prior.nameless_network["own name"] + place,
+                "the model's own name",
+            )
         if event.function and not _BUILDER.match(event.function):
             # a function named as a class is, `DeepFM(features)`
-            score += 10 if event.function[:1].isupper() else -4
+            upper = event.function[:1].isupper()
+            score += (
+                prior.nameless_network["like a class"]
+                if upper
+                else prior.nameless_network["builder"]
+            )
             if not _STEP_OF_BUILDING.match(event.function):
                 note = "the function that builds it"
                 return Candidate(event.function, _site(event), score, note)
-        score -= 20
+        score += prior.nameless_network["plain"]
     origin = event.result.origin if event.result is not None else None
     return Candidate(last, origin, score, "class constructed", LIBRARY_CLASS)

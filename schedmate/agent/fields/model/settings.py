@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from schedmate.agent.fields import prior
 from schedmate.agent.fields.candidates import (
     EXPLICIT,
     Candidate,
@@ -81,11 +82,11 @@ def from_settings(trace: Trace, settings: list[Setting], built: list[Candidate])
     within = inner_classes(trace)
     for candidate in targets:
         if candidate.origin is not None and candidate.origin.file in whole:
-            candidate.score = min(candidate.score, 60.0)
+            candidate.score = min(candidate.score, prior.model_setting["type of a part at most"])
         if candidate.data in constructed:
-            candidate.score += 6  # and not a part of it
+            candidate.score += prior.configured_class["constructed"]
         elif candidate.data in within:
-            candidate.score -= 8
+            candidate.score += prior.configured_class["within"]
     named_ones = [*out, *_looked_up(trace, settings)]
     _below_the_whole(named_ones, trace, built)
     return _with_classes(named_ones, targets, built)
@@ -122,7 +123,7 @@ def _below_the_whole(found: list[Candidate], trace: Trace, built: list[Candidate
     """
     names = wholes(trace)
     whole = best(c for c in built if c.data in names)
-    if whole is None or whole.score < 66:
+    if whole is None or whole.score < prior.model["whole"]:
         return
     spelled = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", str(whole.data))
     famous = is_known(f"{whole.data} {spelled}", "models")
@@ -139,54 +140,66 @@ def _base(name: str, used: set[str]) -> float:
     """
     plain = normal(name)
     if len(plain) > 2 and any(plain + kind in used for kind in ("model", "net", "network")):
-        return 86.0
+        return prior.model_setting["base of a class"]
     family = re.match(r"([A-Za-z]{3,})[-_]\d+$", name)  # of `resdcn_18` the function and the size
-    return 78.0 if plain in used or (family and normal(family[1]) in used) else 62.0
+    looked_up = plain in used or (family and normal(family[1]) in used)
+    return prior.model_setting["base looked up"] if looked_up else prior.model_setting["base"]
 
 
 def _score(name: str, rank: int, setting: Setting, base: float, built: bool) -> float:
     """How likely the value of a setting is the model's name, from `base` on."""
     origin = setting.value.origin
     if setting.key == "checkpointdir":
-        return 56.0  # what it starts from, or where it writes to
+        return prior.model_setting["checkpoint"]
     score = base
-    score += source_bonus(origin) * (1.5 if setting.explicit else 0.7) - 0.2 * rank
+    times = (
+        prior.model_setting["launched source"]
+        if setting.explicit
+        else prior.model_setting["source"]
+    )
+    score += source_bonus(origin) * times + prior.model_setting["rank"] * rank
     typed = setting.explicit and setting.kind in ("arguments", "dataclass")
     if typed and rank <= _STRONG:
-        looked_up = base >= 78 and not is_known(name, "datasets")
-        score = max(score, 86 - 0.2 * rank + (6 if looked_up else 0))
+        looked_up = base >= prior.model_setting["base looked up"] and not is_known(name, "datasets")
+        least = prior.model_setting["typed"] + prior.model_setting["rank"] * rank
+        score = max(score, least + (prior.model_setting["typed and looked up"] if looked_up else 0))
     elif typed:
         variant = setting.key in _FILES and re.search(r"\d", name)
-        score = max(score, 86 if variant else 76 - 0.1 * rank)
+        least = prior.model_setting["typed otherwise"] + prior.model_setting["typed rank"] * rank
+        score = max(score, prior.model_setting["typed"] if variant else least)
     if not built:
-        score += 6
+        score += prior.model_setting["nothing built"]
     if rank <= _PRETRAINED and origin is not None and origin.source == "config":
-        score += 8
+        score += prior.model_setting["pretrained"]
     named_so = setting.key == "modelname" and len(setting.path) == 1
     if named_so and origin is not None and origin.source == "config" and re.search(r"\d", name):
-        score += 22  # which of the variants that one class is
+        score += prior.model_setting["variant by name"]
     elif is_known(name, "models"):
         # a variant such as resnet50 or swin_tiny says more than the class it is made from
-        score += 18 if re.search(r"\d|[-_]", name) else 8
+        variant_of = re.search(r"\d|[-_]", name)
+        score += (
+            prior.model_setting["known variant"] if variant_of else prior.model_setting["known"]
+        )
     elif built and not setting.explicit and is_known(name, "datasets"):
-        score -= 20  # it is for this data
+        score += prior.model_setting["dataset"]
     if setting.kind == "globals":
-        score -= 8
+        score += prior.model_setting["globals"]
     if setting.key in _FILES and not setting.explicit:
-        score -= 25  # what a part of it starts from
+        score += prior.model_setting["file"]
     if origin is not None and origin.source == "library":
-        score -= 25
+        score += prior.model_setting["library"]
     if "/" in str(setting.value.data) and not is_known(name, "models"):
         if setting.key in ("modelpath", "checkpoint"):
-            score -= 25  # where it is written to
-    return score - _of_part(name, setting)
+            score += prior.model_setting["written to"]
+    return score + _of_part(name, setting)
 
 
 def _of_part(name: str, setting: Setting) -> float:
     """What counts against a setting that names a part of a model that has its own name."""
     if setting.key == "netg" and not setting.explicit:
-        return 14.0
-    return 12.0 if setting.key in BACKBONES and KIND_OF_PART.fullmatch(name) else 0.0
+        return prior.model_setting["generator"]
+    kind = setting.key in BACKBONES and KIND_OF_PART.fullmatch(name)
+    return prior.model_setting["kind of backbone"] if kind else 0.0
 
 
 def _below_the_chosen(
@@ -197,13 +210,15 @@ def _below_the_chosen(
     `answering` are the files that name a model besides the backbone.
     """
     whole = best([c for c, part in zip(found, beside, strict=True) if not part and _given(c)])
-    chosen = whole is not None and whole.score >= 78
+    chosen = whole is not None and whole.score >= prior.model["whole setting"]
     for candidate, backbone in zip(found, beside, strict=True):
         file = candidate.origin.file if candidate.origin is not None else None
         if backbone and whole is not None and chosen:
-            candidate.score = min(candidate.score - 15, whole.score - 1)  # it has this one
+            candidate.score = min(
+                candidate.score + prior.model_setting["backbone"], whole.score - 1
+            )
         elif backbone and file in answering and not _given(candidate):
-            candidate.score -= 15
+            candidate.score += prior.model_setting["backbone"]
 
 
 def _below_the_pretrained(
@@ -235,8 +250,9 @@ def _of_whole(setting: Setting, score: float, whole: set[str]) -> float:
     if setting.owner not in whole:
         return score
     if setting.path == ("model_type",):
-        return score + 8
-    return min(score, 60.0) if setting.key == "type" and len(setting.path) > 1 else score
+        return score + prior.model_setting["model type"]
+    part = setting.key == "type" and len(setting.path) > 1
+    return min(score, prior.model_setting["type of a part at most"]) if part else score
 
 
 def _in_file(setting: Setting) -> bool:
@@ -262,12 +278,12 @@ def _with_classes(
     named: list[Candidate], classes: list[Candidate], built: list[Candidate]
 ) -> list[Candidate]:
     """Both, where a class that is named or well known comes before the backbone it is given."""
-    if any(c.score >= 70 for c in classes) or any(
-        c.score >= 80 and is_known(str(c.data), "models") for c in built
+    if any(c.score >= prior.model["whole class"] for c in classes) or any(
+        c.score >= prior.model["whole network"] and is_known(str(c.data), "models") for c in built
     ):
         for candidate in named:
             if candidate.rule == _OF_BACKBONE:
-                candidate.score -= 25
+                candidate.score += prior.model_setting["backbone of a class"]
     return [*named, *classes]
 
 
@@ -284,10 +300,13 @@ def _looked_up(trace: Trace, settings: list[Setting]) -> list[Candidate]:
             continue
         if model_name(text) is None:
             continue
-        score = 80.0 - (12 if re.search(r"teacher|_t$|pretrain|aux|reward|judge", key) else 0)
-        score -= 24 if re.search(r"upsampl|pose_|embed|decod|postnet|prenet|flow_", key) else 0
+        score = prior.looked_up["name"]
+        if re.search(r"teacher|_t$|pretrain|aux|reward|judge", key):
+            score += prior.looked_up["auxiliary"]
+        if re.search(r"upsampl|pose_|embed|decod|postnet|prenet|flow_", key):
+            score += prior.looked_up["part"]
         if setting.key == "netg" and not setting.explicit:
-            score -= 14
+            score += prior.model_setting["generator"]
         found.append(Candidate(text, setting.value.origin, score, rule=_rule(setting)))
     return found
 

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 
 from schedmate.agent.configs.class_keys import class_keys
+from schedmate.agent.fields import prior
 from schedmate.agent.fields.candidates import Candidate, Setting, text_of
 from schedmate.agent.fields.model.names import NOT_MODEL
 from schedmate.agent.fields.words import is_known, words
@@ -67,7 +68,10 @@ def config_classes(settings: list[Setting]) -> list[Candidate]:
         text = text_of(setting.value)
         if text is None or (key == "__tag__" and not text.startswith(("!new:", "!name:"))):
             continue
-        score = 76.0 - 3 * max(0, len(parts) - (2 if parts[-1] == "model" else 1))
+        score = prior.configured_class["named"]
+        score += prior.configured_class["deeper"] * max(
+            0, len(parts) - (2 if parts[-1] == "model" else 1)
+        )
         name = re.sub(r"\.v\d+$", "", text).rsplit(".", 1)[-1]  # `spacy.Tok2Vec.v2`
         if name in ("model", "network") and "." in text:
             name = text.split(".")[-2]  # a module of the package that is named after it
@@ -75,16 +79,16 @@ def config_classes(settings: list[Setting]) -> list[Candidate]:
             continue
         if _ASSEMBLY.fullmatch(name):
             out.extend(_assembled(setting, settings))
-            score -= 20
+            score += prior.configured_class["assembly"]
         inner = parts[-1] in _INNER and (len(parts) > 1 or parts[-1] == "network_g")
         if inner and any(re.fullmatch(r"(agent|algo(rithm)?)s?", part) for part in parts[:-1]):
-            score -= 8  # an agent is named by its algorithm
+            score += prior.configured_class["of an agent"]
         elif inner and parts[-1] != "unet_config":
-            score += 8
+            score += prior.configured_class["inner"]
         if parts[0] == "model" and len(parts) == 2 and not inner and sides[parts[0]] > 1:
-            score -= 8  # one of the parts of what the program builds of them all
+            score += prior.configured_class["one of several"]
         if re.search(r"^Lit[A-Z]|Lit$|Module$|Wrapper|Lightning|Task$", name) and not inner:
-            score -= 12
+            score += prior.configured_class["wrapper"]
         out.append(Candidate(name, setting.value.origin, score, rule="configured class"))
     return out
 
@@ -97,7 +101,13 @@ def _assembled(setting: Setting, settings: list[Setting]) -> list[Candidate]:
     for word in re.split(r"[_.]", file):
         if is_known(word, "models") and not is_known(word, "datasets"):
             found.append(
-                Candidate(word, setting.value.origin, 78, "the configuration's name", rule)
+                Candidate(
+                    word,
+                    setting.value.origin,
+                    prior.part_of_an_assembly["file name"],
+                    "the configuration's name",
+                    rule,
+                )
             )
             break
     for other in settings:
@@ -111,7 +121,18 @@ def _assembled(setting: Setting, settings: list[Setting]) -> list[Candidate]:
             continue
         name = text.rsplit(".", 1)[-1]
         if parts[-2] == "backbone":
-            found.append(Candidate(name, other.value.origin, 74, rule=rule))
+            found.append(
+                Candidate(
+                    name, other.value.origin, prior.part_of_an_assembly["backbone"], rule=rule
+                )
+            )
         elif parts[-2] == "decode_head" and is_known(name, "models"):
-            found.append(Candidate(name.removesuffix("Head"), other.value.origin, 77, rule=rule))
+            found.append(
+                Candidate(
+                    name.removesuffix("Head"),
+                    other.value.origin,
+                    prior.part_of_an_assembly["head"],
+                    rule=rule,
+                )
+            )
     return found

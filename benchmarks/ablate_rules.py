@@ -1,0 +1,271 @@
+"""Which rules of `agent/fields/` change an answer: each is switched off in turn on labelled jobs.
+
+    python benchmarks/ablate_rules.py --repos DIR [--one-in N]
+
+A rule is a row of `names.yaml` or `calls.yaml`, an alternative of the vocabulary's models and
+datasets, or a function that finds candidates. A job's program is followed once; the fields are then
+chosen anew without each rule that applies to it: a name that one of its settings has, a call that
+it makes, an alternative that a value under consideration matches, a function that found something.
+The jobs are those that the rules were written on, so a rule without effect here is not needed
+by them; one with effect may still be of little use elsewhere.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import random
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from _record import record
+
+from schedmate.agent import static
+from schedmate.agent.fields import candidates
+from schedmate.agent.fields.candidates import leaves, normal, pattern, rules
+from schedmate.bench.verdicts import FIELDS, FURTHER, right
+from schedmate.errors import SchedmateError
+from schedmate.jobs import LaunchConfig
+
+LABELS = Path(__file__).parent / "labels/dev.jsonl"
+PATHS = FIELDS | FURTHER
+SEED = 20261123
+SOURCES = {
+    "model": ("_file_names", "_experiment_names", "_folder_names", "_from_title", "_from_entry",
+              "_from_folder", "built", "from_calls", "from_settings"),
+    "model.calls": ("_by_output", "_generic"),
+    "model.settings": ("_looked_up", "config_classes"),
+    "model.targets": ("_assembled",),
+    "dataset.choose": ("from_settings", "from_sections", "from_components", "from_loaders",
+                       "bare_place"),
+    "dataset.hints": ("_from_launch", "_from_files", "_from_links", "_from_readme"),
+    "dataset.opened": ("uses_of_class", "uses_of_unread_class"),
+    "task": ("_vote_both_senses",),
+    "extras": ("_of_section",),
+}  # fmt: skip
+"""Functions that find candidates, by module."""
+ADDING = {
+    "length": ("from_call", "from_runner", "from_training_arguments", "of_passes", "from_loop",
+               "from_settings"),
+    "length.consumed": ("from_settings", "from_loop"),
+    "task": ("_vote_calls", "_vote_words", "_vote_environment", "_vote_readme"),
+    "extras": ("_loaded", "_parameters", "_precision"),
+    "called": ("_own_optimizer", "_compiled", "_batch_size", "_cast"),
+}  # fmt: skip
+"""Functions that add candidates or votes to what they are given."""
+Off = Callable[[], Any]
+
+
+class Job:
+    """A job whose program was followed: its fields can be chosen again and again."""
+
+    def __init__(self, row: dict[str, Any], repos: Path) -> None:
+        self.labels: dict[str, Any] = row["expected"] | row.get("also", {})
+        self.args: tuple[Any, ...] = ()
+        keep = mock.patch.object(static, "assemble", self._keeping(static.assemble))
+        with keep:
+            root = repos / row["repo"].replace("/", "+")
+            static.extract(root, row["command"], LaunchConfig(**row.get("launch", {})))
+        self.answers, self.values = self.choose()
+
+    def _keeping(self, assemble: Callable[..., Any]) -> Callable[..., Any]:
+        def kept(*args: Any) -> Any:
+            self.args = args
+            return assemble(*args)
+
+        return kept
+
+    def choose(self) -> tuple[dict[str, Any], set[str]]:
+        """The answers to the labelled fields, and the texts that were candidates."""
+        considered: set[str] = set()
+        init = candidates.Candidate.__init__
+
+        def tracked(made: Any, data: Any, *args: Any, **kwargs: Any) -> None:
+            considered.add(str(data))
+            init(made, data, *args, **kwargs)
+
+        trace, plan, launch, lines, _, *rest = self.args
+        with mock.patch.object(candidates.Candidate, "__init__", tracked):
+            metadata = static.assemble(trace, plan, launch, lines, [], *rest)
+        return {name: metadata.get(PATHS[name]) for name in self.labels}, considered
+
+
+# -- rules, and how each is switched off ------------------------------------
+
+
+@contextmanager
+def without(items: list[Any], item: Any) -> Iterator[None]:
+    """A list of a table without one of its items."""
+    place = items.index(item)
+    del items[place]
+    _forget()
+    try:
+        yield
+    finally:
+        items.insert(place, item)
+        _forget()
+
+
+@contextmanager
+def written(table: dict[str, Any], key: str, value: Any) -> Iterator[None]:
+    """A table with another value under a key."""
+    before = table[key]
+    table[key] = value
+    try:
+        yield
+    finally:
+        table[key] = before
+
+
+def _forget() -> None:
+    """Look into the tables anew."""
+    for cached in ("_matching", "_by_root"):
+        getattr(candidates, cached).cache_clear()
+
+
+def _lists(table: Any, path: str) -> Iterator[tuple[str, list[Any]]]:
+    """The lists of a table of names, by where they are."""
+    if isinstance(table, list):
+        yield path, table
+    elif isinstance(table, dict):
+        for key, value in table.items():
+            yield from _lists(value, f"{path}.{key}" if path else str(key))
+
+
+def alternatives(text: str) -> list[str]:
+    """The alternatives of a pattern at its outermost level."""
+    found, depth, begun = [], 0, 0
+    for place, char in enumerate(text):
+        escaped = place > 0 and text[place - 1] == "\\"
+        depth += (char in "([") * (not escaped) - (char in ")]") * (not escaped)
+        if char == "|" and depth == 0:
+            found.append(text[begun:place])
+            begun = place + 1
+    return [*found, text[begun:]]
+
+
+def of_tables(job: Job) -> Iterator[tuple[str, Off]]:
+    """The rows of the tables that apply to a job."""
+    trace = job.args[0]
+    keys = {setting.key for setting in leaves(trace)} | {normal(name) for name in trace.parameters}
+    keys |= {normal(name) for event in trace.calls for name in event.kwargs}
+    for path, names in _lists(rules("names"), ""):
+        for name in list(names):
+            if isinstance(name, str) and normal(name.rpartition(".")[2]) in keys:
+                yield f"names.yaml {path}: {name}", lambda n=names, o=name: without(n, o)
+    paths = {event.path for event in trace.calls}
+    for table in ("length", "model", "dataset"):
+        listed = rules("calls")[table]
+        for rule in list(listed):
+            if any(pattern(rule["call"]).match(path) for path in paths):
+                what = f"calls.yaml {table}: {rule['call']}"
+                yield what, lambda n=listed, o=rule: without(n, o)
+    texts = {re.sub(r"[_ ./]+", "-", value.lower()) for value in job.values if len(value) < 200}
+    for kind in ("models", "datasets"):
+        table = rules("vocabulary")[kind]
+        for domain, text in list(table.items()):
+            every = alternatives(text)
+            for one in every if len(every) > 1 else ():
+                if any(re.search(one, value) for value in texts):
+                    rest = "|".join(other for other in every if other != one)
+                    what = f"vocabulary.yaml {kind}.{domain}: {one}"
+                    yield what, lambda t=table, d=domain, r=rest: written(t, d, r)
+
+
+def of_functions(job: Job) -> Iterator[tuple[str, Off]]:
+    """The functions that found something for a job, or were called to add it."""
+    found: dict[tuple[str, str], list[Any]] = {}
+    with ExitStack() as stack:
+        for name, functions in (*SOURCES.items(), *ADDING.items()):
+            module = importlib.import_module(f"schedmate.agent.fields.{name}")
+            for function in functions:
+                results = found.setdefault((name, function), [])
+                watched = _watched(getattr(module, function), results)
+                stack.enter_context(mock.patch.object(module, function, watched))
+        job.choose()
+    for (name, function), results in found.items():
+        adds = function in ADDING.get(name, ())
+        if not results or not (adds or any(results)):
+            continue
+        nothing: Any = [] if isinstance(results[0], list) else None
+        if isinstance(results[0], bool):
+            nothing = False
+        module = importlib.import_module(f"schedmate.agent.fields.{name}")
+        off = mock.Mock(return_value=nothing)
+        what = f"{name}.{function}"
+        yield what, lambda m=module, f=function, o=off: mock.patch.object(m, f, o)
+
+
+def _watched(function: Callable[..., Any], results: list[Any]) -> Callable[..., Any]:
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        results.append(function(*args, **kwargs))
+        return results[-1]
+
+    return watched
+
+
+def count(job: Job, effects: dict[str, Counter[str]]) -> None:
+    """Add what a job's answers lose and win without each rule that applies to it."""
+    for find in (of_functions, of_tables):
+        for what, off in find(job):
+            with off():
+                answers, _ = job.choose()
+            effects[what]["jobs"] += 1
+            for name, expected in job.labels.items():
+                before, after = (right(a[name], expected) for a in (job.answers, answers))
+                if before != after:
+                    effects[what]["lost" if before else "won"] += 1
+                elif answers[name] != job.answers[name]:
+                    effects[what]["otherwise"] += 1
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repos", type=Path, required=True, help="checkouts named OWNER+NAME")
+    parser.add_argument("--one-in", type=int, default=1, help="a share of the jobs, drawn by seed")
+    options = parser.parse_args()
+    rows = [json.loads(line) for line in LABELS.read_text().splitlines()]
+    rows = [row for row in rows if (options.repos / row["repo"].replace("/", "+")).is_dir()]
+    drawn = random.Random(SEED).sample(rows, len(rows) // options.one_in)
+    effects: dict[str, Counter[str]] = defaultdict(Counter)
+    answers = Counter[bool]()
+    for row in drawn:
+        try:
+            job = Job(row, options.repos)
+        except SchedmateError:
+            continue
+        answers.update(right(job.answers[name], value) for name, value in job.labels.items())
+        count(job, effects)
+    idle = defaultdict(list)
+    table = []
+    for what, counter in sorted(effects.items()):
+        if counter["lost"] or counter["won"]:
+            table.append(
+                {"without": what, "jobs": counter["jobs"], "right to wrong": counter["lost"],
+                 "wrong to right": counter["won"], "otherwise": counter["otherwise"]}
+            )  # fmt: skip
+        else:
+            idle[what.partition(":")[0]].append(what.partition(": ")[2] or what)
+    record(
+        "extraction_ablation",
+        table,
+        labels=LABELS.name,
+        jobs=len(drawn),
+        of_jobs=len(rows),
+        repositories=len({row["repo"] for row in drawn}),
+        seed=SEED,
+        answers=f"{answers.total()}, {answers[True]} of them right",
+        rules_that_apply=len(effects),
+        with_effect=len(table),
+        without_effect={name: ", ".join(sorted(rest)) for name, rest in sorted(idle.items())},
+    )
+
+
+if __name__ == "__main__":
+    main()
