@@ -110,8 +110,9 @@ def _of_kind(path: Path, kind: type[Some]) -> dict[str, Some]:
     labels = read_labels(path)
     found: dict[str, Some] = {name: one for name, one in labels.items() if isinstance(one, kind)}
     if not found:
-        command, of = ("jobs", "launch commands") if kind is LogLabel else ("logs", "logs")
-        raise InputError(f"{path} has labels of {of}; list them by `schedmate bench {command}`.")
+        if kind is LogLabel:
+            raise InputError(f"{path} labels launch commands; list them by `schedmate bench jobs`.")
+        raise InputError(f"{path} labels logs; list them by `schedmate bench logs`.")
     return found
 
 
@@ -141,7 +142,7 @@ def read_answers(path: Path, labels: dict[str, Label | LogLabel]) -> dict[str, d
     for place, answer in _lines(path, Answer):
         if answer.id not in labels:
             meant = did_you_mean(answer.id, labels)
-            meant = meant or f"; `schedmate bench {command}` prints them all."
+            meant = meant or "; `schedmate bench jobs` and `schedmate bench logs` print them all."
             raise InputError(f"{place}: there is no label {answer.id!r}{meant}")
         if answer.id in found:
             raise InputError(f"{place}: {answer.id!r} is answered twice; keep one of the two.")

@@ -136,15 +136,15 @@ def test_a_task_may_avoid_its_own_group(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "no whole schedmate.fleet/v1 document"),
-        ('{"schema": "schedmate.fleet/v1", "nodes": [{"name": "a" "gpus": 1}]}', "no whole"),
+        ("{", "not a complete schedmate.fleet/v1 document"),
+        ('{"schema": "schedmate.fleet/v1", "nodes": [{"name": "a" "gpus": 1}]}', "not a complete"),
         ('{"schema": "schedmate.fleet/v1", "nodes": [{"name": "a"} {}]}', "',' or ']' expected"),
         ('{"schema": "schedmate.other/v1"}', "not 'schedmate.fleet/v1'"),
         ('{"schema": "schedmate.fleet/v1", "nodes": [], "tasks": []}', "has no nodes"),
         ('{"schema": "schedmate.fleet/v1", "nodes": [{"name": "a", "gpus": 0}]}', "has a GPU"),
         ('{"schema": "schedmate.fleet/v1", "origin": 3, "nodes": []}', "origin is 3"),
-        ("[" * 100_000, "no whole"),
-        ('{"a": ' * 100_000, "no whole"),
+        ("[" * 100_000, "not a complete"),
+        ('{"a": ' * 100_000, "not a complete"),
         ("", "expected in line 1"),
     ],
 )

@@ -73,7 +73,7 @@ class TestValues:
         assert parse_time("2024-01-01T01:00:00+01:00") == 1704067200
         assert parse_time("1704067200") == 1704067200
         for bad in ("soon", "nan", "inf"):
-            with pytest.raises(ValueError, match="no time"):
+            with pytest.raises(ValueError, match="is not a time"):
                 parse_time(bad)
 
     def test_time_without_zone_is_local(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +92,7 @@ class TestValues:
         assert parse_size("2K") == 2048
         assert parse_size("1.5G") == 1.5 * 2**30
         assert parse_size("512") == 512
-        with pytest.raises(ValueError, match="no size"):
+        with pytest.raises(ValueError, match="is not a size"):
             parse_size("much")
 
     def test_state(self) -> None:
@@ -242,7 +242,7 @@ class TestSacctTable:
 
     @pytest.mark.parametrize("text", ["", "17|COMPLETED\n", "JobID|Elapsed\n17|60\n"])
     def test_header_is_needed(self, text: str) -> None:
-        with pytest.raises(InputError, match="no sacct header"):
+        with pytest.raises(InputError, match="not a sacct header"):
             list(import_sacct_parsable(io.StringIO(text)))
 
 
