@@ -109,12 +109,13 @@ $(RELEASE)/tools.stamp: | $(BIN)/python
 	@touch $@
 
 dist: $(RELEASE)/tools.stamp ## Build wheel and source distribution into dist/, and check both
-	rm -rf dist
+	rm -f dist/*.whl dist/*.tar.gz
 	$(RELEASE)/bin/python -m build --outdir dist .
-	$(RELEASE)/bin/twine check --strict dist/*
+	$(RELEASE)/bin/twine check --strict dist/*.whl dist/*.tar.gz
 	$(RELEASE)/bin/check-wheel-contents dist/*.whl
 
-sbom: dist ## Write dist/schedmate.cdx.json, the bill of materials of the wheel and all it needs
+sbom: $(RELEASE)/tools.stamp ## Write dist/schedmate.cdx.json, the bill of materials of the wheel and all it needs
+	ls dist/*.whl >/dev/null 2>&1 || $(MAKE) dist
 	rm -rf $(INSTALLED)
 	$(BIN)/python -m venv --without-pip $(INSTALLED)
 	$(RELEASE)/bin/python -m pip --python $(INSTALLED)/bin/python install --quiet dist/*.whl

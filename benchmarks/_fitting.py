@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from _fields import Answer
 
-from schedmate.agent.fields.confidence import POOLED, Weights
+from schedmate.agent.fields.confidence import POOLED, Weights, log_odds
 from schedmate.agent.fields.facts import FIELDS
 
 SEED, FOLDS = 20261122, 10
@@ -34,17 +34,12 @@ def every_fact(_: str) -> bool:
     return True
 
 
-def _logit(prior: float) -> float:
-    share = min(0.99, max(0.05, prior / 100))
-    return float(np.log(share / (1 - share)))
-
-
 def _matrix(rows: Sequence[tuple[float, dict[str, float]]], names: list[str]) -> np.ndarray:
     """A row an answer: 1, the prior's log-odds, and the facts."""
     columns = {name: place for place, name in enumerate(names, 2)}
     out = np.zeros((len(rows), len(names) + 2))
     for line, (prior, found) in zip(out, rows, strict=True):
-        line[0], line[1] = 1.0, _logit(prior)
+        line[0], line[1] = 1.0, log_odds(prior)
         for name, value in found.items():
             if name in columns:
                 line[columns[name]] = value

@@ -8,8 +8,8 @@ of pyproject.toml in turn, adds the extra to a fresh copy of that, measures it a
 bytecode included; of an extra, beyond the base. `install CPU s` and `wall s` are those of pip for
 the base, and for the extra on top of it: downloads, unpacking, bytecode; the wall time depends on
 the network, on pip's cache and on what else the machine does. What was measured before and is not
-named now keeps its row. Without NAME all extras but `dev`, which `make test` tries. The exit code
-is 1 when a trial failed.
+named now keeps its row, but for the base, which is always measured. Without NAME all extras but
+`dev`, which `make test` tries. The exit code is 1 when a trial failed.
 """
 
 from __future__ import annotations

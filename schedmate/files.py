@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gzip
 import os
 import re
 import secrets
@@ -34,6 +35,8 @@ def without_shared_folders(names: Iterable[str]) -> dict[str, str]:
 def open_output(path: Path | None) -> Iterator[TextIO]:
     """A stream whose content appears at `path` whole or not at all; None or `-`: standard output.
 
+    What is written to a name that ends in `.gz` is packed.
+
     Devices and pipes are written to directly, any other file as by `replaced`. Raises `InputError`
     when the place cannot be written.
     """
@@ -47,8 +50,9 @@ def open_output(path: Path | None) -> Iterator[TextIO]:
             if not target.exists() or target.is_file():
                 target = stack.enter_context(replaced(target))
             # a name in a report may hold bytes that are no text
+            opened = gzip.open if path.suffix == ".gz" else open
             stream = stack.enter_context(
-                target.open("w", encoding="utf-8", errors="backslashreplace")
+                opened(target, "wt", encoding="utf-8", errors="backslashreplace")
             )
         except OSError as error:
             raise InputError(

@@ -154,7 +154,8 @@ class Settings(BaseSettings):
         default=0.74,
         ge=0,
         le=1,
-        description="Mandatory fields of less static confidence are put to the model",
+        description="The model is asked for mandatory fields and the batch size below this "
+        "confidence",
     )
     agent_ask_names: bool = Field(
         default=True, description="Always ask for the model's and the datasets' names"

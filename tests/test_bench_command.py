@@ -211,6 +211,7 @@ def test_logs_are_found_by_their_checksums(cli: Cli, tmp_path: Path) -> None:
     cell = {"outputs": [{"text": ["epoch 1\n", "done\n"]}]}
     (saved / "notebook.ipynb").write_text(json.dumps({"cells": [cell]}))
     (saved / "broken.json").write_text("{")
+    (saved / "half.json").write_text(r'{"body": "caf\ud800"}')
     out = tmp_path / "logs"
     done = cli("bench", "logs", "--labels", labels, "--from", str(saved), "--out", str(out))
     assert done.code == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -172,9 +173,10 @@ def test_output_that_cannot_be_written(analyze: Cli, tmp_path: Path) -> None:
 def test_record_and_finish(analyze: Cli, cli: Cli, example_history: Path) -> None:
     result = analyze(str(REPO), "--command", COMMAND, "--record", "--job-id", "mine")
     assert result.code == 0
-    assert "schedmate history finish mine" in result.err
-    place = ["--history", str(example_history)]
-    finished = cli("history", "finish", "mine", "--duration", "700", "--state", "COMPLETED", *place)
+    (line,) = [line for line in result.err.splitlines() if "recorded as mine" in line]
+    finish = shlex.split(line.partition("schedmate ")[2].replace("SECONDS", "700"))
+    assert finish[-2:] == ["--history", str(example_history)]
+    finished = cli(*finish)
     assert finished.code == 0, finished.err
     parsed = document(analyze(str(REPO), "--command", COMMAND, "--json"))
     assert parsed["neighbours"][0]["job_id"] == "mine"

@@ -265,7 +265,7 @@ one = Confinement()
 one.run("builtins:bool", 1, Limits(60.0))
 thread = threading.Thread(target=job)
 thread.start()
-time.sleep(0.5)
+time.sleep(2)
 one.close()
 thread.join()
 """

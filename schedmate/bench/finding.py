@@ -90,7 +90,7 @@ def _texts(document: Any) -> Iterator[str]:
 
 def _lines_in(text: str, wanted: AbstractSet[str]) -> Iterator[tuple[str, bytes]]:
     """Runs of lines with a wanted checksum, with and without the last line's end."""
-    lines = [line.encode() for line in text.replace("\r\n", "\n").split("\n")]
+    lines = [line.encode(errors="surrogatepass") for line in text.replace("\r\n", "\n").split("\n")]
     if len(text) > PAGE_BYTES or len(lines) > PAGE_LINES:
         return
     for first in range(len(lines)):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -197,7 +198,8 @@ def analyze(
             _show_prompt(spec, settings, output)
             return
         mate = _mate(settings) if replay is None else _replaying(replay, spec, settings)
-        abstained = _one(spec, mate, output, record, as_json, plain)
+        elsewhere = f" --history {quote(str(history))}" if history is not None else ""
+        abstained = _one(spec, mate, output, record, elsewhere, as_json, plain)
     if abstained and fail_on_abstain:
         raise typer.Exit(ABSTAINED)
 
@@ -238,9 +240,18 @@ def _show_prompt(spec: JobSpec, settings: Settings, output: Path | None) -> None
 
 
 def _one(
-    spec: JobSpec, mate: SchedMate, output: Path | None, record: bool, as_json: bool, plain: bool
+    spec: JobSpec,
+    mate: SchedMate,
+    output: Path | None,
+    record: bool,
+    elsewhere: str,
+    as_json: bool,
+    plain: bool,
 ) -> bool:
-    """Analyse one job and print it; gives whether the estimate abstained."""
+    """Analyse one job and print it; gives whether the estimate abstained.
+
+    `elsewhere` is the option that names the history to the next command, where one was given.
+    """
     from schedmate.render.analysis import show
     from schedmate.terminal import clean, say
     from schedmate.terminal.screen import Screen
@@ -256,7 +267,7 @@ def _one(
                 job = clean(mate.store(analysis.record()))
                 say(
                     f"recorded as {job}; when it has ended: schedmate history finish {job} "
-                    "--duration SECONDS --state COMPLETED"
+                    f"--duration SECONDS --state COMPLETED{elsewhere}"
                 )
             if as_json:
                 stream.write(dumps(analysis.document(), indent=2) + "\n")

@@ -1,8 +1,9 @@
-"""`schedmate bench`: the labelled launch commands of public repositories, and scores on them."""
+"""`schedmate bench`: labelled launch commands and logs of failures, and scores on them."""
 
 from __future__ import annotations
 
 import sys
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -77,8 +78,8 @@ def logs(
     """Print the logs to answer for, without their labels, as JSON lines.
 
     The benchmark holds no logs. Each line says where a log is public, and its SHA-256. With --from
-    and --out, the logs are found by it in what you saved of those places, and only those that were
-    found are printed.
+    and --out, each log is found by its SHA-256 in the pages and files that you saved, and only the
+    logs that were found are printed.
     """
     from schedmate.bench.documents import BenchLog, log_labels
     from schedmate.bench.finding import find_logs
@@ -91,7 +92,8 @@ def logs(
     named = list(known)
     if source is not None and out is not None:
         with progress("reading") as advance:
-            named = find_logs(source, known, out, lambda path: advance(0, path.name))
+            number = count(1)
+            named = find_logs(source, known, out, lambda path: advance(next(number), path.name))
         typer.echo(f"{len(named):,} of {len(known):,} logs found", err=True)
     for name in named:
         log = BenchLog.model_validate(known[name].model_dump(include=set(BenchLog.model_fields)))

@@ -110,9 +110,11 @@ def diagnose(
         log = stack.enter_context(open_job(logs, follow_links=follow_links))
         usual = [stack.enter_context(open_log(path)) for path in healthy or ()]
         several = mixed_logs(logs[0], log, follow_links=follow_links) if len(logs) == 1 else []
-        for warning in several if not as_json else ():  # before the verdict that it puts in doubt
-            say(f"warning: {warning}")
-        log.warnings += several if as_json else []
+        if as_json:
+            log.warnings += several
+        else:  # before the verdict that it puts in doubt
+            for warning in several:
+                say(f"warning: {warning}")
         found = run(
             log,
             node_logs=[stack.enter_context(node_log(one)) for one in node_logs or ()],

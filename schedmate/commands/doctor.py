@@ -162,7 +162,7 @@ def _extras(settings: Settings) -> Iterator[Check]:
         )
     if absent:
         one = installing("EXTRA")
-        fact = f"{', '.join(absent)}; the settings need none of them ({one} adds one)"
+        fact = f"{', '.join(absent)}; the settings need none of them (to add one: {one})"
         yield Check("extras not installed", "ok", fact)
 
 

@@ -56,7 +56,8 @@ def _beyond(
     unit = quantity.removesuffix("s")
     span = counted(most, unit) if least == most else f"{least:,.12g} to {counted(most, unit)}"
     verb = "ran on" if quantity == "GPUs" else "ran for"
-    far = f"{factor:,.3g} times as {'few' if asked < least else 'many'}"
+    times = f"{factor:,.0f}" if factor >= 100 else f"{factor:.3g}"
+    far = f"1/{times} as many" if asked < least else f"{times} times as many"
     return Extrapolation.model_validate(
         {
             "quantity": quantity,

@@ -11,7 +11,7 @@ from schedmate.schedulers.terms import EVERYTHING, Capabilities, NodeNews
 
 
 class LiveView:
-    """Keeps the `View` of one policy up to date; `Board` adds its decisions.
+    """Keeps the `View` of one policy up to date: the base of `Board`, which adds its decisions.
 
     Args:
         cluster: its nodes; the policy may set some aside.

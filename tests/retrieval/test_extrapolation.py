@@ -84,7 +84,7 @@ def test_it_says_how_far() -> None:
     assert (beyond.quantity, beyond.least, beyond.most, beyond.factor) == ("GPUs", 1, 4, 8)
     assert beyond.text == "neighbours ran on 1 to 4 GPUs, this job asks for 32: 8 times as many"
     (fewer,) = _estimate(1, [8]).extrapolated
-    assert fewer.text == "neighbours ran on 8 GPUs, this job asks for 1: 8 times as few"
+    assert fewer.text == "neighbours ran on 8 GPUs, this job asks for 1: 1/8 as many"
     (longer,) = _estimate(4, [4], iters=300, past=1).extrapolated
     assert longer.text == "neighbours ran for 1 epoch, this job asks for 300: 300 times as many"
 

@@ -159,6 +159,8 @@ def test_a_packed_trace_reads_the_same(tmp_path: Path) -> None:
     ]
     assert both[0] == both[1]
     assert read_trace(packed).duration_s == read_trace(plain).duration_s
+    write_trace(read_trace(plain), packed)
+    assert read_trace(packed).duration_s == read_trace(plain).duration_s
     packed.write_bytes(packed.read_bytes()[:-9])
     with pytest.raises(InputError, match="damaged"):
         read_trace(packed)

@@ -47,6 +47,12 @@ _DOUBTED = 0.5
 """What follows from an answer below this is no surer than that answer."""
 
 
+def log_odds(prior: float) -> float:
+    """Of a prior, 0 to 100, as a probability within bounds."""
+    share = min(_MOST, max(_LEAST, prior / 100))
+    return math.log(share / (1 - share))
+
+
 @dataclass(frozen=True, slots=True)
 class Weights:
     """One field's model: log-odds are `intercept` + `prior` * logit(prior) + those of its facts."""
@@ -57,8 +63,7 @@ class Weights:
 
     def probability(self, prior: float, found: Mapping[str, float]) -> float:
         """The probability that an answer is right, by its prior, 0 to 100, and its facts."""
-        share = min(_MOST, max(_LEAST, prior / 100))
-        odds = self.intercept + self.prior * math.log(share / (1 - share))
+        odds = self.intercept + self.prior * log_odds(prior)
         odds += sum(self.facts.get(name, 0.0) * value for name, value in found.items())
         return 1 / (1 + math.exp(-odds))
 

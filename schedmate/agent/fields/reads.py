@@ -58,7 +58,7 @@ class Reads:
 
     def _is_read(self, key: str) -> bool:
         if key not in self._spelt:
-            word = re.compile(rf"\b{re.escape(key).replace('-', '[-_]')}\b")
+            word = re.compile(r"\b" + "[-_]".join(map(re.escape, key.split("-"))) + r"\b")
             self._spelt[key] = any(word.search(text) for text in self._trace.texts)
         return self._spelt[key] or normal(key) in self._given()
 
