@@ -20,6 +20,7 @@ DENIALS = {"finished": "denied", "success": "denied", "checkpoint": "unsaved"}
 """The part of `denied.yaml` with what denies a kind's words in their own line."""
 CLOSELY = 2000
 """So much of a line is looked at for that [bytes]."""
+_WHOLE = re.compile(rb"\b(\d{1,9}) ?(?:/|of|out of) ?\1\b")
 
 
 class Sign(NamedTuple):
@@ -33,12 +34,13 @@ class Sign(NamedTuple):
 class Signs:
     """The patterns of one kind: all together for whole files, one by one for a match.
 
-    A line that `unless` fits is no sign.
+    A line that `unless` fits is no sign. `proofs` are the patterns that are not `worded`.
     """
 
     together: Any
     single: tuple[Any, ...]
     unless: Any = None
+    proofs: tuple[Any, ...] = ()
 
     def on(self, line: bytes) -> bool:
         """Whether a whole line holds a sign."""
@@ -91,17 +93,25 @@ def signs(kind: str) -> Signs:
     """The signs of one part of `signs.yaml`."""
     import re2
 
-    patterns = [entry["pattern"] for entry in load("logparse/signs.yaml")[kind]]
+    entries = load("logparse/signs.yaml")[kind]
+    patterns = [entry["pattern"] for entry in entries]
     bare = "|".join("(?:" + re.sub(r"\(\?P<\w+>", "(?:", one) + ")" for one in patterns)
-    unless = None
-    if kind in DENIALS:
-        denied = load("logparse/denied.yaml")[DENIALS[kind]]
-        unless = re2.compile("|".join(f"(?:{entry['pattern']})" for entry in denied).encode())
+    single = tuple(re2.compile(("(?m)" + one).encode()) for one in patterns)
     return Signs(
         re2.compile(("(?m)" + bare).encode()),
-        tuple(re2.compile(("(?m)" + one).encode()) for one in patterns),
-        unless,
+        single,
+        _denial(DENIALS[kind]) if kind in DENIALS else None,
+        tuple(one for one, entry in zip(single, entries, strict=True) if not entry.get("worded")),
     )
+
+
+@cache
+def _denial(part: str) -> Any:
+    """All patterns of one part of `denied.yaml` together."""
+    import re2
+
+    entries = load("logparse/denied.yaml")[part]
+    return re2.compile("|".join(f"(?:{entry['pattern']})" for entry in entries).encode())
 
 
 def horizon(file: LogFile, start: int, end: int, kind: str = "finished") -> tuple[int, Sign | None]:
@@ -120,17 +130,53 @@ def horizon(file: LogFile, start: int, end: int, kind: str = "finished") -> tupl
     return over, sign
 
 
-def run_end(file: LogFile) -> tuple[Line, bool] | None:
+def run_end(file: LogFile, *, short: bool = False) -> tuple[Line, bool] | None:
     """The line near the end of a log that shows that its run is over, and whether it finished.
 
-    None where there is no such line, or where `STEPS` steps of training follow it.
+    None where there is no such line, or where the run goes on after it: see `goes_on`.
     """
     start = file.align(max(0, file.size - LARGEST))
     for kind in ("finished", "over"):
         turn, sign = horizon(file, start, file.size, kind)
-        if sign is not None and turn <= sign.offset:
+        if sign is None or turn > sign.offset:
+            continue
+        if not goes_on(file, sign, file.size, kind, short=short and kind == "finished"):
             return line_of(file, sign), kind == "finished"
+        start = max(start, sign.offset)  # what stood above was of a part as well
     return None
+
+
+def goes_on(file: LogFile, sign: Sign, end: int, kind: str = "finished", *, short: bool) -> bool:
+    """Whether a sign of an end is only of a part of a run, by its line and the lines after it.
+
+    The next part may start there. Where the run is `short` of what it shall do and the sign no more
+    than words, any count that is not at its end shows the same.
+    """
+    data, _ = uncoloured(file.read(sign.offset, min(end - sign.offset, LARGEST)))
+    data = data.lstrip(b"\r\n")
+    before, _ = uncoloured(file.read(max(0, sign.offset - CLOSELY), min(sign.offset, CLOSELY)))
+    before = before[max(before.rfind(b"\n"), before.rfind(b"\r")) + 1 :]
+    own, _, after = data.partition(b"\n")
+    if before and file.read(sign.offset, 1) in (b"\r", b"\n"):
+        before = b""
+    line = before + own[:CLOSELY]
+    worded = not any(proof.search(line) for proof in signs(kind).proofs)
+    if worded and part_ends(line):
+        return True
+    if signs("starts").together.search(after) is not None:
+        return True
+    return worded and short and is_short(after)
+
+
+def part_ends(line: bytes) -> bool:
+    """Whether a line that words an end names a part of a run that has come to it."""
+    return _denial("part").search(_WHOLE.sub(b"", line[:CLOSELY])) is not None
+
+
+def is_short(text: bytes, share: float = 1.0) -> bool:
+    """Whether a count in a text is at less than this share of what it counts to."""
+    found = (match for one in signs("counts").single for match in one.finditer(text))
+    return any(int(match[1]) < share * int(match[2]) for match in found)
 
 
 def line_of(file: LogFile, sign: Sign) -> Line:

@@ -170,6 +170,8 @@ def test_a_timestamp_without_a_rank_behind_it_stays() -> None:
         ("job-8123.out", None, None),
         ("train.log", None, None),
         ("train_3.log", 3, None),
+        ("train-123.0.out", 0, None),
+        ("train-4711.12.err", 12, None),
     ],
 )
 def test_a_file_name_says_rank_and_node(name: str, rank: int | None, node: str | None) -> None:

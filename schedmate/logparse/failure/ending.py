@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from schedmate.logparse.failure.filters import overcome
-from schedmate.logparse.failure.scan import FileScan
+from schedmate.logparse.failure.scan import NEAR_STEP, FileScan
+from schedmate.logparse.progress.position import NEARLY
 from schedmate.logparse.reading import Line, LogError, LogFile
-from schedmate.logparse.signs import last_sign, line_of, signs
+from schedmate.logparse.signs import Sign, goes_on, is_short, last_sign, line_of, part_ends, signs
 from schedmate.logparse.templates import mask
 
 LAST = 60
@@ -41,7 +42,8 @@ def last_step(scans: Sequence[FileScan]) -> tuple[LogFile, Line] | None:
 
 
 def _end(one: FileScan) -> End | None:
-    if one.finished is not None:
+    whole = one.finished is not None and not _of_part(one, one.finished)
+    if one.finished is not None and whole:
         return End(one.file, line_of(one.file, one.finished), "says that the job finished")
     tail = _tail(one)
     line = _success(one, tail)
@@ -49,6 +51,14 @@ def _end(one: FileScan) -> End | None:
         return End(one.file, line, "reads like a successful end")
     line = _counted(one, tail)
     return None if line is None else End(one.file, line, "counts to the end of the run")
+
+
+def _of_part(one: FileScan, sign: Sign) -> bool:
+    """Whether a sign that the job finished is of a part of its run only."""
+    start = one.file.align(max(one.attempt.offset, sign.offset - NEAR_STEP))
+    step = last_sign("progress", one.file, start, sign.offset)
+    short = step is not None and is_short(step.groups.get("at", "").encode(), NEARLY)
+    return goes_on(one.file, sign, one.attempt.end, short=short)
 
 
 def _tail(one: FileScan) -> list[Line]:
@@ -64,6 +74,8 @@ def _success(one: FileScan, tail: list[Line]) -> Line | None:
     start = file.line_offset(tail[0].number) if tail else attempt.offset
     step = last_sign("progress", file, start, attempt.end) or one.step
     after = file.line_number(step.offset) if step is not None else 0
+    if one.finished is not None:  # that was of a part
+        after = max(after, line_of(file, one.finished).number + 1)
     said = [line for line in tail if line.number >= after and _succeeded(line.text)]
     if not said:
         return None
@@ -72,7 +84,8 @@ def _success(one: FileScan, tail: list[Line]) -> Line | None:
 
 
 def _succeeded(text: str) -> bool:
-    return signs("success").on(text.encode("utf-8", "replace"))
+    data = text.encode("utf-8", "replace")
+    return signs("success").on(data) and not part_ends(data)
 
 
 def _counted(one: FileScan, tail: list[Line]) -> Line | None:

@@ -10,7 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-LIBRARY = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python\d|^<(?!module)")
+LIBRARY = re.compile(  # the last two as Windows has it
+    r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib(?:32|64)?[/\\]python\d|^<(?!module)"
+    r"|(?i:[/\\](?:python|(?:ana|mini)conda)\d[\d.]{0,9}[/\\]lib[/\\]|\\python\\lib\\)"
+)
 FRAME = re.compile(r'File "([^"]+)", line (\d+)(?:, in (\S+))?')
 _RAISES = re.compile(r"\s+raise\b")
 

@@ -8,6 +8,9 @@ from schedmate.logparse.progress.sample import Sample
 from schedmate.logparse.reading import LogFile
 from schedmate.logparse.signs import run_end
 
+NEARLY = 0.95
+"""A run that has done less of its iterations does not end by words alone where others follow."""
+
 
 def find_position(
     progress: Progress, ranked: list[list[Sample]], epochs: list[Sample], facts: Facts
@@ -73,7 +76,9 @@ def find_end(progress: Progress, file: LogFile, *, numbered: bool) -> None:
 
     Without `numbered` the line that shows it is not counted.
     """
-    end = run_end(file)
+    count, total = progress.iteration, progress.total_iterations
+    short = count is not None and total is not None and count < NEARLY * total
+    end = run_end(file, short=short)
     if end is not None:
         line, finished = end
         progress.ended = "finished" if finished else "stopped"

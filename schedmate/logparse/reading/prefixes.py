@@ -119,6 +119,8 @@ _NUMBER_AT_END = re.compile(
     r"^(?!.*(?:job|slurm|run|exp|version|seed|epoch|attempt|v)[-_.]?\d+$)(?:.*[-_.])?(\d{1,5})$",
     re.IGNORECASE,
 )
+_TASK_OF_JOB = re.compile(r"[^\d.][^.]{0,80}-(\d{1,12})\.(\d{1,5})\.(?:out|err)")
+"""NAME-JOB.TASK.out"""
 _NODE_IN_NAME = re.compile(r"(?:node|host)[-_]?[A-Za-z]*\d+[\w-]*")
 _STANDARD = re.compile(r"std(?:out|err)(?:\.log|\.txt)?", re.IGNORECASE)
 
@@ -130,7 +132,11 @@ def origin_of_file(path: Path, root: Path) -> Origin:
     stem = name.split(".")[0]
     parents = list(relative.parts[:-1])
     rank: int | None = None
-    if match := _RANK_IN_NAME.search(name) or _NUMBER_AT_END.search(stem):
+    if match := _RANK_IN_NAME.search(name):
+        rank = int(match[1])
+    elif match := _TASK_OF_JOB.fullmatch(name):
+        rank = int(match[2])
+    elif match := _NUMBER_AT_END.search(stem):
         rank = int(match[1])
     elif _STANDARD.fullmatch(name) or stem in ("error", "stdout", "stderr"):
         # as torchelastic names them, RUN_ID/attempt_0/3/stderr.log

@@ -80,7 +80,19 @@ def _why_several(found: list[Run], folder: Folder, files: Sequence[LogFile]) -> 
     if sure:
         return None
     paths = [path for path, _, _ in every]
+    if _by_rank(every):
+        return None
     return _by_numbers(paths) or _by_steps(paths, files)
+
+
+def _by_rank(every: Sequence[tuple[Path, Name, Contents]]) -> bool:
+    """Whether the names differ by their last number alone, the rank that each log states."""
+    names = [name for _, name, _ in every]
+    return (
+        len({(name.shape, name.numbers[:-1]) for name in names}) == 1
+        and len({name.numbers for name in names}) == len(names)
+        and all(name.numbers and name.numbers[-1] == contents.rank for _, name, contents in every)
+    )
 
 
 def _by_numbers(paths: Sequence[Path]) -> str | None:

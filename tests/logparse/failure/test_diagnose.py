@@ -50,6 +50,10 @@ RAISES = '    raise VocabularyTooSmall("only 3 tokens")\n'
         ("/opt/env/lib/python3.11/site-packages/tok/vocabulary.py", RAISES, "framework"),
         ("/usr/lib/python3/dist-packages/tok/vocabulary.py", RAISES, "framework"),
         ("/usr/lib/python3.11/tok.py", RAISES, "framework"),
+        ("/usr/lib64/python3.9/tok.py", RAISES, "framework"),
+        (r"C:\Users\ann\Python39\Lib\tok.py", RAISES, "framework"),
+        (r"C:\miniconda3\lib\tok.py", RAISES, "framework"),
+        ("/home/ann/project/python/lib/tok.py", RAISES, "script"),
         ("<frozen tok>", RAISES, "framework"),
     ],
 )

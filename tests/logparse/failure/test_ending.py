@@ -168,10 +168,32 @@ def test_a_success_that_is_not_denied_counts(end: str, tmp_path: Path) -> None:
     assert (found.error_type, found.finished) == ("none", True)
 
 
+@pytest.mark.parametrize(
+    "end",
+    [
+        "Epoch 1 training completed.",
+        "Fold 1 training finished.",
+        "Pre-training finished, starting fine-tuning",
+        "Training completed: 6%",
+        "VAE training finished, starting diffusion",
+        "Training finished.\nStarting fold 2/5",
+        "Training finished.\nvalidating 2/100",
+    ],
+)
+def test_the_end_of_a_part_is_no_end_of_the_job(end: str, tmp_path: Path) -> None:
+    found = of(tmp_path / "job.out", STEPS + end + "\n")
+    assert (found.error_type, found.finished) == ("none", False)
+
+
+def test_failures_before_the_end_of_a_part_did_not_stop_the_job(tmp_path: Path) -> None:
+    text = STEPS + TRACE + "ValueError: in a thread\nEpoch 1 training completed.\n"
+    assert of(tmp_path / "job.out", text).error_type == "none"
+
+
 DENIALS = load("logparse/denied.yaml")
 
 
-@pytest.mark.parametrize("entry", [*DENIALS["denied"], *DENIALS["unsaved"]])
+@pytest.mark.parametrize("entry", [*DENIALS["denied"], *DENIALS["part"], *DENIALS["unsaved"]])
 def test_each_pattern_of_a_denial_fits_its_example(entry: dict[str, str]) -> None:
     import re2
 
