@@ -49,6 +49,7 @@ CANCELLED = "slurmstepd: error: *** JOB 18 ON n1 CANCELLED AT 2021-05-23T08:46:0
         ("stopping_early: wallclock_cap train_time:600038ms\n", "stopped (line 62)"),
         ("Early stopping at epoch 37 of 100\n", "stopped (line 62)"),
         ("Epoch 37: early stopping\nvalidating 2/100\n", "stopped (line 62)"),
+        ("EarlyStopping counter: 5 out of 5, stopping early\n", "stopped (line 62)"),
         ("Fold 5/5 training finished.\n", "finished (line 62)"),
         ("Training completed at epoch 37, accuracy 93.2%\n", "finished (line 62)"),
         ("05/23 10:00:01 Training completed.\n05/23 10:00:02 bye\n", "finished (line 62)"),

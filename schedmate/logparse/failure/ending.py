@@ -76,6 +76,8 @@ def _success(one: FileScan, tail: list[Line]) -> Line | None:
     after = file.line_number(step.offset) if step is not None else 0
     if one.finished is not None:  # that was of a part
         after = max(after, line_of(file, one.finished).number + 1)
+    starts = signs("starts")  # what was said before the next part started is of one as well
+    after = max([after, *(line.number for line in tail if starts.on(_bytes(line.text)))])
     said = [line for line in tail if line.number >= after and _succeeded(line.text)]
     if not said:
         return None
@@ -84,8 +86,11 @@ def _success(one: FileScan, tail: list[Line]) -> Line | None:
 
 
 def _succeeded(text: str) -> bool:
-    data = text.encode("utf-8", "replace")
-    return signs("success").on(data) and not part_ends(data)
+    return signs("success").on(_bytes(text)) and not part_ends(_bytes(text))
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "replace")
 
 
 def _counted(one: FileScan, tail: list[Line]) -> Line | None:

@@ -178,6 +178,7 @@ def test_a_success_that_is_not_denied_counts(end: str, tmp_path: Path) -> None:
         "VAE training finished, starting diffusion",
         "Training finished.\nStarting fold 2/5",
         "Training finished.\nvalidating 2/100",
+        "Early stopping at epoch 12\nStarting fold 3/5",
     ],
 )
 def test_the_end_of_a_part_is_no_end_of_the_job(end: str, tmp_path: Path) -> None:
