@@ -7,6 +7,7 @@ import re
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.flags import flag_origin, parse_flags, spelled
 from schedmate.agent.interp.libs.cli.parser import (
+    MAX_OPTIONS,
     PARSER,
     Option,
     Parser,
@@ -29,6 +30,9 @@ _CONFIG_FILE = ("is_config_file", "is_config_file_arg")
 
 def add_argument(machine: Machine, call: Invocation) -> Value:
     parser = parser_of(machine, call.base)
+    if len(parser.options) >= MAX_OPTIONS:
+        parser.open = True
+        return unknown()
     names = [a.text for a in call.args if a.text is not None]
     if len(names) < len(call.args) or not names:
         parser.open = True
@@ -64,6 +68,7 @@ def add_argument(machine: Machine, call: Invocation) -> Value:
         parser.config_flags.update(flags)
     count = call.kwargs.get("nargs", Value(None))
     symbol, nargs = as_symbol(count), count.data
+    parser.open |= symbol is None and not count.known
     if symbol is not None:
         nargs = "..." if symbol.path.endswith("REMAINDER") else None
     default = call.kwargs.get("default") or parser.argument_default

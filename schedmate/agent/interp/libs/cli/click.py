@@ -37,8 +37,19 @@ def _only_clicks(decorator: Value) -> bool:
     """Whether a decorator is click's own, and leaves it at click's rules."""
     made, path = as_call(decorator), path_of(decorator)
     own = path.startswith(("click.", "rich_click.")) or path.endswith((".command", ".group"))
-    return own and not (made is not None and "context_settings" in made.kwargs)
+    name = classes.last(path)
+    if not own or name.endswith("_option"):
+        return False
+    other = made is not None and (
+        not _OTHER_RULES.isdisjoint(made.kwargs)
+        or (name in ("option", "argument") and any(arg.text is None for arg in made.args))
+        or (name in ("command", "group") and len(made.args) > 1)
+    )
+    return not other
 
+
+_OTHER_RULES = frozenset({"cls", "context_settings", "flag_value", "params"})
+"""Arguments of click's decorators after which its usual rules need not hold."""
 
 _NUMBERS = {
     "click.IntRange": "int",
@@ -79,7 +90,7 @@ def _click_option(machine: Machine, decorator: Value, parser: Parser, function: 
     choices = None
     made = as_call(kind) if kind is not None else None
     if made is not None and made.path == "click.Choice":
-        choices = made.args[0] if made.args and not made.kwargs else None
+        choices = made.args[0] if len(made.args) == 1 and not made.kwargs else None
         kind = BUILTINS.get("str")
     elif kind is not None:
         kind = BUILTINS.get(_NUMBERS.get(path_of(kind), ""), kind)

@@ -60,14 +60,13 @@ class Parser(StandIn):
         """The option a token names, by exact match or unambiguous prefix."""
         name = token.split("=", 1)[0]
         for option in reversed(self.options):
-            negated = option.action == "boolean" and name.replace("--no-", "--", 1) in option.flags
-            if name in option.flags or negated:
+            if name in spellings(option):
                 return option
         if name.startswith("--"):
             candidates = {
                 option.dest: option
                 for option in self.options
-                for flag in option.flags
+                for flag in spellings(option)
                 if flag.startswith(name)
             }
             if len(candidates) == 1:
@@ -77,6 +76,14 @@ class Parser(StandIn):
                 if set(dashed) & set(option.flags) and option.action == "record":
                     return option
         return None
+
+
+def spellings(option: Option) -> tuple[str, ...]:
+    """The flags of an option, with `--no-x` of argparse's `BooleanOptionalAction`."""
+    if option.action != "boolean":
+        return option.flags
+    long = (flag for flag in option.flags if flag.startswith("--"))
+    return (*option.flags, *(f"--no-{flag[2:]}" for flag in long))
 
 
 def parser_of(machine: Machine, base: Value | None) -> Parser:
@@ -91,9 +98,17 @@ def parser_of(machine: Machine, base: Value | None) -> Parser:
         plain = isinstance(owner, Call) and owner.path == PARSER
         parents = iterate(owner.kwargs.get("parents", Value([])))
         parser.open = not plain or parents is None or not _OTHER_RULES.isdisjoint(owner.kwargs)
+        taken = [parser]
         for parent in parents or []:
             above = parser_of(machine, parent)
             parser.open |= above.open or not isinstance(parent.data, Call)
+            if any(above is one for one in taken):
+                parser.open = True  # argparse refuses a parser twice
+                continue
+            taken.append(above)
+            if len(parser.options) + len(above.options) > MAX_OPTIONS:
+                parser.open = True
+                break
             parser.options.extend(above.options)
             parser.defaults.update(above.defaults)
         paths = iterate(owner.kwargs.get("default_config_files")) or []
@@ -112,6 +127,9 @@ def as_default(value: Value, file: str, line: int | None) -> Value:
     in_code = value.origin is None or value.origin.source == "code"
     return Value(value.data, Origin("default", file, line)) if in_code else value
 
+
+MAX_OPTIONS = 10_000
+"""Most options of a parser that are kept."""
 
 PARSER = "argparse.ArgumentParser"
 

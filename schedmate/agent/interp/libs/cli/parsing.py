@@ -124,7 +124,7 @@ def _consume(
         data: Data = {
             "store_true": True,
             "store_false": False,
-            "boolean": not flag.startswith("--no-"),
+            "boolean": not flag.startswith("--no-") or flag in option.flags,
             "count": 1 if flag.startswith("--") else len(flag) - 1,
         }.get(option.action, option.const.data)
         result[option.dest] = Value(data, origin)
@@ -144,6 +144,8 @@ def _consume(
     if option.several:
         typed = [_typed(machine, option, value) for value in values]
         result[option.dest] = Value(typed, origin)
+    elif not values and option.nargs is None and option.action in ("store", "append"):
+        result[option.dest] = unknown(origin=origin)  # argparse ends here
     elif not values:
         result[option.dest] = Value(option.const.data, origin)
     else:

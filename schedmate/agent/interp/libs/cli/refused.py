@@ -10,9 +10,12 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator
 
-from schedmate.agent.interp.libs.cli.parser import Option, Parser
+from schedmate.agent.interp.libs.cli.conditions import depends
+from schedmate.agent.interp.libs.cli.parser import Option, Parser, spellings
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import Native
+from schedmate.agent.interp.source import decode
+from schedmate.agent.syntax import parse
 from schedmate.agent.values import Value
 from schedmate.paths import is_file
 
@@ -20,7 +23,9 @@ _HELP = ("-h", "--help")
 _END = "it would end at once"
 _MOST = 8
 """Choices that are listed."""
-_PLACEHOLDER = re.compile(r"[<>$\[\]{}…*]|\.\.\.")
+_LONGEST = 80
+"""Characters of a word that are quoted."""
+_PLACEHOLDER = re.compile(r"[<>$\[\]{}…*]|\.\.\.|^[A-Z][A-Z_]{3,}$")
 """Words of a command that are not yet what will be typed."""
 _OTHER_WORDS = re.compile(
     r"parse_known_args|parse_known_intermixed|\bparser\.error\s*=|_remove_action|_add_action|"
@@ -28,18 +33,23 @@ _OTHER_WORDS = re.compile(
     r"ignore_unknown_options|allow_extra_args|ignore_unknown"
 )
 """How programs read other words than those of the command, or let unknown ones pass."""
+_LEAST: dict[object, object] = {None: 1, "+": 1}
+"""Fewest values of an option, by its `nargs`."""
+_COUNTS: dict[object, str] = {None: "a value", "+": "at least one value"}
 _KINDS = {"int": (int, "a whole number"), "float": (float, "a number")}
 
 
 def tell_refused(machine: Machine, parser: Parser, extras: Iterable[Value]) -> None:
     """Tell the observer what `parser` would end at, given what it left over, where that is sure."""
     parsers = list(_all(parser))
-    if not machine.certain or any(one.open or one.records or one.config_flags for one in parsers):
+    if not machine.certain or machine.catches("SystemExit"):
+        return
+    if any(one.open or one.records or one.config_flags for one in parsers):
         return
     if any(option.nargs == "..." for one in parsers for option in one.options):
         return
     program = str(machine.argv[0].data)
-    complaints = [*_unknown(parsers, extras), *_values(parsers)]
+    complaints = [*_unknown(parsers, extras), *_values(parsers)][:_MOST]
     if complaints and not _reads_otherwise(machine):
         for complaint in complaints:
             machine.observer.refuses(f"{program} {complaint}")
@@ -52,20 +62,34 @@ def _all(parser: Parser, depth: int = 0) -> Iterator[Parser]:
 
 
 def _unknown(parsers: list[Parser], extras: Iterable[Value]) -> Iterator[str]:
-    """Options that no parser has."""
-    flags = [flag for one in parsers for option in one.options for flag in option.flags]
+    """Options that no parser has, in one line."""
+    flags = [flag for one in parsers for option in one.options for flag in spellings(option)]
+    found: dict[str, str] = {}
     for token in extras:
         flag = (token.text or "").partition("=")[0]
-        if not re.fullmatch(r"--[A-Za-z][\w.-]*", flag) or flag in _HELP:
+        if not re.fullmatch(r"--[A-Za-z][\w.-]*", flag) or flag in _HELP or flag in found:
             continue
         if any(known.startswith(flag) for known in flags):
             continue  # an abbreviation
-        yield f"has no option {flag}{_nearest(flag, flags)}: {_END}"
+        near = _nearest(flag, flags) if len(found) < _MOST else ""
+        found[flag] = f"{_cut(flag)}{near}"
+    if found:
+        yield f"has no option {_listed(list(found.values()))}: {_END}"
+
+
+def _listed(words: list[str]) -> str:
+    return ", ".join(words[:_MOST]) + (", …" if len(words) > _MOST else "")
+
+
+def _cut(word: str) -> str:
+    return word if len(word) <= _LONGEST else f"{word[: _LONGEST - 1]}…"
 
 
 def _nearest(word: str, known: list[str]) -> str:
     # what a switch is spelt with is no part of what was meant
-    spelt = {one.replace("_", "-"): one for one in known}
+    if len(word) > _LONGEST:
+        return ""
+    spelt = {one.replace("_", "-"): one for one in known if len(one) <= _LONGEST}
     near = difflib.get_close_matches(word.replace("_", "-"), spelt, n=1, cutoff=0.7)
     return f" (did you mean {spelt[near[0]]}?)" if near else ""
 
@@ -76,6 +100,13 @@ def _values(parsers: list[Parser]) -> Iterator[str]:
         for option, flag, values in one.given:
             twice = [other for other in one.options if flag in other.flags]
             if len(twice) > 1 or option.own is not None or flag not in option.flags:
+                continue
+            least = _LEAST.get(option.nargs, option.nargs)
+            if isinstance(least, int) and len(values) < least:
+                if option.action in ("store", "append", "extend"):
+                    yield f"takes {_COUNTS.get(option.nargs, least)} for {_cut(flag)}, not " + (
+                        f"{len(values)}: {_END}" if values else f"none: {_END}"
+                    )
                 continue
             for value in values:
                 if value.text is not None and not _PLACEHOLDER.search(value.text):
@@ -90,15 +121,15 @@ def _value(option: Option, flag: str, text: str) -> Iterator[str]:
         try:
             given = kind[0](text)
         except ValueError:
-            yield f"takes {kind[1]} for {flag}, not {text!r}: {_END}"
+            yield f"takes {kind[1]} for {_cut(flag)}, not {_cut(text)!r}: {_END}"
             return
     elif option.type is not None and not (isinstance(data, Native) and data.name == "str"):
         return  # what a function makes of it is not known
     allowed = _choices(option.choices)
     if allowed and given not in allowed:
-        listed = ", ".join(map(str, allowed[:_MOST])) + (", …" if len(allowed) > _MOST else "")
+        listed = _listed([_cut(str(one)) for one in allowed[: _MOST + 1]])
         near = _nearest(text, [str(one) for one in allowed])
-        yield f"takes {listed} for {flag}, not {text!r}{near}: {_END}"
+        yield f"takes {listed} for {_cut(flag)}, not {_cut(text)!r}{near}: {_END}"
 
 
 def _choices(value: Value | None) -> list[object]:
@@ -110,14 +141,19 @@ def _choices(value: Value | None) -> list[object]:
 
 
 def _reads_otherwise(machine: Machine) -> bool:
-    """Whether a module of the program says that its parser need not get the command as it is."""
-    for module in machine.sources.modules.values():
+    """Whether the program's text says that its parser need not get the command as it is.
+
+    So does a module that is not valid in this Python: what was left out may be an option.
+    """
+    trees = []
+    for module in list(machine.sources.modules.values()):
         if not is_file(module.path):
             continue
         try:
-            text = module.path.read_text(errors="replace")
-        except OSError:
+            text = decode(module.path.read_bytes())
+            if _OTHER_WORDS.search(text):
+                return True
+            trees.append(parse(text))
+        except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
             return True
-        if _OTHER_WORDS.search(text):
-            return True
-    return False
+    return depends(trees)
