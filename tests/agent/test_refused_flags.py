@@ -189,3 +189,181 @@ def test_through_the_command(cli: Cli, tmp_path: Path) -> None:
     assert told in parsed["warnings"]
     text = cli("analyze", str(repo), "--command", "python train.py --epohcs 30").out
     assert f"warning: {told}" in " ".join(text.split())
+
+
+def _told(tmp_path: Path, code: str, flags: str) -> list[str]:
+    (tmp_path / "train.py").write_text(code)
+    found = extract(tmp_path, f"python train.py {flags}").warnings
+    return [warning for warning in found if "end at once" in warning]
+
+
+def test_parents_do_not_multiply(tmp_path: Path) -> None:
+    doubled = "parser = argparse.ArgumentParser(add_help=False, parents=[parser, parser])\n" * 40
+    more = f"{doubled}args = parser.parse_args()"
+    assert _warnings(tmp_path, "--epohcs 3", more) == []
+
+
+@pytest.mark.parametrize(
+    ("more", "imports"),
+    [
+        (
+            (
+                "if torch.cuda.is_available():\n    parser.add_argument('--gpus')\n"
+                "else:\n    parser.add_argument('--cpus')\nargs = parser.parse_args()"
+            ),
+            "import torch",
+        ),
+        (
+            (
+                "try:\n    import apex\n    parser.add_argument('--cpus')\n"
+                "except ImportError:\n    pass\nargs = parser.parse_args()"
+            ),
+            "",
+        ),
+        (
+            (
+                "def more(p):\n    p.add_argument('--cpus')\n"
+                "if os.path.exists('/opt/x'):\n    more(parser)\nargs = parser.parse_args()"
+            ),
+            "import os",
+        ),
+        (
+            (
+                "def more(p):\n    if torch.cuda.is_available():\n        return\n"
+                "    p.add_argument('--cpus')\nmore(parser)\nargs = parser.parse_args()"
+            ),
+            "import torch",
+        ),
+        (
+            (
+                "try:\n    args = parser.parse_args()\n"
+                "except SystemExit:\n    args = parser.parse_args([])"
+            ),
+            "",
+        ),
+        ("exec(\"parser.add_argument('--cpus')\")\nargs = parser.parse_args()", ""),
+        ("names = {'k': 'cpus'}\nprint 'old'\nargs = parser.parse_args()", ""),
+    ],
+)
+def test_options_that_may_differ_elsewhere_say_nothing(
+    tmp_path: Path, more: str, imports: str
+) -> None:
+    assert _warnings(tmp_path, "--cpus 3", more, imports) == []
+
+
+@pytest.mark.parametrize(
+    ("names", "refused"),
+    [
+        ("NETS = {'a': 1}\nNETS.update(models.__dict__)", False),
+        ("NETS = {'a': 1, **models.__dict__}", False),
+        ("NETS = {'a': 1}\nNETS[models.NAME] = 2", False),
+        ("NETS = {'a': 1}\nNETS |= models.__dict__", False),
+        ("NETS = {'a': 1, 'b': models.b}", True),
+    ],
+)
+def test_choices_that_are_not_known_whole(tmp_path: Path, names: str, refused: bool) -> None:
+    more = (
+        f"{names}\nparser.add_argument('--net', choices=sorted(NETS.keys()))\n"
+        "args = parser.parse_args()"
+    )
+    found = _warnings(tmp_path, "--net other", more, "from torchvision import models")
+    assert bool(found) is refused
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ("--epochs", "takes one value for --epochs, which has none"),
+        ("--epochs --lr 3", "takes one value for --epochs, which has none"),
+        ("--sizes --lr 3", "takes at least one value for --sizes, which has none"),
+        ("--pair 1", "takes 2 values for --pair, which has 1"),
+        ("--text '- a b' --pair 1 2 --maybe --own", None),
+    ],
+)
+def test_values_that_are_missing(tmp_path: Path, flags: str, says: str | None) -> None:
+    more = (
+        "parser.add_argument('--pair', nargs=2)\nparser.add_argument('--text')\n"
+        "parser.add_argument('--maybe', nargs='?', const=1)\n"
+        "parser.add_argument('--own', **library.options())\nargs = parser.parse_args()"
+    )
+    found = _warnings(tmp_path, flags, more, "import library")
+    assert found == ([f"train.py {says}: it would end at once"] if says else [])
+
+
+def test_a_missing_value_is_not_one(tmp_path: Path) -> None:
+    _warnings(tmp_path, "")
+    config = extract(tmp_path, "python train.py --epochs").metadata.sections()["training_config"]
+    assert config["epochs"].value not in (1, True)
+
+
+def test_negated_switches(tmp_path: Path) -> None:
+    more = (
+        "parser.add_argument('--cache', action=argparse.BooleanOptionalAction)\n"
+        "args = parser.parse_args()"
+    )
+    assert _warnings(tmp_path, "--no-cac", more) == []
+    assert "(did you mean --no-cache?)" in _warnings(tmp_path, "--no-cahce", more)[0]
+
+
+def test_long_command_lines(tmp_path: Path) -> None:
+    found = _warnings(tmp_path, " ".join(f"--unknown{number}" for number in range(500)))
+    assert len(found) == 1
+    assert found[0].count("--unknown") == 8
+    assert len(_warnings(tmp_path, f"--lr {'x' * 5000}")[0]) < 200
+    assert _warnings(tmp_path, "--epochs NUM_EPOCHS --model YOUR_MODEL") == []
+
+
+_TYPES = """
+import typer
+from typing import Annotated, Optional, Union
+def main(
+    lr: Optional[float] = 1, decay: 'float' = 1, warm: float | None = 2, cool: Union[float, None] = 3,
+    end: Annotated[Optional[float], typer.Option()] = 1, epochs: int = 3,
+    amp: bool = typer.Option(True, '--amp/--fp32'), log: Optional[bool] = None,
+    quick: Annotated[bool, typer.Option('--quick/--thorough', '-q/-t')] = False,
+    loud: int = typer.Option(0, '--verbose', '-v', count=True),
+):
+    for epoch in range(epochs):
+        print(epoch)
+typer.run(main)
+"""
+
+
+@pytest.mark.parametrize(
+    ("flags", "refused"),
+    [
+        ("--lr 0.5 --decay 0.5 --warm 0.5 --cool 0.5 --end 0.5", False),
+        ("--fp32 --thorough -t --no-log -vv --verbose", False),
+        ("--install-completion", False),
+        ("--show-completion", False),
+        ("--no-amp", True),
+        ("--no-quick", True),
+        ("--epochs 0.5", True),
+    ],
+)
+def test_types_of_typer(tmp_path: Path, flags: str, refused: bool) -> None:
+    assert bool(_told(tmp_path, _TYPES, flags)) is refused
+
+
+def test_options_of_a_callback(tmp_path: Path) -> None:
+    callback = "@app.callback()\ndef first(loud: bool = False):\n    pass\n@app.command()"
+    code = _TYPER.replace("@app.command()", callback)
+    assert _told(tmp_path, code, "--loud main x --epochs 3") == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "flags"),
+    [
+        ('"vgg16"])', '"vgg16"], False)', "x --model VGG16"),
+        ("{settings}", "cls=Command", "x --other 3"),
+        ('@click.argument("data")', "@click.version_option('1')", "--version"),
+        ('@click.argument("data")', "@click.confirmation_option()", "--yes"),
+        ('@click.argument("data")', "@click.password_option()", "--password x"),
+        ('@click.argument("data")', "@click.help_option('--usage')", "--usage"),
+        ('@click.argument("data")', "@click.option('-v', '--loud', count=True)", "-vv --loud"),
+        ('@click.argument("data")', "@click.option('--text')", "--text --other"),
+    ],
+)
+def test_other_options_of_click(tmp_path: Path, old: str, new: str, flags: str) -> None:
+    code = _CLICK.replace(old, new).replace("{settings}", "")
+    assert _told(tmp_path, code, flags) == []

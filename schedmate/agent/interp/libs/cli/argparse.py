@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 
 from schedmate.agent.interp.invocation import Invocation
@@ -34,19 +35,12 @@ def add_argument(machine: Machine, call: Invocation) -> Value:
         parser.open = True
         return unknown()
     names = [a.text for a in call.args if a.text is not None]
-    if len(names) < len(call.args) or not names:
-        parser.open = True
+    unsure = len(names) < len(call.args) or not names or _spread_unknown(machine, call)
+    parser.open |= unsure
     if not names:
         return unknown()
     flags = tuple(n for n in names if n.startswith("-"))
-    given = call.text(None, "dest")
-    if given is not None:
-        dest = given
-    elif flags:
-        long = next((f for f in flags if f.startswith("--")), flags[0])
-        dest = long.lstrip("-").replace("-", "_")
-    else:
-        dest = names[0]
+    dest = _dest(call, names, flags)
     kind = call.kwargs.get("type")
     if kind is not None and as_class(kind) is not None and split_records(machine, [kind]):
         parser.records.append((dest, kind, ""))
@@ -57,7 +51,7 @@ def add_argument(machine: Machine, call: Invocation) -> Value:
     cls, symbol = as_class(asked), as_symbol(asked)
     if cls is not None and re.search("Dict|KeyValue|KV", cls.name):
         action = "dict"
-    own = asked if cls is not None and action == "store" else None
+    own = None
     if symbol is not None:
         action = "boolean" if symbol.path.endswith("BooleanOptionalAction") else "store"
         if symbol.path.endswith("DictAction"):
@@ -66,6 +60,8 @@ def add_argument(machine: Machine, call: Invocation) -> Value:
             parser.config_flags.update(flags)
     if any(truth(call.kwargs.get(name, Value(False))) for name in _CONFIG_FILE):
         parser.config_flags.update(flags)
+    if asked.text is None and action == "store":
+        own = asked  # how many values another's action takes is not known
     count = call.kwargs.get("nargs", Value(None))
     symbol, nargs = as_symbol(count), count.data
     parser.open |= symbol is None and not count.known
@@ -77,9 +73,39 @@ def add_argument(machine: Machine, call: Invocation) -> Value:
     default = as_default(default, call.site.file, call.site.line)
     const = call.kwargs.get("const", Value(True))
     choices = call.kwargs.get("choices")
-    option = Option(dest, flags, default, kind, action, nargs, const, own, choices)
+    written, spread = _written(call)
+    if spread and own is None:
+        own = unknown()  # `**options` may say more than is known
+    option = Option(dest, flags, default, kind, action, nargs, const, own, choices, written)
     parser.options.append(option)
     return Value(option.dest)
+
+
+def _spread_unknown(machine: Machine, call: Invocation) -> bool:
+    """Whether names are given as `*names` and are not known."""
+    node = call.site.node
+    if not isinstance(node, ast.Call) or not machine.frames:
+        return False
+    scope = machine.frames[-1].scope
+    spread = (argument.value for argument in node.args if isinstance(argument, ast.Starred))
+    return any(iterate(machine.evaluate(one, scope)) is None for one in spread)
+
+
+def _written(call: Invocation) -> tuple[ast.expr | None, bool]:
+    """The choices of a call as they are written, and whether it has `**options`."""
+    node = call.site.node
+    keywords = node.keywords if isinstance(node, ast.Call) else []
+    named = {keyword.arg: keyword.value for keyword in keywords}
+    return named.get("choices"), None in named
+
+
+def _dest(call: Invocation, names: list[str], flags: tuple[str, ...]) -> str:
+    """The name of an option's value."""
+    given = call.text(None, "dest")
+    if given is not None or not flags:
+        return given if given is not None else names[0]
+    long = next((f for f in flags if f.startswith("--")), flags[0])
+    return long.lstrip("-").replace("-", "_")
 
 
 def actions(parser: Parser) -> Value:

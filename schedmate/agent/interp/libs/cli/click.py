@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.builtins.table import BUILTINS
 from schedmate.agent.interp.invocation import Invocation
@@ -12,6 +14,7 @@ from schedmate.agent.interp.libs.cli.refused import tell_refused
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import Function, as_call, as_function, path_of
 from schedmate.agent.interp.plugins import Plugin
+from schedmate.agent.interp.syntax import constant
 from schedmate.agent.values import Origin, Value, unknown
 
 _ADDED = "click commands"
@@ -19,7 +22,7 @@ _ADDED = "click commands"
 
 def run_click(machine: Machine, function: Function, argv: list[Value]) -> Value:
     """Parse a click command's options; a group passes the rest on to the command named next."""
-    parser = Parser(open=not all(map(_only_clicks, function.decorators)))
+    parser = Parser(open=not all(map(_only_clicks, function.decorators)), greedy=True)
     args: list[Value] = []
     for decorator in reversed(function.decorators):
         _click_option(machine, decorator, parser, function)
@@ -48,7 +51,7 @@ def _only_clicks(decorator: Value) -> bool:
     return not other
 
 
-_OTHER_RULES = frozenset({"cls", "context_settings", "flag_value", "params"})
+_OTHER_RULES = frozenset({"cls", "context_settings", "flag_value", "params", "prompt_required"})
 """Arguments of click's decorators after which its usual rules need not hold."""
 
 _NUMBERS = {
@@ -71,7 +74,8 @@ def _click_option(machine: Machine, decorator: Value, parser: Parser, function: 
     for name in names:
         if name.startswith("-"):
             on, _, negative = name.partition("/")
-            flags.append(on.strip())
+            if on.strip():
+                flags.append(on.strip())
             if negative:
                 off.append(negative.strip())
         else:
@@ -99,11 +103,29 @@ def _click_option(machine: Machine, decorator: Value, parser: Parser, function: 
     many = data.kwargs.get("nargs", Value(None)).integer
     multiple = data.kwargs.get("multiple", Value(False)).data is True
     nargs = "+" if many == -1 else many if many is not None and many > 1 else None
+    counted = data.kwargs.get("count", Value(False)).data is not False
     action = "store_true" if is_flag else "append" if multiple else "store"
+    action = "count" if counted else action
+    if (kind is not None and kind.sequence is not None) or (
+        "nargs" in data.kwargs and many is None
+    ):
+        parser.open = True  # a tuple of types takes several words
     given = () if positional else tuple(flags)
     parser.options.append(Option(dest, given, default, kind, action, nargs, choices=choices))
+    parser.options[-1].written = _written(function, names[0]) if names else None
     if off:
         parser.options.append(Option(dest, tuple(off), default, None, "store_false"))
+
+
+def _written(function: Function, name: str) -> ast.expr | None:
+    """The list in `click.Choice([...])` of an option as it is written."""
+    decorators = getattr(function.node, "decorator_list", [])
+    for node in decorators:
+        if isinstance(node, ast.Call) and any(constant(arg) == name for arg in node.args):
+            kinds = [keyword.value for keyword in node.keywords if keyword.arg == "type"]
+            if kinds and isinstance(kinds[0], ast.Call) and kinds[0].args:
+                return kinds[0].args[0]
+    return None
 
 
 def _commands_of(machine: Machine, group: Function) -> dict[str, Value]:

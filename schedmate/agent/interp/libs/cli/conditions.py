@@ -7,7 +7,7 @@ return before, or by text that it executes, may have others elsewhere.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from schedmate.agent.interp.syntax import last_name
 
@@ -75,3 +75,55 @@ def _may_return_before(function: ast.AST, adding: set[str]) -> bool:
         inside = branch or isinstance(node, _BRANCHES)
         stack += [(child, inside) for child in ast.iter_child_nodes(node)]
     return 0 < first < last
+
+
+_COPIES = frozenset(("list", "sorted", "tuple", "set"))
+
+
+def is_fixed(node: ast.expr | None, trees: Sequence[ast.AST]) -> bool:
+    """Whether an expression is a list of literals, or a name for one that nothing changes."""
+    if _is_literal(node):
+        return True
+    while isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "keys":
+            node = node.func.value
+        elif isinstance(node.func, ast.Name) and node.func.id in _COPIES and len(node.args) == 1:
+            node = node.args[0]
+        else:
+            return False
+    name = last_name(node)
+    if name is None:
+        return _is_literal(node)
+    return _uses(name, trees) == [True]
+
+
+def _uses(name: str, trees: Sequence[ast.AST]) -> list[bool]:
+    """For each assignment and change of a name, whether it gives it literals."""
+    found = []
+    for tree in trees:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Assign) and any(last_name(one) == name for one in node.targets):
+                found.append(_is_literal(node.value))
+            elif isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
+                stored = not isinstance(node.ctx, ast.Load)
+                inner = node.value if isinstance(node, ast.Attribute | ast.Subscript) else None
+                method = isinstance(node, ast.Attribute) and node.attr not in _READS
+                if (stored or method) and last_name(inner) == name:
+                    found.append(False)
+            elif isinstance(node, ast.AugAssign | ast.AnnAssign | ast.For | ast.NamedExpr):
+                if last_name(node.target) == name:
+                    found.append(False)
+            elif isinstance(node, ast.arg) and node.arg == name:
+                found.append(False)
+    return found
+
+
+_READS = frozenset(("keys", "values", "items", "get", "copy", "index"))
+
+
+def _is_literal(node: ast.expr | None) -> bool:
+    if isinstance(node, ast.Dict):
+        return all(isinstance(key, ast.Constant) for key in node.keys)
+    if isinstance(node, ast.List | ast.Tuple | ast.Set):
+        return all(isinstance(item, ast.Constant | ast.UnaryOp) for item in node.elts)
+    return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass, field
 
 from schedmate.agent.interp.machine import Machine
@@ -14,7 +15,7 @@ from schedmate.agent.values import Data, Origin, StandIn, Value
 class Option:
     """One `add_argument`; `own` is the program's class of action, where it has one.
 
-    `choices` are the values that it takes, where it takes only some.
+    `choices` are the values that it takes, where it takes only some, and `written` is their text.
     """
 
     dest: str
@@ -26,6 +27,7 @@ class Option:
     const: Value = field(default_factory=lambda: Value(True))
     own: Value | None = None
     choices: Value | None = None
+    written: ast.expr | None = None
 
     @property
     def positional(self) -> bool:
@@ -42,7 +44,8 @@ class Parser(StandIn):
     """The options, records and subcommands that a program has added to a parser.
 
     `open` says that it may have options besides those that were seen. `given` are the values that a
-    command gave to options, by the flag as it was written.
+    command gave to options, by the flag as it was written. A `greedy` one takes the next word for
+    an option's value even if it looks like a flag, as click does.
     """
 
     options: list[Option] = field(default_factory=list)
@@ -54,6 +57,7 @@ class Parser(StandIn):
     config_flags: set[str] = field(default_factory=set)
     config_files: list[str] = field(default_factory=list)
     open: bool = False
+    greedy: bool = False
     given: list[tuple[Option, str, list[Value]]] = field(default_factory=list)
 
     def flag(self, token: str) -> Option | None:

@@ -25,6 +25,7 @@ from schedmate.agent.interp.objects import (
 )
 from schedmate.agent.values import Data, Items, Origin, Unknown, Value, unknown
 
+_STORE = ("store", "append", "extend")
 _NUMBER = re.compile(r"^-\d+(\.\d*)?([eE][+-]?\d+)?$|^-\.\d+$")
 
 
@@ -89,7 +90,9 @@ def parse(
 
 def _is_plain(token: Value) -> bool:
     text = token.text
-    return text is None or not text.startswith("-") or bool(_NUMBER.match(text))
+    if text is None or not text.startswith("-") or _NUMBER.match(text):
+        return True
+    return " " in text and not re.match(r"--?[\w-]+=", text)
 
 
 def _suppressed(default: Value) -> bool:
@@ -132,11 +135,13 @@ def _consume(
     if equals:
         values = [Value(attached, origin)]
     else:
-        values, index = _take(option.nargs, argv, index, flag)
+        values, index = _take(parser, option.nargs, argv, index, flag)
     if option.action == "dict":
         result[option.dest] = _pairs(values, origin)
         return index
-    parser.given.append((option, flag, values))
+    ended = equals or index >= len(argv) or " " not in (argv[index].text or " ")
+    if values or ended:
+        parser.given.append((option, flag, values))
     if option.own is not None and _acted(machine, option, values, result):
         return index
     if flag in parser.config_flags and values:
@@ -144,7 +149,7 @@ def _consume(
     if option.several:
         typed = [_typed(machine, option, value) for value in values]
         result[option.dest] = Value(typed, origin)
-    elif not values and option.nargs is None and option.action in ("store", "append"):
+    elif not values and option.nargs is None and option.own is None and option.action in _STORE:
         result[option.dest] = unknown(origin=origin)  # argparse ends here
     elif not values:
         result[option.dest] = Value(option.const.data, origin)
@@ -194,13 +199,15 @@ def _pairs(values: list[Value], origin: Origin | None) -> Value:
     return Value(found, origin)
 
 
-def _take(nargs: Data, argv: list[Value], index: int, flag: str) -> tuple[list[Value], int]:
+def _take(
+    parser: Parser, nargs: Data, argv: list[Value], index: int, flag: str
+) -> tuple[list[Value], int]:
     limit = nargs if isinstance(nargs, int) else 1 if nargs in (None, "?") else 10_000
     taken: list[Value] = []
     while index < len(argv) and len(taken) < limit:
         token = argv[index]
         # a token after an option that needs a value is its value even if it is not known
-        if not _is_plain(token) and nargs != "...":
+        if not _is_plain(token) and nargs != "..." and not parser.greedy:
             break
         taken.append(Value(token.data, flag_origin(token, flag)))
         index += 1

@@ -6,11 +6,12 @@ it does not know, or that reads other words than those of the command says nothi
 
 from __future__ import annotations
 
+import ast
 import difflib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from schedmate.agent.interp.libs.cli.conditions import depends
+from schedmate.agent.interp.libs.cli.conditions import depends, is_fixed
 from schedmate.agent.interp.libs.cli.parser import Option, Parser, spellings
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import Native
@@ -30,12 +31,12 @@ _PLACEHOLDER = re.compile(r"[<>$\[\]{}…*]|\.\.\.|^[A-Z][A-Z_]{3,}$")
 _OTHER_WORDS = re.compile(
     r"parse_known_args|parse_known_intermixed|\bparser\.error\s*=|_remove_action|_add_action|"
     r"\bdel\s+sys\.argv|sys\.argv\s*(\[[^\]]*\]\s*)?(=[^=]|\+=)|sys\.argv\.\w+\(|"
-    r"ignore_unknown_options|allow_extra_args|ignore_unknown"
+    r"token_normalize_func|ignore_unknown_options|allow_extra_args|ignore_unknown"
 )
 """How programs read other words than those of the command, or let unknown ones pass."""
 _LEAST: dict[object, object] = {None: 1, "+": 1}
 """Fewest values of an option, by its `nargs`."""
-_COUNTS: dict[object, str] = {None: "a value", "+": "at least one value"}
+_COUNTS: dict[object, str] = {None: "one value", "+": "at least one value"}
 _KINDS = {"int": (int, "a whole number"), "float": (float, "a number")}
 
 
@@ -49,9 +50,12 @@ def tell_refused(machine: Machine, parser: Parser, extras: Iterable[Value]) -> N
     if any(option.nargs == "..." for one in parsers for option in one.options):
         return
     program = str(machine.argv[0].data)
-    complaints = [*_unknown(parsers, extras), *_values(parsers)][:_MOST]
-    if complaints and not _reads_otherwise(machine):
-        for complaint in complaints:
+    left = list(extras)
+    if not any((*_unknown(parsers, left), *_values(parsers, None))):
+        return
+    trees = _trees(machine)
+    if trees is not None and not depends(trees):
+        for complaint in [*_unknown(parsers, left), *_values(parsers, trees)][:_MOST]:
             machine.observer.refuses(f"{program} {complaint}")
 
 
@@ -94,8 +98,8 @@ def _nearest(word: str, known: list[str]) -> str:
     return f" (did you mean {spelt[near[0]]}?)" if near else ""
 
 
-def _values(parsers: list[Parser]) -> Iterator[str]:
-    """Values that options do not take."""
+def _values(parsers: list[Parser], trees: Sequence[ast.AST] | None) -> Iterator[str]:
+    """Values that options do not take; without `trees`, choices need not be what is written."""
     for one in parsers:
         for option, flag, values in one.given:
             twice = [other for other in one.options if flag in other.flags]
@@ -104,16 +108,16 @@ def _values(parsers: list[Parser]) -> Iterator[str]:
             least = _LEAST.get(option.nargs, option.nargs)
             if isinstance(least, int) and len(values) < least:
                 if option.action in ("store", "append", "extend"):
-                    yield f"takes {_COUNTS.get(option.nargs, least)} for {_cut(flag)}, not " + (
-                        f"{len(values)}: {_END}" if values else f"none: {_END}"
-                    )
+                    wants = _COUNTS.get(option.nargs, f"{least} values")
+                    has = len(values) or "none"
+                    yield f"takes {wants} for {_cut(flag)}, which has {has}: {_END}"
                 continue
             for value in values:
                 if value.text is not None and not _PLACEHOLDER.search(value.text):
-                    yield from _value(option, flag, value.text)
+                    yield from _value(option, flag, value.text, trees)
 
 
-def _value(option: Option, flag: str, text: str) -> Iterator[str]:
+def _value(option: Option, flag: str, text: str, trees: Sequence[ast.AST] | None) -> Iterator[str]:
     data = option.type.data if option.type is not None else None
     kind = _KINDS.get(data.name) if isinstance(data, Native) else None
     given: object = text
@@ -126,7 +130,7 @@ def _value(option: Option, flag: str, text: str) -> Iterator[str]:
     elif option.type is not None and not (isinstance(data, Native) and data.name == "str"):
         return  # what a function makes of it is not known
     allowed = _choices(option.choices)
-    if allowed and given not in allowed:
+    if allowed and given not in allowed and (trees is None or is_fixed(option.written, trees)):
         listed = _listed([_cut(str(one)) for one in allowed[: _MOST + 1]])
         near = _nearest(text, [str(one) for one in allowed])
         yield f"takes {listed} for {_cut(flag)}, not {_cut(text)!r}{near}: {_END}"
@@ -140,20 +144,20 @@ def _choices(value: Value | None) -> list[object]:
     return [one.data for one in items]
 
 
-def _reads_otherwise(machine: Machine) -> bool:
-    """Whether the program's text says that its parser need not get the command as it is.
+def _trees(machine: Machine) -> list[ast.AST] | None:
+    """The program's modules, None where its parser need not get the command as it is.
 
-    So does a module that is not valid in this Python: what was left out may be an option.
+    So it is with a module that is not valid in this Python: what was left out may be an option.
     """
-    trees = []
+    trees: list[ast.AST] = []
     for module in list(machine.sources.modules.values()):
         if not is_file(module.path):
             continue
         try:
             text = decode(module.path.read_bytes())
             if _OTHER_WORDS.search(text):
-                return True
+                return None
             trees.append(parse(text))
         except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-            return True
-    return depends(trees)
+            return None
+    return trees

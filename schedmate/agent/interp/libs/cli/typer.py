@@ -22,9 +22,11 @@ from schedmate.agent.values import Origin, Value, unknown
 def typer_app(machine: Machine, call: Invocation) -> Value:
     """`app()`: run the only command, or the one the command line names."""
     commands: dict[str, Value] = {}
+    group = False
     for name, value, function in machine.sources.defined(Function):
         for decorator in function.decorators:
             data = as_call(decorator)
+            group |= path_of(decorator).startswith("typer.Typer().callback")
             if data is not None and data.path == "typer.Typer().command":
                 given = data.args[0] if data.args else data.kwargs.get("name", unknown())
                 commands[name.replace("_", "-") if given.text is None else given.text] = value
@@ -38,7 +40,7 @@ def typer_app(machine: Machine, call: Invocation) -> Value:
         if index is None:
             return unknown()
         chosen, argv = commands[str(argv[index].data)], argv[index + 1 :]
-    return _typer_run(machine, chosen, argv)
+    return _typer_run(machine, chosen, argv, group)
 
 
 def typer_run(machine: Machine, call: Invocation) -> Value:
@@ -56,23 +58,40 @@ def _annotated(machine: Machine, node: ast.expr | None, scope: Scope) -> tuple[s
     return ast.unparse(node), None
 
 
+def _plain_type(annotation: str) -> str:
+    """The name of the type in an annotation that may be quoted and may allow None."""
+    text = annotation.strip("'\"").strip()
+    wrapped = re.fullmatch(r"(?:\w+\.)*(Optional|Union)\[(.*)\]", text)
+    parts = re.split(r"[,|]", wrapped[2] if wrapped else text)
+    named = [part.strip().strip("'\"") for part in parts]
+    named = [part for part in named if part != "None"]
+    single = len(named) == 1 and (wrapped is None or wrapped[1] == "Union" or len(parts) < 3)
+    return named[0].rpartition(".")[2] if single else ""
+
+
 def _marker(value: Value | None) -> Call | None:
     """The `typer.Option(...)` or `typer.Argument(...)` that a value is."""
     made = as_call(value)
     return made if made is not None and made.path in _MARKERS else None
 
 
+_OTHER_RULES = frozenset({"click_type", "param_decls", "flag_value", "is_flag", "prompt_required"})
+"""Arguments of `typer.Option` after which its usual rules need not hold."""
+_COMPLETION = ("--install-completion", "--show-completion")
 _MARKERS = ("typer.Option", "typer.Argument")
 
 
-def _typer_run(machine: Machine, function: Value, argv: list[Value]) -> Value:
-    """Call a function whose parameters are `typer.Option`s and `typer.Argument`s."""
+def _typer_run(machine: Machine, function: Value, argv: list[Value], group: bool = False) -> Value:
+    """Call a function whose parameters are `typer.Option`s and `typer.Argument`s.
+
+    In a `group`, a callback has options as well.
+    """
     data = as_function(function)
     if data is None:
         return unknown()
     defaults = dict(data.defaults)
     spec = data.node.args
-    parser = Parser()
+    parser = Parser(greedy=True, open=group)
     for parameter in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs):
         name = parameter.arg
         annotation, note = _annotated(machine, parameter.annotation, data.scope)
@@ -91,21 +110,33 @@ def _typer_run(machine: Machine, function: Value, argv: list[Value]) -> Value:
             names = []
             positional = default is None
         default = default or Value(None)
-        flags = [n.partition("/")[0] for n in names if n.startswith("-")]
-        flags = flags or [f"--{name.replace('_', '-')}"]
-        is_flag = annotation == "bool" or isinstance(default.data, bool)
-        kind = BUILTINS.get(annotation if annotation in ("int", "float", "str") else "")
-        if kind is None and default.number is not None and not is_flag:
-            kind = BUILTINS.get(type(default.data).__name__)
         option = marker if marker is not None else note
-        kind = option.kwargs.get("parser", kind) if option is not None else kind
-        action = "store_true" if is_flag else "store"
+        said_more = option.kwargs if option is not None else {}
+        words = [n for n in names if n.startswith("-")]
+        flags = [on.strip() for n in words if (on := n.partition("/")[0]).strip()]
+        off = [no.strip() for n in words if (no := n.partition("/")[2]).strip()]
+        plain = _plain_type(annotation)
+        is_flag = plain == "bool" or (not annotation and isinstance(default.data, bool))
+        if not words:
+            flags = [f"--{name.replace('_', '-')}"]
+            off = [f"--no-{name.replace('_', '-')}"]
+        kind = BUILTINS.get(plain if plain in ("int", "float", "str") else "")
+        if not annotation and default.number is not None and not is_flag:
+            kind = BUILTINS.get(type(default.data).__name__)
+        kind = said_more.get("parser", kind)
+        counted = said_more.get("count", Value(False)).data is not False
+        action = "count" if counted else "store_true" if is_flag else "store"
         given = () if positional else tuple(flags)
         parser.options.append(Option(name, given, default, kind, action))
-        if is_flag:
-            off = f"--no-{name.replace('_', '-')}"
-            parser.options.append(Option(name, (off,), default, None, "store_false"))
-    parser.open = not all(map(_only_typers, data.decorators)) or spec.kwarg is not None
+        if is_flag and off and not positional:
+            parser.options.append(Option(name, tuple(off), default, None, "store_false"))
+        spelt_elsewhere = not _OTHER_RULES.isdisjoint(said_more)
+        several = bool(annotation) and (not plain or "uple" in plain)
+        parser.open |= spelt_elsewhere or several
+    parser.open |= not all(map(_only_typers, data.decorators)) or spec.kwarg is not None
+    # the namespace needs no item for them
+    hidden = Value("==SUPPRESS==")
+    parser.options += [Option("", (flag,), hidden, None, "count") for flag in _COMPLETION]
     argv = _with_file(machine, data, parser, argv)
     namespace, extras = parse(machine, parser, argv)
     tell_refused(machine, parser, extras)
@@ -115,7 +146,7 @@ def _typer_run(machine: Machine, function: Value, argv: list[Value]) -> Value:
 def _only_typers(decorator: Value) -> bool:
     """Whether a decorator is typer's own, and leaves it at typer's rules."""
     made = as_call(decorator)
-    plain = made is not None and "context_settings" not in made.kwargs
+    plain = made is not None and not {"context_settings", "cls"} & set(made.kwargs)
     return plain and path_of(decorator).startswith("typer.")
 
 
