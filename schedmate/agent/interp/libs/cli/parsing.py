@@ -127,7 +127,7 @@ def _consume(
         data: Data = {
             "store_true": True,
             "store_false": False,
-            "boolean": not flag.startswith("--no-") or flag in option.flags,
+            "boolean": any(known.startswith(flag) for known in option.flags),
             "count": 1 if flag.startswith("--") else len(flag) - 1,
         }.get(option.action, option.const.data)
         result[option.dest] = Value(data, origin)

@@ -10,6 +10,7 @@ import ast
 import difflib
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
 
 from schedmate.agent.interp.libs.cli.conditions import depends, is_fixed
 from schedmate.agent.interp.libs.cli.parser import Option, Parser, spellings
@@ -55,7 +56,7 @@ def tell_refused(machine: Machine, parser: Parser, extras: Iterable[Value]) -> N
         return
     trees = _trees(machine)
     if trees is not None and not depends(trees):
-        for complaint in [*_unknown(parsers, left), *_values(parsers, trees)][:_MOST]:
+        for complaint in islice(chain(_unknown(parsers, left), _values(parsers, trees)), _MOST):
             machine.observer.refuses(f"{program} {complaint}")
 
 
@@ -100,8 +101,11 @@ def _nearest(word: str, known: list[str]) -> str:
 
 def _values(parsers: list[Parser], trees: Sequence[ast.AST] | None) -> Iterator[str]:
     """Values that options do not take; without `trees`, choices need not be what is written."""
+    fixed: dict[int, bool] = {}
     for one in parsers:
         for option, flag, values in one.given:
+            if trees is not None and option.choices is not None and id(option) not in fixed:
+                fixed[id(option)] = is_fixed(option.written, trees)
             twice = [other for other in one.options if flag in other.flags]
             if len(twice) > 1 or option.own is not None or flag not in option.flags:
                 continue
@@ -114,10 +118,10 @@ def _values(parsers: list[Parser], trees: Sequence[ast.AST] | None) -> Iterator[
                 continue
             for value in values:
                 if value.text is not None and not _PLACEHOLDER.search(value.text):
-                    yield from _value(option, flag, value.text, trees)
+                    yield from _value(option, flag, value.text, fixed.get(id(option), True))
 
 
-def _value(option: Option, flag: str, text: str, trees: Sequence[ast.AST] | None) -> Iterator[str]:
+def _value(option: Option, flag: str, text: str, fixed: bool) -> Iterator[str]:
     data = option.type.data if option.type is not None else None
     kind = _KINDS.get(data.name) if isinstance(data, Native) else None
     given: object = text
@@ -130,7 +134,7 @@ def _value(option: Option, flag: str, text: str, trees: Sequence[ast.AST] | None
     elif option.type is not None and not (isinstance(data, Native) and data.name == "str"):
         return  # what a function makes of it is not known
     allowed = _choices(option.choices)
-    if allowed and given not in allowed and (trees is None or is_fixed(option.written, trees)):
+    if allowed and given not in allowed and fixed:
         listed = _listed([_cut(str(one)) for one in allowed[: _MOST + 1]])
         near = _nearest(text, [str(one) for one in allowed])
         yield f"takes {listed} for {_cut(flag)}, not {_cut(text)!r}{near}: {_END}"
