@@ -34,7 +34,7 @@ def test_a_fresh_installation_is_well(cli: Cli) -> None:
     assert found["history"]["status"] == "warning"
     assert "schedmate history import" in found["history"]["fix"]
     assert "bge" in found["extras not installed"]["fact"]
-    assert "[EXTRA]' adds one" in found["extras not installed"]["fact"]
+    assert "(to add one: " in found["extras not installed"]["fact"]
     assert not any("not needed" in one["fact"] for one in found.values())
 
 

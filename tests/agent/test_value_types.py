@@ -14,7 +14,7 @@ CORE = ("values", "evaluate", "builtins", "observe")
 """Packages that know values and no library."""
 MODULES = ("objects.py", "invocation.py", "natives.py", "passes.py", "syntax.py", "classes.py",
            "companions.py", "interpreter.py", "program.py", "trace.py", "flow.py")  # fmt: skip
-CEILING = 10
+CEILING = 12
 """Calls of `isinstance` in 1,000 lines."""
 
 
