@@ -196,33 +196,20 @@ def _vote_readme(said: About, tables: dict[str, dict[str, str]], vote: Callable[
     """What the README is about: its heading says more than the lines below it."""
     origin = Origin("code", said.file, said.line)
     title, text = (re.sub(r"[_ ./]+", "-", part.lower()) for part in (said.title, said.text))
-    for domain, pattern in tables["words"].items():
+
+    def vote_heading(domain: str, pattern: str) -> None:
         if re.search(pattern, title):
-            vote(
-                domain,
-                prior.task["heading"],
-                origin,
-                "README",
-                f"the README's heading, {said.title[:60]}",
-            )
+            heading = f"the README's heading, {said.title[:60]}"
+            vote(domain, prior.task["heading"], origin, "README", heading)
+
+    for domain, pattern in tables["words"].items():
+        vote_heading(domain, pattern)
         found = set(re.findall(pattern, text))
         if found:
-            vote(
-                domain,
-                min(prior.task["text at most"], prior.task["word"] * len(found)),
-                origin,
-                "README",
-                f"{said.file}",
-            )
+            score = min(prior.task["text at most"], prior.task["word"] * len(found))
+            vote(domain, score, origin, "README", f"{said.file}")
     for domain, pattern in tables["models"].items():
-        if re.search(pattern, title):
-            vote(
-                domain,
-                prior.task["heading"],
-                origin,
-                "README",
-                f"the README's heading, {said.title[:60]}",
-            )
+        vote_heading(domain, pattern)
 
 
 def _vote_words(trace: Trace, table: dict[str, str], vote: Callable[..., None]) -> None:
