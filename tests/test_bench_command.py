@@ -19,9 +19,9 @@ from schedmate.bench.verdicts import FAILURE
 from schedmate.jobs.diagnosis import ErrorType, FaultyComponent
 
 ROOT = Path(__file__).parent.parent
-DEV, HELDOUT, FAILURES = (
+DEV, HELDOUT, UNSEEN, FAILURES = (
     ROOT / "benchmarks" / "labels" / name
-    for name in ("dev.jsonl", "heldout.jsonl", "failures.jsonl")
+    for name in ("dev.jsonl", "heldout.jsonl", "unseen.jsonl", "failures.jsonl")
 )
 LABELS = [
     {
@@ -67,7 +67,7 @@ def schema(name: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize(("path", "jobs"), [(DEV, 1266), (HELDOUT, 33)])
+@pytest.mark.parametrize(("path", "jobs"), [(DEV, 1266), (HELDOUT, 33), (UNSEEN, 24)])
 def test_jobs_say_what_is_asked_and_not_what_is_right(cli: Cli, path: Path, jobs: int) -> None:
     told = [
         json.loads(line) for line in cli("bench", "jobs", "--labels", str(path)).out.splitlines()
@@ -329,7 +329,7 @@ def test_an_interval_drawn_from_repositories_is_wider_where_they_are_alike(
 
 def test_the_page_counts_the_labels_as_they_are() -> None:
     page = (ROOT / "docs" / "benchmark.md").read_text()
-    for path in (HELDOUT, DEV, FAILURES):
+    for path in (HELDOUT, UNSEEN, DEV, FAILURES):
         rows = [json.loads(line) for line in path.read_text().splitlines()]
         values = [value for row in rows for value in row["expected"].values()]
         counts = (len(rows), len({row["repo"] for row in rows}), len(values), values.count(None))

@@ -128,7 +128,7 @@ def read_labels(path: Path) -> dict[str, Label | LogLabel]:
                 raise InputError(f"{place}: there is no field {name!r}; see docs/benchmark.md.")
         found[label.id] = label
     if not found:
-        names = "dev.jsonl, heldout.jsonl or failures.jsonl"
+        names = "dev.jsonl, heldout.jsonl, unseen.jsonl or failures.jsonl"
         raise InputError(f"{path} has no labels; name {names}.")
     return found
 

@@ -24,8 +24,8 @@ app = typer.Typer(
     short_help="Score answers on the public benchmark.",
     help="Score answers on the public benchmark: what does a training job run, by its code and "
     "launch command, and what made a job fail, by its log? The labels are in schedmate's "
-    "source repository, benchmarks/labels/dev.jsonl, heldout.jsonl and failures.jsonl, not in the "
-    "installed package (950 kB).",
+    "source repository, benchmarks/labels/dev.jsonl, heldout.jsonl, unseen.jsonl and "
+    "failures.jsonl, not in the installed package (1 MB).",
     no_args_is_help=True,
 )
 
@@ -34,8 +34,8 @@ LabelsOption = Annotated[
     typer.Option(
         "--labels",
         metavar="FILE",
-        help="Labels: benchmarks/labels/heldout.jsonl or dev.jsonl (jobs) or failures.jsonl (logs) "
-        "of the source repository.",
+        help="Labels: benchmarks/labels/heldout.jsonl, unseen.jsonl or dev.jsonl (jobs) or "
+        "failures.jsonl (logs) of the source repository.",
         show_default=False,
     ),
 ]
