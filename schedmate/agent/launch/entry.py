@@ -110,6 +110,8 @@ def _module(follower: Follower, call: Call) -> Decision:
         return True
     if follower.repo.is_dir(top) or follower.repo.is_dir(f"src/{top}"):
         return missing(follower, call, name.replace(".", "/") + ".py")
+    if is_not_followed(follower, call):
+        return None
     return record(follower, call, module=name, console=name)
 
 
@@ -250,6 +252,16 @@ def _above(script: str) -> Iterator[str]:
         yield folder
         folder = posixpath.dirname(folder)
     yield "."
+
+
+def is_not_followed(follower: Follower, call: Call) -> bool:
+    """Whether the first words are a launcher whose command is not read; remembers why."""
+    for count in (1, 2):
+        name = " ".join(map(token, call.words[:count]))
+        if name in follower.rules.not_followed:
+            follower.unread.append(f"{name} {follower.rules.not_followed[name]}")
+            return True
+    return False
 
 
 def unknown_program(follower: Follower, word: Value) -> Decision:

@@ -43,9 +43,6 @@ class Table:
     skip: int = 0
     assignments: bool = False
     plain: bool = False
-    image: bool = False
-    pairs: bool = False
-    trains: bool = False
     program: frozenset[str] = frozenset()
     binary: frozenset[str] = frozenset()
     tasks: str | None = None
@@ -86,6 +83,7 @@ class Rules:
     utilities: frozenset[str]
     utility_modules: frozenset[str]
     uncertain: frozenset[str]
+    not_followed: dict[str, str]
     shells: frozenset[str]
     evidence: tuple[Evidence, ...]
 
@@ -113,6 +111,7 @@ def rules() -> Rules:
         utilities=frozenset(data["utilities"].split()),
         utility_modules=frozenset(data["utility_modules"]),
         uncertain=frozenset(data["uncertain"]),
+        not_followed=data["not_followed"],
         shells=frozenset(data["shells"]),
         evidence=tuple(
             Evidence(item["where"], re.compile(item["pattern"], re.IGNORECASE), item["points"])
@@ -146,9 +145,6 @@ def _table(name: str, entry: dict[str, Any]) -> Table:
         skip=entry.get("skip", 0),
         assignments=entry.get("assignments", False),
         plain=entry.get("plain", False),
-        image=entry.get("image", False),
-        pairs=entry.get("pairs", False),
-        trains=entry.get("trains", False),
         tasks=entry.get("tasks"),
         files=tuple(entry.get("files", ())),
         main=entry.get("main", {}),

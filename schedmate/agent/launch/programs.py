@@ -7,13 +7,13 @@ import re
 from collections.abc import Callable
 
 from schedmate.agent.launch import condor, jobfiles, makefile, tasks
-from schedmate.agent.launch.arguments import first_of_many, flags_of_pairs
+from schedmate.agent.launch.arguments import first_of_many
 from schedmate.agent.launch.conditions import Decision
-from schedmate.agent.launch.dockerfile import entrypoint
 from schedmate.agent.launch.entry import (
     PYTHON,
     console_script,
     find_file,
+    is_not_followed,
     is_program_file,
     missing,
     python,
@@ -62,9 +62,11 @@ def start_program(follower: Follower, call: Call) -> Decision:
         )
         if started is not None:
             return started()
-        if not options.rest and not any(option.name in table.wrap for option in options.given):
+        nothing = not options.rest or (table.skip and token(options.rest[0]).startswith("-"))
+        if nothing and not any(option.name in table.wrap for option in options.given):
             if table.run == "shell" and call.heredoc is not None:
                 return heredoc(follower, call)
+            follower.unread.append(f"`{name}` is given no program to run")
             return True
         if table.run == "python" or table.module & {option.name for option in options.given}:
             return _python_words(follower, call, table, options)
@@ -149,9 +151,7 @@ def _apply(follower: Follower, call: Call, table: Table, options: Options) -> No
     rest = rest[table.skip :]
     if rest and token(rest[0]) == "--":
         rest = rest[1:]
-    if table.image and (not rest or token(rest[0]).startswith("-")):
-        rest = entrypoint(follower.repo, rest)
-    options.rest = call.words = flags_of_pairs(rest) if table.pairs else rest
+    options.rest = call.words = rest
 
 
 def _set_variable(call: Call, text: str, value: Value) -> bool:
@@ -186,8 +186,8 @@ def _kept(
 ) -> Callable[[], Decision] | None:
     """What the project keeps in a file: a task by its name, or the description of a job."""
     if table.tasks is not None:
-        if table.run == "tasks" or (call.words and tasks.named(follower, call, table.tasks)):
-            return lambda: tasks.follow(follower, call, table, options)
+        if table.run == "tasks" or (call.words and tasks.is_task(follower, call, table.tasks)):
+            return lambda: tasks.follow(follower, call, table.tasks or "")
     if table.run == "condor":
         return lambda: condor.follow(follower, call, options)
     if table.run == "jobs":
@@ -224,14 +224,9 @@ def _program(follower: Follower, call: Call) -> Decision:
         return python_file(follower, call, as_module=False)
     if name in repo.console_scripts:
         return console_script(follower, call, repo.console_scripts[name])
-    if name == "wandb" and len(call.words) > 1 and token(call.words[1]) in ("agent", "sweep"):
-        follower.warn(
-            f"wandb {token(call.words[1])} takes its command from a sweep, whose runs differ: "
-            f"give the command of one run"
-        )
-        return record(follower, call, console="wandb")
-    table = rules.launchers.get(name)
-    if name in rules.utilities or (table is not None and not table.trains):
+    if is_not_followed(follower, call):
+        return None
+    if name in rules.utilities or name in rules.launchers:
         return None if name in rules.uncertain else True
     if isinstance(call.words[0].data, Unknown):
         return _unknown_program(follower, call)

@@ -310,12 +310,6 @@ def test_paths_of_another_machine(plan: Plan, command: str, entry: str) -> None:
     assert plan(command, FILES).entry == entry
 
 
-def test_wandb_agent_warns(plan: Plan) -> None:
-    result = plan("wandb agent me/proj/abc")
-    assert result.entry is None
-    assert "sweep" in result.warnings[0]
-
-
 def test_a_python_launcher_of_the_repository(plan: Plan) -> None:
     launcher = "import sys\nimport subprocess\nsubprocess.call(sys.argv[1:])\n"
     result = plan("python launch.py train.py --lr 1", {"launch.py": launcher})
