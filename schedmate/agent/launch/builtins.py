@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from schedmate.agent.launch import tree
 from schedmate.agent.launch.conditions import Decision
 from schedmate.agent.launch.control import LeaveSignal
-from schedmate.agent.launch.following import Shell
+from schedmate.agent.launch.entry import locate
+from schedmate.agent.launch.following import MAX_SCRIPTS, Shell
 from schedmate.agent.launch.parser import parse_script
 from schedmate.agent.launch.splitting import split_fields
-from schedmate.agent.launch.state import Piece, Text, joined, plain
+from schedmate.agent.launch.state import Piece, Text, joined, plain, to_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +86,22 @@ def _eval(call: Invocation) -> Decision:
 
 
 def _source(call: Invocation) -> Decision:
-    if call.arguments:
-        call.shell.follower.source(call.shell, call.arguments)
+    """`source file args`: a script of the repository read into the same shell."""
+    state, follower = call.shell.state, call.shell.follower
+    path = text = None
+    if call.arguments and len(follower.scripts) < MAX_SCRIPTS:
+        path, _ = locate(follower, to_value(call.arguments[0]), state.cwd, state.file)
+        text = follower.repo.read(path) if path else None
+    if path is None or text is None:
+        return True
+    outer = state.file, state.positional
+    state.file, state.positional = path, call.arguments[1:] or state.positional
+    follower.scripts.append(path)
+    try:
+        call.shell.run(parse_script(text))
+    finally:
+        follower.scripts.pop()
+        state.file, state.positional = outer
     return True
 
 

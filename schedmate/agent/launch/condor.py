@@ -12,6 +12,7 @@ import shlex
 from schedmate.agent.launch.conditions import Decision
 from schedmate.agent.launch.following import Call, Follower
 from schedmate.agent.launch.launchers import Options
+from schedmate.agent.launch.scripts import run_text
 from schedmate.agent.launch.state import token
 from schedmate.agent.values import Origin, Value
 
@@ -51,7 +52,7 @@ def follow(follower: Follower, call: Call, options: Options) -> Decision:
     call.launchers.append("condor_submit")
     line = lines.get("arguments") or lines.get("executable") or 1
     quoted = program if "$" in program else shlex.quote(program)
-    return follower.run_text(f"{quoted} {arguments}", line, path, path, [], call)
+    return run_text(follower, f"{quoted} {arguments}", line, path, path, [], call)
 
 
 def _settings(text: str) -> tuple[dict[str, str], dict[str, int]]:

@@ -38,7 +38,9 @@ def pipeline(shell: Shell, node: tree.Pipeline) -> Decision:
         stage = shell.fork() if len(node.commands) > 1 else shell
         status = stage.node(command)
     if len(node.commands) > 1 and status is True:
-        status = shell.follower.status_of_pipeline(node)
+        last = node.commands[-1]
+        name = last.words[0].bare if isinstance(last, tree.Simple) and last.words else None
+        status = None if name in shell.follower.rules.uncertain else True
     return conditions.negate(status) if node.negated else status
 
 

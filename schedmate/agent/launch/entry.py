@@ -188,14 +188,14 @@ def record(
         facts=call.facts,
         console=console,
     )
-    run = Run(plan, call.shell.state.file, call.line, call.sets, follower.certain)
+    run = Run(plan, call.state.file, call.line, call.sets, follower.certain)
     follower.runs.append(run)
     return True
 
 
 def find_file(follower: Follower, call: Call, word: Value, directories: bool = False) -> str | None:
     """The file of the repository that a word names; moves the call to where it was found."""
-    script = call.shell.state.file
+    script = call.state.file
     path, call.cwd = locate(follower, word, call.cwd, script, directories)
     return path
 
@@ -277,7 +277,7 @@ def missing(follower: Follower, call: Call, path: str) -> Decision:
         near.remove(path)
         lacks = "is a link to nothing inside"
     hint = f"did you mean {' or '.join(near)}?" if near else "is REPO where the command is typed?"
-    run = Run(LaunchPlan(), call.shell.state.file, call.line, call.sets, follower.certain)
+    run = Run(LaunchPlan(), call.state.file, call.line, call.sets, follower.certain)
     run.plan.module = path
     run.problem = f"{path}, started by {run.where}, {lacks} {follower.repo.root.name}; {hint}"
     follower.runs.append(run)

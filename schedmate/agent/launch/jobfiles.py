@@ -19,6 +19,7 @@ from schedmate.agent.launch.conditions import Decision
 from schedmate.agent.launch.following import Call, Follower
 from schedmate.agent.launch.launchers import Options, Table, parse_options
 from schedmate.agent.launch.resources import Facts
+from schedmate.agent.launch.scripts import run_text
 from schedmate.agent.launch.state import token
 from schedmate.agent.values import Value
 from schedmate.data import load
@@ -92,7 +93,7 @@ def follow(follower: Follower, call: Call, path: str) -> Decision:
         line = job.text.origin.line if job.text.origin is not None else None
         text = shlex.join(given) if given else str(job.text.data)
         block = text.endswith("\n") and "\n" in text.rstrip("\n")
-        follower.run_text(text, (line or 1) + block, path, job.name, [], call)
+        run_text(follower, text, (line or 1) + block, path, job.name, [], call)
     return True
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from schedmate.agent.launch.conditions import Decision
 from schedmate.agent.launch.following import Call, Follower
+from schedmate.agent.launch.scripts import run_text
 from schedmate.agent.launch.state import token
 
 _NAMES = ("GNUmakefile", "makefile", "Makefile")
@@ -157,4 +158,4 @@ def _target(
     )
     for line, recipe in rule.recipe:
         text = local.expand(recipe.lstrip("@-+ \t"))
-        follower.run_text(text, line, path, "make", [], call)
+        run_text(follower, text, line, path, "make", [], call)

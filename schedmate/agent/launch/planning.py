@@ -6,9 +6,11 @@ import re
 from pathlib import Path
 
 from schedmate.agent.launch.choose import choose, score
-from schedmate.agent.launch.follow import Follower
+from schedmate.agent.launch.following import Follower
 from schedmate.agent.launch.plan import LaunchPlan, Run
+from schedmate.agent.launch.programs import start_program
 from schedmate.agent.launch.repo import Repo
+from schedmate.agent.launch.scripts import run_command
 from schedmate.agent.launch.state import token
 from schedmate.agent.launch.totals import complete, launcher_variables
 from schedmate.agent.values import Unknown
@@ -40,14 +42,14 @@ def plan_in(repo: Repo, command: str, launch: LaunchConfig) -> LaunchPlan:
             f"the launch command has {len(command)} characters, more than {MAX_COMMAND}; "
             f"put it into a script of the repository."
         )
-    follower = Follower(repo, launch)
-    follower.follow(command)
+    follower = Follower(repo, launch, start_program)
+    run_command(follower, command)
     run, others = choose(follower.runs)
     if run is None and (follower.left is not None or follower.left_out):
         file, line = follower.left or (None, 0)
         where = f"{file or 'the command'}:{line}" if line else "the command"
-        follower = Follower(repo, launch, ignore_exits=True)
-        follower.follow(command)
+        follower = Follower(repo, launch, start_program, ignore_exits=True)
+        run_command(follower, command)
         run, others = choose(follower.runs)
         if run is not None:
             follower.warn(

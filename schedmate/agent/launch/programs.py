@@ -25,7 +25,7 @@ from schedmate.agent.launch.entry import (
 from schedmate.agent.launch.following import Call, Follower
 from schedmate.agent.launch.launchers import Options, Table, parse_options
 from schedmate.agent.launch.resources import from_options
-from schedmate.agent.launch.scripts import batch, heredoc, inline, shell
+from schedmate.agent.launch.scripts import batch, heredoc, inline, run_script, shell
 from schedmate.agent.launch.state import token
 from schedmate.agent.values import Origin, Unknown, Value
 
@@ -218,7 +218,7 @@ def _program(follower: Follower, call: Call) -> Decision:
         if path.endswith(".py") or (shebang.startswith("#!") and "python" in shebang):
             return python_file(follower, call, as_module=False)
         if path.endswith(scripts) or re.match(r"#!.*sh\b", shebang):
-            return follower.run_script(path, text, call.words[1:], call)
+            return run_script(follower, path, text, call.words[1:], call)
         return True
     if name.endswith(".py"):
         return python_file(follower, call, as_module=False)

@@ -13,10 +13,10 @@ from schedmate.agent.launch.builtins import BUILTINS, Invocation
 from schedmate.agent.launch.conditions import Decision, Term
 from schedmate.agent.launch.control import LeaveSignal
 from schedmate.agent.launch.expand import Expander
-from schedmate.agent.launch.following import Follower
+from schedmate.agent.launch.following import Call, Follower
 from schedmate.agent.launch.lexer import Lexer
 from schedmate.agent.launch.parser import parse_tokens
-from schedmate.agent.launch.state import Piece, State, Text, joined, plain
+from schedmate.agent.launch.state import Piece, State, Text, joined, plain, to_value
 from schedmate.agent.launch.substitution import evaluate
 from schedmate.agent.launch.words import Substitution, Word
 
@@ -158,7 +158,19 @@ class Shell:
             return self._test([self._term(word) for word in words])
         if name in BUILTINS:
             return BUILTINS[name](Invocation(self, arguments[1:], node))
-        return self.follower.command(self, arguments, prefix, line, node.heredoc)
+        call = Call(
+            words=[to_value(text) for text in arguments],
+            env=self.state.environment() | {key: to_value(text) for key, text in prefix.items()},
+            cwd=self.state.cwd,
+            facts=dict(self.state.facts),
+            launchers=list(self.state.launchers),
+            sets=dict(self.state.sets),
+            state=self.state,
+            depth=self.depth,
+            line=line,
+            heredoc=node.heredoc,
+        )
+        return self.follower.start(self.follower, call)
 
     def _call(self, name: str, arguments: list[Text]) -> Decision:
         if self.depth >= MAX_CALLS:

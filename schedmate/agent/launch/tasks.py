@@ -17,6 +17,7 @@ from schedmate.agent.configs.reader import read_config
 from schedmate.agent.launch.conditions import Decision
 from schedmate.agent.launch.following import Call, Follower
 from schedmate.agent.launch.justfile import bind, parse_justfile
+from schedmate.agent.launch.scripts import run_text
 from schedmate.agent.launch.state import token
 from schedmate.agent.values import Value
 from schedmate.data import load
@@ -158,7 +159,7 @@ def _run(
         line = command.origin.line if command.origin is not None and command.origin.line else 1
         line += text.endswith("\n")  # a block begins on the line after its key
         file = command.origin.file if command.origin is not None else task_file.file
-        follower.run_text(filled, line, file, runner, [], call)
+        run_text(follower, filled, line, file, runner, [], call)
 
 
 def _own_variables(task: dict[Any, Value]) -> dict[str, str]:

@@ -11,11 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedmate.agent.launch import arith, patterns
-from schedmate.agent.launch.follow import Follower
+from schedmate.agent.launch.following import Follower
 from schedmate.agent.launch.lexer import Lexer
 from schedmate.agent.launch.parser import parse_script
 from schedmate.agent.launch.plan import LaunchPlan
+from schedmate.agent.launch.programs import start_program
 from schedmate.agent.launch.repo import Repo
+from schedmate.agent.launch.scripts import run_command
 from schedmate.agent.launch.shell import Shell
 from schedmate.agent.launch.state import State, joined, plain
 from schedmate.agent.launch.words import Literal
@@ -35,7 +37,7 @@ def literal_words(text: str) -> list[str]:
 
 def expand(script: str, *arguments: str) -> list[str | None]:
     """The arguments that `show` gets in a script; None for an unknown one."""
-    follower = Follower(Repo(Path(__file__).parent), LaunchConfig())
+    follower = Follower(Repo(Path(__file__).parent), LaunchConfig(), start_program)
     state = State()
     shell = Shell(follower, state)
     if arguments:
@@ -66,8 +68,8 @@ def test_quoted_words_come_back(words: list[str]) -> None:
 @given(st.text(max_size=300))
 def test_any_text_parses_and_is_followed(text: str) -> None:
     parse_script(text)
-    follower = Follower(Repo(Path(__file__).parent), LaunchConfig())
-    follower.follow(text)
+    follower = Follower(Repo(Path(__file__).parent), LaunchConfig(), start_program)
+    run_command(follower, text)
     assert all(run.plan.argv is not None for run in follower.runs)
 
 
@@ -83,8 +85,8 @@ shell_like = st.lists(st.sampled_from([*FRAGMENTS.split(), "\n"]), max_size=40).
 
 @given(shell_like)
 def test_broken_scripts_are_followed(text: str) -> None:
-    follower = Follower(Repo(Path(__file__).parent), LaunchConfig(), budget_s=1.0)
-    follower.follow(text)
+    follower = Follower(Repo(Path(__file__).parent), LaunchConfig(), start_program, budget_s=1.0)
+    run_command(follower, text)
     assert len(follower.runs) <= 201
 
 
@@ -199,7 +201,7 @@ def test_what_is_no_brace_expansion_stays(text: str) -> None:
 
 
 def test_lines_of_tokens_in_a_multi_line_value() -> None:
-    follower = Follower(Repo(Path(__file__).parent), LaunchConfig())
+    follower = Follower(Repo(Path(__file__).parent), LaunchConfig(), start_program)
     state = State(file="run.sh")
     shell = Shell(follower, state)
     shell.script('#!/bin/bash\nARGS="\n  --lr 0.1\n  --epochs 3\n"\n')
