@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from schedmate.agent.configs.choices import Choice
 from schedmate.agent.configs.files import ConfigError
 from schedmate.agent.configs.scalars import (
     Literal,
@@ -26,6 +25,8 @@ from schedmate.agent.configs.trees import (
 from schedmate.agent.values import Unknown, Value, unknown
 
 Path: TypeAlias = tuple[str, ...]
+CustomResolver: TypeAlias = Callable[[list[Value]], Value]
+"""What a resolver of the program makes of its arguments, unknown where that is not plain."""
 
 _RESOLVER = re.compile(r"\s*([A-Za-z_][\w-]*(?:\.[A-Za-z_][\w-]*)*)\s*:(.*)", re.DOTALL)
 _KEY = re.compile(r"[^{}:$'\"\s]+(?: [^{}:$'\"\s]+)*")
@@ -62,18 +63,18 @@ def resolve_interpolations(
     config: Value,
     *,
     env: Mapping[str, Value] | None = None,
-    choices: Mapping[str, Choice] | None = None,
+    resolvers: Mapping[str, CustomResolver] | None = None,
 ) -> Value:
     """`config` with every interpolation of plain values replaced by the value it names.
 
     `${a.b}`, `${a[0]}`, relative `${.x}` and `${..x}`, nested ones and ones inside text follow
     OmegaConf; a resolved value keeps the origin of the place where it stands. `${oc.env:VAR}`
     takes `env`, else its default; `oc.select` and `oc.decode` work, and the program's own
-    resolvers that are plain `choices`. Every other resolver, a circle, a key that does not exist
+    `resolvers`. Every other resolver, a circle, a key that does not exist
     and the mandatory mark `???` become unknown with their text.
     Raises ConfigError when the result is too large or too deep.
     """
-    resolved = Resolver(config, env or {}, choices or {}).resolve(config, ())
+    resolved = Resolver(config, env or {}, resolvers).resolve(config, ())
     return ensure_bounded(resolved, "the configuration with its interpolations")
 
 
@@ -86,11 +87,14 @@ class Resolver:
     """Resolves the nodes of one tree on demand, each once."""
 
     def __init__(
-        self, root: Value, env: Mapping[str, Value], choices: Mapping[str, Choice] | None = None
+        self,
+        root: Value,
+        env: Mapping[str, Value],
+        resolvers: Mapping[str, CustomResolver] | None = None,
     ) -> None:
         self.root = root
         self._env = env
-        self._choices = choices or {}
+        self._resolvers = resolvers or {}
         self._done: dict[Path, Value] = {}
         self._active: set[Path] = set()
         self._depth = 0
@@ -213,10 +217,10 @@ class Resolver:
                 decoded = wrap(_decode(values[0].data), values[0].origin)
                 return self.resolve(decoded, (*path, "oc.decode"))
             return values[0]
-        elif name in self._choices:
-            chosen = self._choices[name].of(values)
-            if chosen is not None:
-                return chosen
+        elif name in self._resolvers:
+            answer = self._resolvers[name](values)
+            if isinstance(answer.data, bool | int | float | str | list | dict | None):
+                return answer
         raise _Unresolved
 
     def _argument(self, text: str, path: Path, at: Value) -> Value:

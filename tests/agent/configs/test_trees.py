@@ -21,7 +21,7 @@ from schedmate.agent.configs.interpolation import resolve_interpolations
 from schedmate.agent.configs.reader import read_config
 from schedmate.agent.configs.scalars import parse_scalar
 from schedmate.agent.configs.trees import merge, set_dotted, wrap
-from schedmate.agent.values import Origin, Unknown, Value
+from schedmate.agent.values import Origin, Unknown, Value, lifted, unknown
 
 HERE = Origin("config", "a.yaml", 1)
 
@@ -202,6 +202,18 @@ def test_long_chains_and_growing_text_stay_unknown() -> None:
     resolved = resolve_interpolations(value({**texts, "a40": "x"}))
     assert isinstance(resolved.data["a0"].data, Unknown)
     assert resolved.data["a39"].data == "xx"
+
+
+def test_resolvers_of_the_program() -> None:
+    config = lifted({"a": "${pick:0,7}", "b": "${eval:'1+1'}", "c": "${ask:1}"})
+    resolvers = {
+        "pick": lambda values: values[1],
+        "ask": lambda values: unknown(),
+    }
+
+    found = resolve_interpolations(config, resolvers=resolvers).mapping or {}
+
+    assert [found[key].data for key in "abc"] == [7, Unknown("${eval:'1+1'}"), Unknown("${ask:1}")]
 
 
 def test_interpolations_that_expand_too_far_are_refused() -> None:

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from schedmate.agent.configs.choices import Choice
 from schedmate.agent.configs.files import ConfigError
 from schedmate.agent.configs.hydra.defaults import DefaultsList, build_defaults
 from schedmate.agent.configs.hydra.overrides import Override, parse_command_line
 from schedmate.agent.configs.hydra.sources import Sources
 from schedmate.agent.configs.interpolation import (
+    CustomResolver,
     Resolver,
     has_interpolation,
     resolve_interpolations,
@@ -52,15 +52,14 @@ def compose_hydra(
     search_path: Sequence[Path] = (),
     *,
     env: Mapping[str, Value] | None = None,
-    resolvers: Mapping[str, Choice] | None = None,
+    resolvers: Mapping[str, CustomResolver] | None = None,
 ) -> HydraResult:
     """Compose as `hydra.main(config_path=config_dir, config_name=config_name)` would.
 
     `overrides` are the tokens after the program, Hydra's own flags among them. `structured` holds
     what the program stores in the ConfigStore, by `group/name` or `name` (`@package` may follow);
     `search_path` adds directories; `env` is what `oc.env` sees and `resolvers`
-    are the program's own plain choices. What cannot be found or resolved
-    becomes a warning and an unknown value. Raises ConfigError when the primary config is missing
+    are the program's own. What cannot be found or resolved becomes a warning and an unknown value. Raises ConfigError when the primary config is missing
     or broken, or the result is too large.
     """
     line = parse_command_line(overrides)
@@ -95,7 +94,7 @@ def compose_hydra(
             config = _embed(config, loaded.tree, placed.package, warnings)
     for override in settings:
         config = _apply(config, override, warnings)
-    resolved = resolve_interpolations(config, env=env, choices=resolvers)
+    resolved = resolve_interpolations(config, env=env, resolvers=resolvers)
     own = resolved.mapping.pop("hydra", Value({})) if resolved.mapping is not None else Value({})
     return HydraResult(
         resolved, [*warnings, *listed.warnings, *sources.warnings], listed.choices, own

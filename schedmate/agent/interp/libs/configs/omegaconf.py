@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from schedmate.agent.configs.choices import plain_choice
 from schedmate.agent.configs.interpolation import resolve_interpolations
 from schedmate.agent.configs.scalars import parse_scalar
 from schedmate.agent.configs.trees import merge, set_dotted, wrap
@@ -64,7 +63,7 @@ def omega_merge(machine: Machine, call: Invocation) -> Value:
     return noted(
         machine,
         attr_tree(
-            resolve_interpolations(merged, choices=machine.shared.get(RESOLVERS)), "omegaconf"
+            resolve_interpolations(merged, resolvers=machine.shared.get(RESOLVERS)), "omegaconf"
         ),
         "merged config",
     )
@@ -130,12 +129,14 @@ _MERGES = (
 
 
 def register(machine: Machine, call: Invocation) -> Value:
-    """`OmegaConf.register_new_resolver(name, function)`: kept where it is a plain choice."""
-    name, function = call.argument(0, "name"), as_function(call.argument(1, "resolver"))
-    if name is not None and function is not None:
-        choice = plain_choice(function.node)
-        if choice is not None:
-            machine.shared.setdefault(RESOLVERS, {})[str(name.data)] = choice
+    """`OmegaConf.register_new_resolver(name, function)`: called where a configuration uses it."""
+    name, resolver = call.argument(0, "name"), call.argument(1, "resolver")
+    if name is not None and resolver is not None and as_function(resolver) is not None:
+
+        def resolve(arguments: list[Value]) -> Value:
+            return machine.call(resolver, arguments, {}, call.site)
+
+        machine.shared.setdefault(RESOLVERS, {})[str(name.data)] = resolve
     return Value(None)
 
 
