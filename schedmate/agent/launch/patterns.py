@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from fnmatch import fnmatchcase, translate
-from itertools import product
 
 from schedmate.agent.regex import compiled
 
-MAX_BRACES = 256
+MAX_GROUPS = 32
+MAX_RESULTS = 256
 MAX_GLOB = 200
 """Longest pattern that is removed from a text's ends, which tries every length."""
 MAX_REPLACED = 10_000_000
@@ -16,66 +16,50 @@ MAX_REPLACED = 10_000_000
 _RANGE = re.compile(r"(-?\d{1,9}|[A-Za-z])\.\.(-?\d{1,9}|[A-Za-z])(?:\.\.(-?\d{1,9}))?")
 
 
+class _TooManyError(Exception):
+    """More texts than one word becomes."""
+
+
 def braces(text: str) -> list[str]:
     """`a{b,c}` -> `ab ac`, `{1..3}` -> `1 2 3`; text without braces is returned as it is.
 
-    More than `MAX_BRACES` results or braces, or unbalanced ones, leave the text unexpanded.
+    More than `MAX_GROUPS` braces or `MAX_RESULTS` results, or unbalanced ones, leave the text
+    unexpanded.
     """
-    if text.count("{") > MAX_BRACES:
+    try:
+        return [text] if text.count("{") > MAX_GROUPS else _expanded(text)
+    except _TooManyError:
         return [text]
-    alternatives: list[list[str]] = []
-    position, plain, size = 0, 0, 1
-    while (start := text.find("{", position)) >= 0:
-        end = _closing(text, start)
-        choices = _choices(text[start + 1 : end]) if end >= 0 else []
-        if not choices or text[start - 1 : start] == "$":
-            position = start + 1
+
+
+def _expanded(text: str) -> list[str]:
+    for match in re.finditer(r"(?<!\$)\{", text):
+        pieces = _alternatives(text, match.end())
+        if len(pieces) < 2:
             continue
-        alternatives += [[text[plain:start]], choices]
-        size *= len(choices)
-        if size > MAX_BRACES:
-            return [text]
-        position = plain = end + 1
-    if not alternatives:
-        return [text]
-    alternatives.append([text[plain:]])
-    return ["".join(choice) for choice in product(*alternatives)]
+        inner, rest = pieces[:-1], _expanded(pieces[-1])
+        numbers = _sequence(*limits.groups()) if (limits := _RANGE.fullmatch(inner[0])) else []
+        if len(inner) == 1 and not numbers:
+            continue
+        choices = numbers or [choice for piece in inner for choice in _expanded(piece)]
+        if len(choices) * len(rest) > MAX_RESULTS:
+            raise _TooManyError
+        return [text[: match.start()] + choice + end for choice in choices for end in rest]
+    return [text]
 
 
-def _closing(text: str, start: int) -> int:
+def _alternatives(text: str, start: int) -> list[str]:
+    """The parts of a group whose inside begins at `start`, and what follows it; else nothing."""
+    parts: list[str] = []
     depth = 0
-    for position in range(start, len(text)):
-        depth += (text[position] == "{") - (text[position] == "}")
-        if depth == 0:
-            return position
-    return -1
-
-
-def _choices(inner: str) -> list[str]:
-    if match := _RANGE.fullmatch(inner):
-        return _sequence(*match.groups())
-    choices, depth, last = [], 0, 0
-    for position, char in enumerate(inner):
-        depth += (char == "{") - (char == "}")
-        if char == "," and depth == 0:
-            choices.append(inner[last:position])
-            last = position + 1
-    if not choices:
-        return []
-    choices.append(inner[last:])
-    if any("{" in choice for choice in choices):
-        # One more level is enough in practice; deeper nesting stays as text.
-        return [piece for choice in choices for piece in _flat(choice)]
-    return choices
-
-
-def _flat(choice: str) -> list[str]:
-    start = choice.find("{")
-    end = _closing(choice, start) if start >= 0 else -1
-    inner = choice[start + 1 : end]
-    if start < 0 or end < 0 or "," not in inner or "{" in inner:
-        return [choice]
-    return [choice[:start] + piece + choice[end + 1 :] for piece in inner.split(",")]
+    for match in re.compile(r"[{},]").finditer(text, start):
+        depth += {"{": 1, "}": -1, ",": 0}[match[0]]
+        if depth < 0 or (depth == 0 and match[0] == ","):
+            parts.append(text[start : match.start()])
+            start = match.end()
+        if depth < 0:
+            return [*parts, text[start:]]
+    return []
 
 
 def _sequence(first: str, last: str, step: str | None) -> list[str]:
@@ -84,7 +68,7 @@ def _sequence(first: str, last: str, step: str | None) -> list[str]:
         return []
     letters = not first.lstrip("-").isdigit()
     low, high = (ord(first), ord(last)) if letters else (int(first), int(last))
-    if abs(high - low) // stride >= MAX_BRACES:
+    if abs(high - low) // stride >= MAX_RESULTS:
         return []
     numbers = range(low, high + 1, stride) if low <= high else range(low, high - 1, -stride)
     if letters:
