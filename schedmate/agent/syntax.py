@@ -56,6 +56,14 @@ def parse(text: str) -> ast.Module:
     return tree
 
 
+def parse_or_none(text: str) -> ast.Module | None:
+    """The syntax tree of a text; None where it is not Python or too much of it."""
+    try:
+        return parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
 def has_long_word(text: str) -> bool:
     """Whether a source may have a name that is too long."""
     # a word that is too long shows in every tenth character, which are looked at ten times as fast

@@ -6,9 +6,12 @@ import ast
 import posixpath
 from collections.abc import Iterator, Sequence
 
-from schedmate.agent.configs.text_reader import parse_toml
+from schedmate.agent.configs.files import Source
+from schedmate.agent.configs.text_reader import parse_toml, read_ini
 from schedmate.agent.launch.files import Files
-from schedmate.agent.syntax import parse
+from schedmate.agent.syntax import parse_or_none
+from schedmate.agent.values import Value
+from schedmate.errors import InputError
 
 
 def console_scripts(files: Files) -> dict[str, str]:
@@ -39,14 +42,13 @@ def _from_pyproject(files: Files, folder: str) -> Iterator[tuple[str, str]]:
 
 def _from_setup_cfg(files: Files, folder: str) -> Iterator[tuple[str, str]]:
     text = files.read(posixpath.join(folder, "setup.cfg")) or ""
-    inside = False
-    for line in _section(text, "options.entry_points"):
-        name, _, value = line.partition("=")
-        if not line[0].isspace():
-            inside = name.strip() == "console_scripts"
-            yield from _entries([value] if inside else [])
-        elif inside:
-            yield from _entries([line])
+    try:
+        sections = read_ini(Source(text, None, files.root)).mapping or {}
+    except InputError:
+        return
+    points = sections.get("options.entry_points", Value(None)).mapping or {}
+    scripts = points.get("console_scripts", Value(None)).origin
+    yield from _entries(scripts.text.splitlines() if scripts and scripts.text else [])
 
 
 def _section(text: str, wanted: str) -> Iterator[str]:
@@ -64,11 +66,8 @@ def _section(text: str, wanted: str) -> Iterator[str]:
 
 
 def _from_setup_py(files: Files, folder: str) -> Iterator[tuple[str, str]]:
-    try:
-        module = parse(files.read(posixpath.join(folder, "setup.py")) or "")
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return
-    for node in ast.walk(module):
+    module = parse_or_none(files.read(posixpath.join(folder, "setup.py")) or "")
+    for node in ast.walk(module) if module is not None else ():
         if isinstance(node, ast.Dict):
             for key, value in zip(node.keys, node.values, strict=True):
                 if isinstance(key, ast.Constant) and key.value == "console_scripts":

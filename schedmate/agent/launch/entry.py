@@ -11,7 +11,7 @@ from schedmate.agent.launch.conditions import Decision
 from schedmate.agent.launch.following import Call, Follower
 from schedmate.agent.launch.plan import LaunchPlan, Run
 from schedmate.agent.launch.state import token
-from schedmate.agent.syntax import parse
+from schedmate.agent.syntax import parse_or_none
 from schedmate.agent.values import Unknown, Value
 
 PYTHON = re.compile(r"(python|pypy)(\d+(\.\d+)*)?(-dbg|\.exe)?|pythonw")
@@ -132,23 +132,23 @@ def _starts_another(follower: Follower, call: Call, path: str) -> bool:
         return False
     if not is_program_file(follower, target):
         return False  # a configuration file, given to a program that also starts others
-    return any(_LAUNCHING_MODULES.match(name) for name in _imports(follower.repo.read(path) or ""))
+    return any(
+        _LAUNCHING_MODULES.match(name) for name in imported_names(follower.repo.read(path) or "")
+    )
 
 
 def is_program_file(follower: Follower, path: str) -> bool:
     """Whether a Python file is a program, rather than a configuration."""
     text = follower.repo.read(path) or ""
-    imported = {name.split(".")[0] for name in _imports(text)}
+    imported = {name.split(".")[0] for name in imported_names(text)}
     return "__main__" in text or bool(imported & _OF_PROGRAMS)
 
 
-def _imports(text: str) -> list[str]:
-    try:
-        tree = parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return []
+def imported_names(text: str) -> list[str]:
+    """The modules that a Python text imports, and what it imports from them, by dotted names."""
+    tree = parse_or_none(text)
     names: list[str] = []
-    for node in ast.walk(tree):
+    for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:

@@ -21,6 +21,7 @@ from schedmate.agent.launch.state import Piece, State, Text, joined, plain, toke
 from schedmate.agent.launch.totals import product
 from schedmate.agent.launch.words import Heredoc
 from schedmate.agent.values import Value
+from schedmate.errors import InputError
 from schedmate.jobs import LaunchConfig
 
 MAX_STEPS = 20_000
@@ -101,6 +102,14 @@ class Follower:
         """Add a warning once."""
         if message not in self.warnings:
             self.warnings.append(message)
+
+    def config(self, path: str) -> Value | None:
+        """A configuration file of the repository; warns of one that cannot be read."""
+        try:
+            return self.repo.config(path)
+        except InputError as error:
+            self.warn(str(error))
+            return None
 
     @contextmanager
     def undecided(self) -> Iterator[None]:

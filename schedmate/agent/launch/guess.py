@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from schedmate.agent.launch.choose import score
-from schedmate.agent.launch.entry import PYTHON
+from schedmate.agent.launch.entry import PYTHON, imported_names
 from schedmate.agent.launch.launchers import rules
 from schedmate.agent.launch.plan import LaunchPlan, Run
 from schedmate.agent.launch.planning import plan_in
 from schedmate.agent.launch.repo import Repo
-from schedmate.agent.syntax import parse
+from schedmate.agent.syntax import parse_or_none
 from schedmate.errors import InputError
 from schedmate.jobs import LaunchConfig
 
@@ -157,24 +156,9 @@ def _candidates(repo: Repo) -> Iterator[tuple[int, str]]:
 
 def _content(text: str) -> int:
     """Points for what a file holds: a main guard, arguments, a training framework, a loop."""
-    try:
-        tree = parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    if parse_or_none(text) is None:
         return 0
-    imports = {
-        name
-        for node in ast.walk(tree)
-        for name in (
-            [alias.name for alias in node.names]
-            if isinstance(node, ast.Import)
-            else [node.module or ""]
-            if isinstance(node, ast.ImportFrom)
-            else []
-        )
-    }
-    points = 2 if "__main__" in text else 0
-    points += 2 if any(_ENTRY_IMPORTS.match(name) for name in imports) else 0
-    points += 3 if _TRAINING_NAMES.search(text) else 0
-    return points + (
-        1 if re.search(r"add_argument|ArgumentParser|HfArgumentParser|click", text) else 0
-    )
+    points = 2 * ("__main__" in text)
+    points += 2 * any(_ENTRY_IMPORTS.match(name) for name in imported_names(text))
+    points += 3 * bool(_TRAINING_NAMES.search(text))
+    return points + bool(re.search(r"add_argument|ArgumentParser|HfArgumentParser|click", text))

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from schedmate.agent.configs.reader import read_config
 from schedmate.agent.launch.conditions import Decision
 from schedmate.agent.launch.following import Call, Follower
 from schedmate.agent.launch.launchers import Options, Table, parse_options
@@ -23,7 +22,6 @@ from schedmate.agent.launch.scripts import run_text
 from schedmate.agent.launch.state import token
 from schedmate.agent.values import Value
 from schedmate.data import load
-from schedmate.errors import InputError
 
 MAX_JOBS = 20
 MAX_DEPTH = 20
@@ -76,10 +74,8 @@ def file_of(follower: Follower, call: Call, options: Options, table: Table) -> s
 
 def follow(follower: Follower, call: Call, path: str) -> Decision:
     """Follow the jobs of a file; of several, those that a word of the call names."""
-    try:
-        config = read_config(follower.repo.root / path, follower.repo.root)
-    except InputError as error:
-        follower.warn(str(error))
+    config = follower.config(path)
+    if config is None:
         return None
     jobs = list(_jobs(config, _Around(), 0))[:MAX_JOBS]
     if not jobs:

@@ -9,7 +9,7 @@ import sys
 from functools import cache
 
 from schedmate.agent.launch.files import Files
-from schedmate.agent.syntax import parse
+from schedmate.agent.syntax import parse_or_none
 
 MAX_READ = 200
 """Modules read for the name that the root is imported under."""
@@ -29,13 +29,10 @@ def declared_folders(files: Files) -> dict[str, str]:
     text = files.read("setup.py") or ""
     if "package_dir" not in text:
         return {}
-    try:
-        module = parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return {}
+    module = parse_or_none(text)
     pairs = [
         (_constant(key), _constant(value))
-        for node in ast.walk(module)
+        for node in (ast.walk(module) if module is not None else ())
         if isinstance(node, ast.Dict)
         for key, value in zip(node.keys, node.values, strict=True)
     ]

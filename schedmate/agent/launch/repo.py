@@ -7,13 +7,19 @@ import re
 from collections.abc import Sequence
 from functools import cached_property
 
+from schedmate.agent.configs.reader import read_config
 from schedmate.agent.launch.console_scripts import console_scripts
 from schedmate.agent.launch.files import Files
 from schedmate.agent.launch.packages import declared_folders, root_package
+from schedmate.agent.values import Value
 
 
 class Repo(Files):
     """Files under `root`, and what Python imports and installs from them."""
+
+    def config(self, path: str) -> Value:
+        """A configuration file. Raises InputError for what cannot be read."""
+        return read_config(self.root / path, self.root)
 
     def module(self, name: str, roots: Sequence[str]) -> str | None:
         """The file that `python -m name` runs, with `roots` before the usual places."""

@@ -10,6 +10,7 @@ from schedmate.agent.launch.quantities import READERS, Plain
 from schedmate.agent.launch.repo import Repo
 from schedmate.agent.launch.state import token
 from schedmate.agent.values import Origin, Unknown, Value
+from schedmate.errors import InputError
 
 Facts = dict[str, Value]
 
@@ -40,7 +41,7 @@ def from_options(table: Table, options: Options, repo: Repo, cwd: str) -> Facts:
             content = repo.read(path) if path else None
             if fact == "accelerate_config":
                 facts[fact] = Value(path or text, origin)
-                config = _accelerate(content, path) if content and path else {}
+                config = _accelerate(repo, path) if path is not None else {}
             elif content is not None:
                 facts |= _hostfile(content, path)
         else:
@@ -67,26 +68,22 @@ def _hostfile(content: str, path: str | None) -> Facts:
     return facts
 
 
-def _accelerate(content: str, path: str) -> Facts:
-    """An `accelerate config` file, read as scalar nodes of its top two levels."""
-    import yaml
-
+def _accelerate(repo: Repo, path: str) -> Facts:
+    """What an `accelerate config` file states, at its top or in its `deepspeed_config`."""
     try:
-        root = yaml.compose(content, Loader=yaml.SafeLoader)
-    except (yaml.YAMLError, RecursionError):
+        items = repo.config(path).mapping or {}
+    except InputError:
         return {}
     facts: Facts = {}
-    mappings = [root] if isinstance(root, yaml.MappingNode) else []
-    for mapping in mappings:
-        for key, node in mapping.value:
-            if key.value == "deepspeed_config" and isinstance(node, yaml.MappingNode):
-                if len(mappings) == 1:
-                    mappings.append(node)
-            elif key.value in _ACCELERATE and isinstance(node, yaml.ScalarNode):
-                fact = _ACCELERATE[key.value]
-                origin = Origin("config", path, node.start_mark.line + 1, key.value)
-                plain = READERS[fact](node.value) if fact in READERS else {fact: node.value}
-                facts |= {name: Value(data, origin) for name, data in plain.items()}
+    inner = items.get("deepspeed_config", Value(None)).mapping or {}
+    for key, fact in _ACCELERATE.items():
+        value = inner.get(key) or items.get(key) or Value(None)
+        if value.origin is None or not isinstance(value.data, bool | int | float | str):
+            continue
+        text = "no" if value.data is False else str(value.data)
+        stated = READERS[fact](text) if fact in READERS else {fact: text}
+        origin = value.origin._replace(text=key)
+        facts |= {name: Value(data, origin) for name, data in stated.items()}
     return facts
 
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from schedmate.agent.configs.reader import read_config
 from schedmate.agent.launch.conditions import Decision
 from schedmate.agent.launch.following import Call, Follower
 from schedmate.agent.launch.justfile import bind, parse_justfile
@@ -21,7 +20,6 @@ from schedmate.agent.launch.scripts import run_text
 from schedmate.agent.launch.state import token
 from schedmate.agent.values import Value
 from schedmate.data import load
-from schedmate.errors import InputError
 
 COMMANDS = ("cmd", "cmds", "command", "shell", "script", "sequence", "composite", "chain")
 """Keys of a task under which its commands are."""
@@ -86,20 +84,12 @@ def _find(follower: Follower, call: Call, runner: str) -> TaskFile | None:
                 continue
             if runner == "just":
                 return TaskFile(path, *parse_justfile(follower.repo.read(path) or "", path))
-            config = _config(follower, path)
+            config = follower.config(path)
             tables = [] if config is None else _tables(config, places)
             tasks = {str(key): task for table in tables for key, task in table.items()}
             if config is not None and tasks:
                 return TaskFile(path, tasks, _variables(follower, runner, config, folder))
     return None
-
-
-def _config(follower: Follower, path: str) -> Value | None:
-    try:
-        return read_config(follower.repo.root / path, follower.repo.root)
-    except InputError as error:
-        follower.warn(str(error))
-        return None
 
 
 def _tables(config: Value, places: list[str]) -> list[dict[Any, Value]]:
@@ -119,7 +109,7 @@ def _variables(follower: Follower, runner: str, config: Value, folder: str) -> d
     tables = _tables(config, entry.get("variables", []))
     path = follower.repo.normalise(entry.get("parameters", ""), folder)
     if path is not None and follower.repo.is_file(path):
-        parameters = _config(follower, path)
+        parameters = follower.config(path)
         tables.append((parameters.mapping if parameters is not None else None) or {})
     return {
         key: str(leaf.data)

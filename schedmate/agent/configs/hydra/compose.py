@@ -58,9 +58,9 @@ def compose_hydra(
 
     `overrides` are the tokens after the program, Hydra's own flags among them. `structured` holds
     what the program stores in the ConfigStore, by `group/name` or `name` (`@package` may follow);
-    `search_path` adds directories; `env` is what `oc.env` sees and `resolvers`
-    are the program's own. What cannot be found or resolved becomes a warning and an unknown value. Raises ConfigError when the primary config is missing
-    or broken, or the result is too large.
+    `search_path` adds directories; `env` is what `oc.env` sees and `resolvers` are the program's
+    own. What cannot be found or resolved becomes a warning and an unknown value. Raises
+    ConfigError when the primary config is missing or broken, or the result is too large.
     """
     line = parse_command_line(overrides)
     warnings = list(line.warnings)
