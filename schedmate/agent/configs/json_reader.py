@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 
-from schedmate.agent.configs.files import ConfigError, Source
-from schedmate.agent.configs.trees import MAX_DEPTH, MAX_NODES
+from schedmate.agent.configs.files import Source
+from schedmate.agent.configs.tokens import TokenReader
 from schedmate.agent.values import Value
 
 _TOKEN = re.compile(
@@ -27,41 +27,9 @@ _WORDS: dict[str, bool | float | None] = {
 _KEY = re.compile(r"[A-Za-z_$][\w$-]*")
 
 
-class _Reader:
-    def __init__(self, source: Source) -> None:
-        self.source = source
-        self.at = 0
-        self.line = 1
-        self.kind = ""
-        self.lexeme = ""
-        self._nodes = 0
-        self._following = 1
-        self.advance()
-
-    def advance(self) -> None:
-        """Move to the next token; at the end of the text `kind` is empty."""
-        self.line = self._following
-        while match := _TOKEN.match(self.source.text, self.at):
-            self.at = match.end()
-            self._following = self.line + match[0].count("\n")
-            if match.lastgroup != "space":
-                self.kind, self.lexeme = str(match.lastgroup), match[0]
-                return
-            self.line = self._following
-        if self.at < len(self.source.text):
-            raise self._wrong(f"unexpected {self.source.text[self.at]!r}")
-        self.kind, self.lexeme = "", "the end of the file"
-
-    def _wrong(self, reason: str) -> ConfigError:
-        return self.source.error(f"is not valid JSON ({reason})", self.line)
-
+class _Reader(TokenReader):
     def value(self, depth: int) -> Value:
-        self._nodes += 1
-        if self._nodes > MAX_NODES:
-            message = f"holds more than {MAX_NODES:,} values, too many for a configuration"
-            raise self.source.error(message, self.line)
-        if depth > MAX_DEPTH:
-            raise self.source.error(f"nests deeper than {MAX_DEPTH} levels; flatten it", self.line)
+        self.count(depth)
         result = Value(None, self.source.origin(self.line))
         if self.lexeme == "{":
             result.data = self._object(depth)
@@ -72,7 +40,7 @@ class _Reader:
         elif self.kind == "word":
             result.data = self._word()
         else:
-            raise self._wrong(f"found {self.lexeme} where a value should be")
+            raise self.wrong(f"found {self.lexeme} where a value should be")
         self.advance()
         return result
 
@@ -93,10 +61,10 @@ class _Reader:
             elif self.kind == "word" and _KEY.fullmatch(self.lexeme):
                 key = self.lexeme
             else:
-                raise self._wrong(f"found {self.lexeme} where a key should be")
+                raise self.wrong(f"found {self.lexeme} where a key should be")
             self.advance()
             if self.lexeme != ":":
-                raise self._wrong(f"found {self.lexeme} where ':' should be")
+                raise self.wrong(f"found {self.lexeme} where ':' should be")
             self.advance()
             items[key] = self.value(depth + 1)
             self._comma("}")
@@ -106,7 +74,7 @@ class _Reader:
         if self.lexeme == ",":
             self.advance()
         elif self.lexeme != close:
-            raise self._wrong(f"found {self.lexeme} where ',' or '{close}' should be")
+            raise self.wrong(f"found {self.lexeme} where ',' or '{close}' should be")
 
     def _string(self) -> str:
         inner = self.lexeme[1:-1]
@@ -117,7 +85,7 @@ class _Reader:
         try:
             return str(json.loads(f'"{inner}"', strict=False))
         except ValueError as error:
-            raise self._wrong(f"bad escape in {self.lexeme[:40]}") from error
+            raise self.wrong(f"bad escape in {self.lexeme[:40]}") from error
 
     def _word(self) -> bool | int | float | str | None:
         if self.lexeme in _WORDS:
@@ -129,15 +97,15 @@ class _Reader:
         try:
             return float(self.lexeme)
         except ValueError as error:
-            raise self._wrong(f"unexpected {self.lexeme[:40]}") from error
+            raise self.wrong(f"unexpected {self.lexeme[:40]}") from error
 
 
 def read_json(source: Source) -> Value:
     """The value of a JSON text. Raises ConfigError with the line for broken syntax."""
-    reader = _Reader(source)
+    reader = _Reader(source, _TOKEN, "JSON")
     if not reader.kind:
         return Value(None, source.origin(1))
     result = reader.value(0)
     if reader.kind:
-        raise source.error(f"is not valid JSON (unexpected {reader.lexeme[:40]})", reader.line)
+        raise reader.wrong(f"unexpected {reader.lexeme[:40]}")
     return result
