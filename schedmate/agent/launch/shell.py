@@ -127,9 +127,8 @@ class Shell:
         if item.value.array is not None:
             elements: list[tuple[str | None, Text]] = []
             for word in item.value.array:
-                bare = word.parts[0] if word.parts else None
-                keyed = getattr(bare, "text", "").startswith("[") and tree.keyed_element(word)
-                if keyed:
+                keyed = tree.keyed_element(word)
+                if keyed is not None:
                     key = plain(self.expander.text(Lexer(keyed[0]).whole(quoted=True)))
                     elements.append((key, self.expander.text(keyed[1], variable=item.name)))
                 else:

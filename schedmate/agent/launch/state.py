@@ -101,18 +101,14 @@ class State:
 
     def copy(self) -> State:
         """An independent state that starts from this one."""
-        return State(
-            self.cwd,
-            self.file,
-            self.name,
-            list(self.positional),
-            dict(self.variables),
-            set(self.exported),
-            dict(self.functions),
-            dict(self.facts),
-            self.launchers,
-            dict(self.sets),
-            self.typed,
+        return replace(
+            self,
+            positional=list(self.positional),
+            variables=dict(self.variables),
+            exported=set(self.exported),
+            functions=dict(self.functions),
+            facts=dict(self.facts),
+            sets=dict(self.sets),
         )
 
     def origin(self, line: int, variable: str | None = None) -> Origin:

@@ -139,27 +139,26 @@ def as_assignment(word: Word) -> Assignment | None:
     """The assignment that a word spells, or None."""
     if not word.parts or not isinstance(word.parts[0], Literal) or word.parts[0].quoted:
         return None
-    first = word.parts[0]
-    match = _ASSIGNMENT.match(first.text)
+    match = _ASSIGNMENT.match(word.parts[0].text)
     if match is None:
         return None
-    rest = first.text[match.end() :]
-    parts = ((Literal(rest, first.line, False),) if rest else ()) + word.parts[1:]
-    value = Word(parts, word.line, word.array)
-    return Assignment(match[1], match[2], bool(match[3]), value)
+    return Assignment(match[1], match[2], bool(match[3]), _after(word, match.end()))
 
 
 def keyed_element(word: Word) -> tuple[str, Word] | None:
     """Key and value of `[key]=value` in an array, or None."""
+    if not word.parts or not isinstance(word.parts[0], Literal) or word.parts[0].quoted:
+        return None
+    match = re.match(r"\[([^\]]*)\]=", word.parts[0].text)
+    return None if match is None else (match[1], _after(word, match.end()))
+
+
+def _after(word: Word, length: int) -> Word:
+    """A word without the first characters of its first literal."""
     first = word.parts[0]
-    if not isinstance(first, Literal) or first.quoted:
-        return None
-    match = re.match(r"\[([^\]]*)\]=", first.text)
-    if match is None:
-        return None
-    rest = first.text[match.end() :]
+    rest = first.text[length:] if isinstance(first, Literal) else ""
     parts = ((Literal(rest, first.line, False),) if rest else ()) + word.parts[1:]
-    return match[1], Word(parts, word.line)
+    return Word(parts, word.line, word.array)
 
 
 def line_of(node: Node) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal as Choice
 
@@ -46,20 +46,11 @@ _OVERRIDE = re.compile(
     re.DOTALL,
 )
 _FUNCTION = re.compile(r"([A-Za-z_][\w-]*)\s*\((.*)\)", re.DOTALL)
-_TAGGED = re.compile(r"(?:choice|range|interval)\s*\(.*\)\s*$", re.DOTALL)
-_SWEEPS = ("choice", "range", "interval", "shuffle", "sort", "tag", "glob")
-
-
-def _as_bool(value: Literal) -> bool:
-    return value.lower() == "true" if isinstance(value, str) else bool(value)
-
-
-_CASTS: dict[str, Callable[[Literal], Literal]] = {
-    "int": lambda value: int(value) if isinstance(value, int | float | str) else value,
-    "float": lambda value: float(value) if isinstance(value, int | float | str) else value,
-    "str": lambda value: str(value).lower() if isinstance(value, bool) else str(value),
-    "bool": _as_bool,
-}
+_SWEEPS = ("choice", "range")
+_FUNCTIONS = (
+    "interval", "shuffle", "sort", "tag", "glob", "int", "float", "str", "bool", "json_str"
+)  # fmt: skip
+"""Functions of the grammar whose value is left unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +128,14 @@ def _override(text: str, origin: Origin | None, line: CommandLine) -> None:
 def _value(text: str) -> tuple[Literal, bool]:
     """The value of an override's right side, and whether it is the first of a sweep."""
     call = _FUNCTION.fullmatch(text)
+    if call and call[1] in _FUNCTIONS:
+        return Unknown(text), False
     try:
-        if call and (call[1] in _SWEEPS or call[1] in _CASTS):
-            return _call(call[1], call[2], text)
-        elements = _elements(text)
+        elements = _elements(call[2] if call and call[1] in _SWEEPS else text)
     except (LiteralError, ValueError, OverflowError):
         return text, False
+    if call and call[1] == "range" and len(elements) == 1:
+        return 0, True
     return elements[0], len(elements) > 1
 
 
@@ -156,19 +149,3 @@ def _elements(text: str) -> list[Literal]:
     if reader.at < len(text):
         raise LiteralError(f"unexpected text at column {reader.at + 1}")
     return elements
-
-
-def _call(name: str, arguments: str, text: str) -> tuple[Literal, bool]:
-    if name in _CASTS:
-        value, swept = _value(arguments.strip())
-        return _CASTS[name](value), swept
-    if name in ("interval", "glob"):
-        return Unknown(text), True
-    if name == "tag":
-        inner = _TAGGED.search(arguments)
-        return _value(inner[0])[0] if inner else Unknown(text), True
-    first, _ = _value(arguments.strip())
-    first = first[0] if isinstance(first, list) and first and name in ("shuffle", "sort") else first
-    if name == "range" and "," not in arguments:
-        return 0, True
-    return first, True
