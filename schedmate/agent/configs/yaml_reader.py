@@ -21,7 +21,7 @@ from yaml.events import (
 
 from schedmate.agent.configs.files import Source
 from schedmate.agent.configs.scalars import CORE, construct, implicit_tag
-from schedmate.agent.configs.trees import MAX_DEPTH, MAX_NODES
+from schedmate.agent.configs.trees import MAX_DEPTH, MAX_NODES, ensure_bounded
 from schedmate.agent.values import Items, Value, unknown
 
 TAG = "__tag__"
@@ -47,18 +47,9 @@ class _Frame:
     anchor: str | None
     key: Any = None
     has_key: bool = False
-    size: int = 1
-    height: int = 1
     merges: list[Value] = field(default_factory=list)
     items: Items = field(default_factory=dict)
     elements: list[Value] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class _Anchored:
-    value: Value
-    size: int
-    height: int
 
 
 class _Builder:
@@ -66,7 +57,8 @@ class _Builder:
         self.source = source
         self.documents: list[Value] = []
         self._frames: list[_Frame] = []
-        self._anchors: dict[str, _Anchored | None] = {}
+        self._anchors: dict[str, Value | None] = {}  # None: a collection that is still open
+        self._nodes = 0
 
     def feed(self, event: Any) -> None:
         line = event.start_mark.line + 1
@@ -100,8 +92,8 @@ class _Builder:
             else:
                 value = unknown(f"{_short(tag)} {text}".strip(), origin)
         if event.anchor:
-            self._anchors[event.anchor] = _Anchored(value, 1, 1)
-        self._add(value, 1, 1, line)
+            self._anchors[event.anchor] = value
+        self._add(value, line)
 
     def _open(self, event: Any, line: int) -> None:
         if len(self._frames) >= MAX_DEPTH:
@@ -123,6 +115,7 @@ class _Builder:
     def _close(self, line: int) -> None:
         frame = self._frames.pop()
         for merged in frame.merges:
+            self._count(len(merged.mapping or {}), line)
             for key, item in (merged.mapping or {}).items():
                 frame.items.setdefault(key, item)
         if not frame.mapping and frame.tag == CORE + "python/tuple":
@@ -131,30 +124,27 @@ class _Builder:
             items = Value(frame.value.data, frame.value.origin)
             frame.value.data = {TAG: Value(_short(frame.tag), frame.value.origin), ARGS: items}
         if frame.anchor:
-            self._anchors[frame.anchor] = _Anchored(frame.value, frame.size, frame.height)
-        self._add(frame.value, frame.size, frame.height, line)
+            self._anchors[frame.anchor] = frame.value
+        self._add(frame.value, line)
 
     def _alias(self, name: str, line: int) -> None:
         if name not in self._anchors:
             raise self.source.error(f"uses '*{name}' before '&{name}' defines it", line)
-        anchored = self._anchors[name]
-        if anchored is None:  # a collection that contains itself
-            self._add(unknown(f"*{name}", self.source.origin(line)), 1, 1, line)
-        else:
-            self._add(anchored.value, anchored.size, anchored.height, line)
+        # a collection that contains itself is unknown
+        self._add(self._anchors[name] or unknown(f"*{name}", self.source.origin(line)), line)
 
-    def _add(self, value: Value, size: int, height: int, line: int) -> None:
+    def _count(self, values: int, line: int) -> None:
+        self._nodes += values
+        if self._nodes > MAX_NODES:
+            message = f"holds more than {MAX_NODES:,} values, too many for a configuration"
+            raise self.source.error(message, line)
+
+    def _add(self, value: Value, line: int) -> None:
+        self._count(1, line)
         if not self._frames:
             self.documents.append(value)
             return
         frame = self._frames[-1]
-        frame.size += size
-        frame.height = max(frame.height, height + 1)
-        if frame.size > MAX_NODES:
-            message = f"expands to more than {MAX_NODES:,} values, too many for a configuration"
-            raise self.source.error(message, line)
-        if len(self._frames) + height > MAX_DEPTH:
-            raise self.source.error(f"nests deeper than {MAX_DEPTH} levels; flatten it", line)
         if not frame.mapping:
             frame.elements.append(value)
         elif not frame.has_key:
@@ -184,7 +174,7 @@ def read_yaml(source: Source) -> Value:
 
     A scalar under an unknown tag is unknown; a mapping under one gets the tag as `__tag__`, a
     sequence becomes `{__tag__, __args__}`.
-    Raises ConfigError, with the line, for broken syntax and for aliases that expand too far.
+    Raises ConfigError, with the line, for broken syntax, and for aliases that expand too far.
     """
     builder = _Builder(source)
     if source.text.count("\n%") > MAX_DIRECTIVES:
@@ -206,4 +196,5 @@ def read_yaml(source: Source) -> Value:
         documents.pop()
     if not documents:
         return Value(None, source.origin(1))
-    return documents[0] if len(documents) == 1 else Value(documents, documents[0].origin)
+    whole = documents[0] if len(documents) == 1 else Value(documents, documents[0].origin)
+    return ensure_bounded(whole, f"{source.name or 'the text'}: the file with its aliases")
