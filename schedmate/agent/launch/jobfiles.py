@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -20,30 +20,22 @@ from schedmate.agent.launch.launchers import Options, Table, parse_options
 from schedmate.agent.launch.resources import Facts
 from schedmate.agent.launch.scripts import run_text
 from schedmate.agent.launch.state import token
-from schedmate.agent.values import Value
+from schedmate.agent.values import Items, Value
 from schedmate.data import load
 
 MAX_JOBS = 20
 MAX_DEPTH = 20
+_NOTHING = Value(None)
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job's shell text, variables and facts, under its own name or its key."""
-
-    name: str
-    text: Value
-    env: dict[str, Value]
-    facts: Facts
-
-
-@dataclass(slots=True)
-class _Around:
-    """What holds for the jobs inside a mapping."""
+    """What a mapping and those around it say: a job where there is `text`, its shell text."""
 
     name: str = ""
     env: dict[str, Value] = field(default_factory=dict)
     facts: Facts = field(default_factory=dict)
+    text: Value | None = None
 
 
 @cache
@@ -62,9 +54,9 @@ def file_of(follower: Follower, call: Call, options: Options, table: Table) -> s
         if option.name in table.env and option.values:
             name, _, text = token(option.values[0]).partition("=")
             call.env[name] = Value(text, option.values[0].origin)
-    given = [value for option in (*options.given, *rest) for value in option.values]
-    named = [token(word).rpartition("=")[2] for word in (*given, *call.words)]
-    for text in (*(t for t in named if t.endswith((".yaml", ".yml"))), *table.files):
+    values = [value for option in (*options.given, *rest) for value in option.values]
+    texts = [token(word).rpartition("=")[2] for word in (*values, *call.words)]
+    for text in (*(t for t in texts if t.endswith((".yaml", ".yml"))), *table.files):
         for folder in dict.fromkeys((call.cwd, ".")):
             path = follower.repo.normalise(text, folder)
             if path is not None and follower.repo.is_file(path):
@@ -77,144 +69,134 @@ def follow(follower: Follower, call: Call, path: str) -> Decision:
     config = follower.config(path)
     if config is None:
         return None
-    jobs = list(_jobs(config, _Around(), 0))[:MAX_JOBS]
+    jobs = list(_jobs(config, Job(), 0))[:MAX_JOBS]
     if not jobs:
         follower.warn(f"{path} has no command that is understood")
     words = [token(word) for word in call.words]
     outer_env, outer_facts = dict(call.env), dict(call.facts)
     for job in [job for job in jobs if job.name in words] or jobs:
-        given = words[words.index(job.name) + 1 :] if job.name in words else []
+        text = job.text or _NOTHING
+        command = words[words.index(job.name) + 1 :] if job.name in words else []
+        script = shlex.join(command) if command else str(text.data)
         call.env = job.env | outer_env
         call.facts = outer_facts | job.facts
-        line = job.text.origin.line if job.text.origin is not None else None
-        text = shlex.join(given) if given else str(job.text.data)
-        block = text.endswith("\n") and "\n" in text.rstrip("\n")
-        run_text(follower, text, (line or 1) + block, path, job.name, [], call)
+        line = (text.origin.line if text.origin is not None else None) or 1
+        line += script.endswith("\n") and "\n" in script.rstrip("\n")  # a block begins a line later
+        run_text(follower, script, line, path, job.name, [], call)
     return True
 
 
-def _jobs(value: Value, around: _Around, depth: int) -> Iterator[Job]:
-    data = value.data
+def _jobs(value: Value, around: Job, depth: int) -> Iterator[Job]:
     if depth > MAX_DEPTH:
         return
-    if isinstance(data, list | tuple):
-        for item in data:
-            yield from _jobs(item, around, depth + 1)
-    if not isinstance(data, dict):
-        return
-    keys = _keys()
-    name = data["name"].data if "name" in data and isinstance(data["name"].data, str) else None
-    here = _Around(
-        name or around.name,
-        around.env | _variables(data),
-        around.facts | _facts(data),
-    )
-    text = _text(data)
-    if text is not None:
-        yield Job(here.name, text, here.env, here.facts)
-    for key, item in data.items():
-        if key in keys["passed_over"] or not isinstance(item.data, dict | list):
+    for item in value.sequence or ():
+        yield from _jobs(item, around, depth + 1)
+    items = value.mapping or {}
+    name = items.get("name", _NOTHING).text
+    env, facts = around.env | _variables(items), around.facts | _facts(items)
+    here = Job(name or around.name, env, facts, _text(items))
+    if here.text is not None:
+        yield here
+    for key, item in items.items():
+        if key in _keys()["passed_over"]:
             continue
         inside = here
-        if re.fullmatch(keys["replicas"], str(key)) and (count := _replicas(item)) is not None:
-            inside = _Around(here.name, here.env, here.facts | {"nodes": count})
-        named = name is None and isinstance(item.data, dict)
-        inside = _Around(str(key) if named else inside.name, inside.env, inside.facts)
+        if re.fullmatch(_keys()["replicas"], str(key)) and (count := _replicas(item)) is not None:
+            inside = replace(inside, facts=facts | {"nodes": count})
+        if name is None and item.mapping is not None:
+            inside = replace(inside, name=str(key))
         yield from _jobs(item, inside, depth + 1)
 
 
-def _text(data: dict[Any, Value]) -> Value | None:
+def _text(items: Items) -> Value | None:
     """The command of a mapping as shell text, None where it has none."""
     keys = _keys()
     for key in keys["text"]:
-        if key in data and isinstance(data[key].data, str):
-            text = str(data[key].data)
-            return Value(
-                " ".join([text, *_flags(data)]) if _flags(data) else text, data[key].origin
-            )
+        text = items.get(key, _NOTHING)
+        if text.text is not None:
+            return Value(" ".join([text.text, *_flags(items)]), text.origin)
     for key in keys["lines"]:
-        lines = data[key].data if key in data else None
-        if isinstance(lines, list) and lines and all(isinstance(i.data, str) for i in lines):
-            return Value("\n".join(str(item.data) for item in lines), lines[0].origin)
+        lines = items.get(key, _NOTHING).elements
+        if lines and all(line.text is not None for line in lines):
+            return Value("\n".join(str(line.data) for line in lines), lines[0].origin)
     parts: list[Value] = []
     for key in keys["words"]:
-        held = data.get(key, Value(None)).data
-        if isinstance(held, list) and all(isinstance(i.data, str | int | float) for i in held):
-            words = shlex.join(str(item.data) for item in held)
-            parts.append(Value(words, held[0].origin if held else None))
-        elif isinstance(held, str):
-            parts.append(data[key])
-    if not parts or not any(" " in str(part.data) or ".py" in str(part.data) for part in parts):
+        part = items.get(key, _NOTHING)
+        words = part.elements
+        if words is not None and all(isinstance(word.data, str | int | float) for word in words):
+            origin = words[0].origin if words else None
+            parts.append(Value(shlex.join(str(word.data) for word in words), origin))
+        elif part.text is not None:
+            parts.append(part)
+    if not any(" " in str(part.data) or ".py" in str(part.data) for part in parts):
         return None
     return Value(" ".join(str(part.data) for part in parts), parts[0].origin)
 
 
-def _flags(data: dict[Any, Value]) -> list[str]:
+def _flags(items: Items) -> list[str]:
     """The words of flags that stand apart from the command; one that is on has no value."""
     words: list[str] = []
     for key in _keys()["flags"]:
-        held = _first(data.get(key, Value(None)))
-        for name, value in held.items() if isinstance(held, dict) else ():
-            told = _first(value)
-            if re.fullmatch(r"[A-Za-z]\w*", str(name)) and told not in (False, None):
-                words += [f"--{name}"] if told is True else [f"--{name}", shlex.quote(str(told))]
+        for name, value in (_first(items.get(key, _NOTHING)).mapping or {}).items():
+            data = _first(value).data
+            if re.fullmatch(r"[A-Za-z]\w*", str(name)) and data not in (False, None):
+                words += [f"--{name}"] if data is True else [f"--{name}", shlex.quote(str(data))]
     return words
 
 
-def _first(value: Value) -> Any:
-    """The data, of a list the first item's."""
-    if isinstance(value.data, list):
-        return value.data[0].data if value.data else None
-    return value.data
+def _first(value: Value) -> Value:
+    """The first item of a list; anything else is itself."""
+    if value.elements is None:
+        return value
+    return value.elements[0] if value.elements else _NOTHING
 
 
-def _variables(data: dict[Any, Value]) -> dict[str, Value]:
-    found: dict[str, Value] = {}
+def _variables(items: Items) -> dict[str, Value]:
+    variables: dict[str, Value] = {}
     for key in _keys()["variables"]:
-        held = data.get(key, Value(None)).data
-        for name, item in held.items() if isinstance(held, dict) else ():
-            if isinstance(item.data, str | int | float) and re.fullmatch(r"\w+", str(name)):
-                found[str(name)] = Value(str(item.data), item.origin)
-        for item in held if isinstance(held, list) else ():
-            pair = item.data
-            if isinstance(pair, str) and (match := re.fullmatch(r"(\w+)=(.*)", pair, re.DOTALL)):
-                found[match[1]] = Value(match[2], item.origin)
-            elif isinstance(pair, dict) and "name" in pair and "value" in pair:
-                found[str(pair["name"].data)] = Value(str(pair["value"].data), pair["value"].origin)
-    return found
+        table = items.get(key, _NOTHING)
+        for name, value in (table.mapping or {}).items():
+            if isinstance(value.data, str | int | float) and re.fullmatch(r"\w+", str(name)):
+                variables[str(name)] = Value(str(value.data), value.origin)
+        for item in table.elements or ():
+            entry = item.mapping or {}
+            if match := re.fullmatch(r"(\w+)=(.*)", item.text or "", re.DOTALL):
+                variables[match[1]] = Value(match[2], item.origin)
+            elif "name" in entry and "value" in entry:
+                value = entry["value"]
+                variables[str(entry["name"].data)] = Value(str(value.data), value.origin)
+    return variables
 
 
-def _facts(data: dict[Any, Value]) -> Facts:
+def _facts(items: Items) -> Facts:
     """GPUs and nodes that a mapping states, itself or in what describes its resources."""
     keys, facts = _keys(), Facts()
     for key in keys["resources"]:
-        held = data.get(key, Value(None)).data
-        if isinstance(held, dict):
-            facts |= _facts(held)
+        resources = items.get(key, _NOTHING).mapping
+        if resources:
+            facts |= _facts(resources)
     for fact in ("gpus_per_node", "nodes"):
         for key in keys[fact]:
-            count = _count(data[key]) if key in data else None
+            count = _count(items[key]) if key in items else None
             if count is not None:
-                facts[fact] = Value(count, data[key].origin)
+                facts[fact] = Value(count, items[key].origin)
     return facts
 
 
 def _count(value: Value) -> int | None:
     """`8`, `A100:8`, `{A100: 8}`, `{name: A100, count: 8}`, the first of several."""
-    data = value.data
-    if isinstance(data, dict):
-        return _count(data.get("count", next(iter(data.values()), Value(None))))
-    if isinstance(data, list):
-        return _count(data[0]) if data else None
-    match = re.fullmatch(r"(?:.*:)?(\d{1,5})", str(data))
-    return int(match[1]) if match and not isinstance(data, bool) else None
+    value = _first(value)
+    if value.mapping is not None:
+        return _count(value.mapping.get("count", next(iter(value.mapping.values()), _NOTHING)))
+    match = re.fullmatch(r"(?:.*:)?(\d{1,5})", str(value.data))
+    return int(match[1]) if match and not isinstance(value.data, bool) else None
 
 
 def _replicas(value: Value) -> Value | None:
     """How many nodes the roles of a distributed job are, together."""
     roles = value.mapping.values() if value.mapping is not None else value.sequence or ()
-    said = [(role.mapping or {}).get("replicas") for role in roles]
-    counts = [count for count in said if count is not None]
+    stated = [(role.mapping or {}).get("replicas") for role in roles]
+    counts = [count for count in stated if count is not None]
     numbers = [count.data for count in counts if type(count.data) is int]
     if not numbers or len(numbers) < len(counts):
         return None
