@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from schedmate.agent.launch.conditions import Decision
@@ -20,8 +21,6 @@ _ASSIGNMENT = re.compile(r"(?:export\s++)?([\w.\-]++)\s*+(\?|:{1,3}|\+)?=\s*+(.*
 _RULE = re.compile(r"([^\s:#=][^:#=]*)::?(?!=)\s*+([^;]*)(?:;(.*))?")
 _REFERENCE = re.compile(r"\$\$|\$\(([^()\s]+)\)|\$\{([^{}\s]+)\}|\$([A-Za-z@<^*])")
 MAX_DEPTH = 10
-MAX_LINE = 20_000
-"""Length of a line past which what continues it stands for itself."""
 
 
 @dataclass(slots=True)
@@ -82,27 +81,15 @@ def parse_makefile(text: str) -> Makefile:
     return makefile
 
 
-def _logical_lines(text: str) -> list[tuple[int, str]]:
-    lines: list[tuple[int, str]] = []
-    joined = False
-    for number, line in enumerate(text.splitlines(), start=1):
-        continued = line.endswith("\\")
-        if joined and lines:
-            # A recipe keeps its continuation, so that the shell text has the true line numbers.
-            start, before = lines[-1]
-            glue = "\\\n" if before.startswith("\t") else " "
-            piece = line if before.startswith("\t") else line.strip()
-            lines[-1] = (
-                start,
-                before.removesuffix("\\").rstrip(" ") + " " * (glue == "\\\n") + glue + piece,
-            )
-        else:
-            lines.append((number, line))
-        if continued and not lines[-1][1].startswith("\t"):
-            start, before = lines[-1]
-            lines[-1] = (start, before.removesuffix("\\").rstrip())
-        joined = continued and len(lines[-1][1]) < MAX_LINE
-    return lines
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Line numbers and lines, continued ones joined.
+
+    A recipe keeps its continuations, so that its shell text has the true line numbers.
+    """
+    number = 1
+    for line in re.split(r"(?<!\\)\n", text.replace("\r\n", "\n")):
+        yield number, line if line.startswith("\t") else re.sub(r"\\\n\s*", " ", line)
+        number += line.count("\n") + 1
 
 
 def follow(follower: Follower, call: Call) -> Decision:
