@@ -26,8 +26,8 @@ def read_detectron(path: Path, root: Path) -> Value:
     config = reader.read(path, ())
     if reader.absent and isinstance(config.data, dict):
         absent = reader.absent
-        kept = absent[0] if len(absent) == 1 else Value(absent, absent[0].origin)
-        config = Value({BASE: kept, **config.data}, config.origin)
+        bases = absent[0] if len(absent) == 1 else Value(absent, absent[0].origin)
+        config = Value({BASE: bases, **config.data}, config.origin)
     return ensure_bounded(config, f"{path.name}: with its bases, the file")
 
 
@@ -51,11 +51,11 @@ class _Reader:
         listed = bases.data if bases is not None and isinstance(bases.data, list) else [bases]
         config = Value({}, own.origin)
         for base in (item for item in listed if item is not None):
-            found = _local(base, source.path.parent, self._root)
-            if found is None:
+            base_path = _local(base, source.path.parent, self._root)
+            if base_path is None:
                 self.absent.append(unknown(str(base.data), base.origin))
             else:
-                config = merge(config, self.read(found, (*above, source.path)))
+                config = merge(config, self.read(base_path, (*above, source.path)))
         return merge(config, own)
 
 

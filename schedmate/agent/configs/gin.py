@@ -44,8 +44,8 @@ def parse_gin(
     else:
         for path in [path_or_text] if isinstance(path_or_text, Path) else path_or_text:
             reader.file(load(path, root), ())
-    for given in bindings:
-        reader.binding(given)
+    for binding in bindings:
+        reader.binding(binding)
     macros = _Macros(reader.bindings)
     expanded = {name: macros.expand(value) for name, value in reader.bindings.items()}
     ensure_bounded(Value(expanded), "the gin configuration with its macros")
@@ -71,12 +71,12 @@ class _Reader:
             opened = _BLOCK.fullmatch(statement)
             binding = _BINDING.fullmatch(statement)
             if include:
-                found = self._included(source, include[2])
-                if found is None:
+                included = self._included(source, include[2])
+                if included is None:
                     absent = unknown(include[2], source.origin(line))
                     self.bindings[f"include {include[2]}"] = absent
                 else:
-                    self.file(found, (*above, source.path))
+                    self.file(included, (*above, source.path))
             elif opened and not indent:
                 block = f"{opened[1]}."
             elif binding:
@@ -89,13 +89,13 @@ class _Reader:
             else:
                 raise source.error(f"is not a gin statement: {statement[:60]}", line)
 
-    def binding(self, given: Value) -> None:
+    def binding(self, text: Value) -> None:
         """Bind what one text outside any file says, under its own origin."""
         source = Source("", "gin binding", self._root)
-        match = _BINDING.fullmatch(given.data.strip()) if isinstance(given.data, str) else None
+        match = _BINDING.fullmatch(text.data.strip()) if isinstance(text.data, str) else None
         if match is None:
-            raise source.error(f"is not 'name = value': {given.plain()}")
-        self.bindings[match[1]] = wrap(_literal(source, match[2].strip(), None), given.origin)
+            raise source.error(f"is not 'name = value': {text.plain()}")
+        self.bindings[match[1]] = wrap(_literal(source, match[2].strip(), None), text.origin)
 
     def _included(self, source: Source, name: str) -> Source | None:
         for directory in (self._root, source.path.parent):
@@ -144,9 +144,11 @@ def _scalar(text: str) -> Literal:
         return Unknown(text)
     if text in ("None", "True", "False"):
         return {"None": None, "True": True, "False": False}[text]
-    found = plain_scalar(text)
+    number = plain_scalar(text)
     return (
-        found if isinstance(found, int | float) and not isinstance(found, bool) else Unknown(text)
+        number
+        if isinstance(number, int | float) and not isinstance(number, bool)
+        else Unknown(text)
     )
 
 

@@ -153,10 +153,10 @@ class Resolver:
             end = closing_brace(text, start + 2)
             if end < 0:
                 raise _Unresolved
-            found = self._inside(text[start + 2 : end], path, at)
+            inner = self._inside(text[start + 2 : end], path, at)
             if start == 0 and end == len(text) - 1:
-                return found
-            pieces += [literal, _as_text(found)]
+                return inner
+            pieces += [literal, _as_text(inner)]
             position = end + 1
         joined = "".join([*pieces, text[position:]])
         if len(joined) > _MAX_TEXT:
@@ -170,10 +170,10 @@ class Resolver:
         key = _as_text(self.evaluate(inner, path, at)) if has_interpolation(inner) else inner
         if not _KEY.fullmatch(key.strip()):
             raise _Unresolved
-        found = self.select(key.strip(), path)
-        if found is None or isinstance(found.data, Unknown):
+        selected = self.select(key.strip(), path)
+        if selected is None or isinstance(selected.data, Unknown):
             raise _Unresolved
-        return found
+        return selected
 
     def select(self, key: str, path: Path) -> Value | None:
         """The resolved value at `key`, which may be relative to the node at `path`."""
@@ -207,10 +207,10 @@ class Resolver:
                     return values[1]
                 return Value(_as_text(values[1]), values[1].origin)
         elif name == "oc.select" and values and isinstance(values[0].data, str):
-            found = self.select(values[0].data, path)
-            if found is not None and not isinstance(found.data, Unknown):
-                return found
-            if found is None:
+            selected = self.select(values[0].data, path)
+            if selected is not None and not isinstance(selected.data, Unknown):
+                return selected
+            if selected is None:
                 return values[1] if len(values) > 1 else Value(None, at.origin)
         elif name == "oc.decode" and len(values) == 1:
             if isinstance(values[0].data, str):

@@ -148,14 +148,14 @@ class _Reading:
         self._left -= 1
         selected = "".join(f"[{json.dumps(part)}]" for part in path)
         text = f"local v = (import {json.dumps(str(main.path))}){selected}; {expression}"
-        found = _apart(lambda: self._answer(text))
-        if found is None:
+        answer = _apart(lambda: self._answer(text))
+        if answer is None:
             raise main.error(f"takes more than {MEMORY_MB} MiB or {CPU_S:g} s to evaluate")
-        for path_read in found["read"]:
+        for path_read in answer["read"]:
             self._files.add(Path(path_read))
-        if "error" in found:
-            raise self._files.error(found["error"])
-        return found["value"]
+        if "error" in answer:
+            raise self._files.error(answer["error"])
+        return answer["value"]
 
     def _answer(self, text: str) -> dict[str, Any]:
         """What the library makes of a text, and the files that it read for it."""
@@ -169,10 +169,10 @@ class _Reading:
                 ext_vars=self._variables,
                 import_callback=self._files.imported,
             )
-            found: dict[str, Any] = {"value": json.loads(answer)}
+            report: dict[str, Any] = {"value": json.loads(answer)}
         except (RuntimeError, ValueError, RecursionError) as error:
-            found = {"error": str(error)[:MAX_ERROR]}
-        return found | {"read": [str(one) for one in self._files.read]}
+            report = {"error": str(error)[:MAX_ERROR]}
+        return report | {"read": [str(one) for one in self._files.read]}
 
     def _placed(self, data: Any, path: _Path) -> Value:
         origin = self._origin(path, data)
@@ -217,10 +217,10 @@ def _apart(work: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
         os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     try:
-        found: dict[str, Any] = json.loads(answer)
+        report: dict[str, Any] = json.loads(answer)
     except ValueError:
         return None
-    return found
+    return report
 
 
 class _Keys:
@@ -243,10 +243,10 @@ class _Keys:
             at = places[index] if index < len(places) else at
         places = self._places.get(keys[-1], []) if keys else [(0, 0)]
         after = places[bisect_left(places, at) :][:MAX_IMPORTS] or places[:1]
-        said = [
+        with_value = [
             (line, end) for line, end in after if literal and literal in self._lines[line][end:]
         ]
-        return self._source.origin((said or after)[0][0] + 1) if after else None
+        return self._source.origin((with_value or after)[0][0] + 1) if after else None
 
 
 def _ensure_shallow(source: Source) -> None:

@@ -35,8 +35,8 @@ def read_toml(source: Source) -> Value:
     try:
         tables = parse_toml(source.text)
     except tomllib.TOMLDecodeError as error:
-        found = _TOML_LINE.search(str(error))
-        line = int(found[1]) if found else None
+        match = _TOML_LINE.search(str(error))
+        line = int(match[1]) if match else None
         raise source.error(f"is not valid TOML ({error})", line) from error
     except ValueError as error:
         raise source.error(str(error)) from error

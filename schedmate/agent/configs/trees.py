@@ -74,13 +74,13 @@ def key_of(data: dict[object, Value], part: str) -> object:
 def child(value: Value, part: str) -> Value | None:
     """The item of a mapping or sequence that one part of a dotted path names."""
     if isinstance(value.data, dict):
-        found = value.data.get(key_of(value.data, part))
-        return found if isinstance(found, Value) else None
+        item = value.data.get(key_of(value.data, part))
+        return item if isinstance(item, Value) else None
     if isinstance(value.data, list | tuple) and re.fullmatch(r"-?\d{1,9}", part):
         index = int(part)
         if -len(value.data) <= index < len(value.data):
-            found = value.data[index]
-            return found if isinstance(found, Value) else None
+            item = value.data[index]
+            return item if isinstance(item, Value) else None
     return None
 
 

@@ -65,13 +65,13 @@ def _follow(root: Value, value: Value, chain: int) -> Value:
         return Value(text, value.origin)
     whole = _REFERENCE.fullmatch(text)
     if whole:
-        found = _lookup(root, whole[1])
-        return value if found is None else _follow(root, found, chain + 1)
+        referenced = _lookup(root, whole[1])
+        return value if referenced is None else _follow(root, referenced, chain + 1)
     parts: list[str] = []
     at = 0
     for match in _REFERENCE.finditer(text):
-        found = _lookup(root, match[1])
-        target = _follow(root, found, chain + 1) if found is not None else None
+        referenced = _lookup(root, match[1])
+        target = _follow(root, referenced, chain + 1) if referenced is not None else None
         if target is None or not isinstance(target.data, bool | int | float | str | None):
             return value
         parts += [text[at : match.start()], str(target.data)]
@@ -83,13 +83,13 @@ def _follow(root: Value, value: Value, chain: int) -> Value:
 
 
 def _lookup(root: Value, reference: str) -> Value | None:
-    found = root
+    value = root
     for part in reference.split("["):
         key = part.strip("]")
-        if not isinstance(found.data, dict) or key not in found.data:
+        if not isinstance(value.data, dict) or key not in value.data:
             return None
-        found = found.data[key]
-    return found
+        value = value.data[key]
+    return value
 
 
 def _arithmetic(text: str) -> int | float | str:

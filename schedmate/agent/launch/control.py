@@ -68,20 +68,20 @@ def case(shell: Shell, node: tree.Case) -> Decision:
     subject = plain(shell.expander.text(node.subject))
     open_branches: list[Sequence[tree.Node]] = []
     for words, body in node.branches:
-        found: Decision = False
+        matched: Decision = False
         for word in words:
             pattern = shell.expander.pattern(word)
             if pattern == "*" or (
                 pattern is not None and subject is not None and patterns.matches(pattern, subject)
             ):
-                found = True
+                matched = True
                 break
             if pattern is None or subject is None:
-                found = None
-        if found is False:
+                matched = None
+        if matched is False:
             continue
         open_branches.append(body)
-        if found:
+        if matched:
             if len(open_branches) == 1:
                 return shell.run(body)
             return _branches(shell, open_branches, exhaustive=True)

@@ -160,9 +160,9 @@ class Expander:
         left_out = not values and self.state.typed and (part.name.isdecimal() or part.name in "@*")
         if left_out and (operated is None or operated[1] == ":"):
             self.left_out.add(part.raw)
-        held = None
+        placeholder = None
         if values and not many and joined(values[0]) in self.left_out:
-            held, values, left_out = values, None, True  # `MODE=$1`, and nobody gave that
+            placeholder, values, left_out = values, None, True  # `MODE=$1`, and nobody gave that
         if part.prefix == "#":
             if many:
                 return [(Piece(str(len(values or ())), origin),)], False
@@ -170,8 +170,8 @@ class Expander:
             return (None, False) if text is None else ([(Piece(str(len(text)), origin),)], False)
         if operated is None:
             known = self.unset_is_empty and not (left_out and self.unset_is_unknown)
-            values = held if values is None else values
-            return ([()] if known and (values is None or held) else values), many
+            values = placeholder if values is None else values
+            return ([()] if known and (values is None or placeholder) else values), many
         return self._operate(part, values, many, operated[1], operated[2])
 
     def _operate(

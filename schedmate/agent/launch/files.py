@@ -68,14 +68,14 @@ class Files:
     @cached_property
     def files(self) -> list[str]:
         """All files, shallow ones first; hidden, vendored and built directories are left out."""
-        found: list[str] = []
+        paths: list[str] = []
         for directory, names, files in os.walk(self.root):
             names[:] = sorted(n for n in names if n not in _SKIPPED and not n.startswith("."))
             relative = Path(directory).relative_to(self.root).as_posix()
-            found += [posixpath.normpath(posixpath.join(relative, name)) for name in sorted(files)]
-            if len(found) > MAX_FILES:
+            paths += [posixpath.normpath(posixpath.join(relative, name)) for name in sorted(files)]
+            if len(paths) > MAX_FILES:
                 break
-        return sorted(found, key=lambda path: (path.count("/"), path))
+        return sorted(paths, key=lambda path: (path.count("/"), path))
 
     def by_suffix(self, path: str) -> str | None:
         """The file or directory that the longest possible tail of `path` names from the root."""
@@ -84,8 +84,8 @@ class Files:
     def only_one_ending(self, path: str) -> str | None:
         """The single file of the repository whose path ends in `path`."""
         tail = "/" + re.sub(r"^(\.{0,2}/)+", "", posixpath.normpath(path))
-        found = [file for file in self.files if ("/" + file).endswith(tail)]
-        return found[0] if len(found) == 1 else None
+        matching = [file for file in self.files if ("/" + file).endswith(tail)]
+        return matching[0] if len(matching) == 1 else None
 
     def by_tail(self, path: str) -> str | None:
         """The only file that ends in the longest tail of `path`, of two names at least.

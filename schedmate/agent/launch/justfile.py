@@ -54,12 +54,12 @@ def _add(commands: list[Value], line: str, origin: Origin) -> None:
         commands.append(Value(line if line.startswith("#!") else line.lstrip("@-"), origin))
 
 
-def bind(task: Value, given: list[str]) -> dict[str, str] | None:
+def bind(task: Value, arguments: list[str]) -> dict[str, str] | None:
     """The parameters of a recipe with the words after its name; None where it declares none."""
     declared = task.data.get(PARAMETERS) if isinstance(task.data, dict) else None
     if declared is None or not declared.data:
         return None
-    words, bound = list(given), {}
+    words, bound = list(arguments), {}
     for item in declared.elements or ():
         kind, name, default = item.plain()
         if "*" in kind or "+" in kind:

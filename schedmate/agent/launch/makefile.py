@@ -95,7 +95,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 def follow(follower: Follower, call: Call) -> Decision:
     """Follow `make [-C dir] [-f file] [NAME=value] [targets]`."""
     directory, name, targets = call.cwd, "", []
-    given: dict[str, str] = {}
+    variables: dict[str, str] = {}
     words = [token(word) for word in call.words[1:]]
     while words:
         word = words.pop(0)
@@ -108,7 +108,7 @@ def follow(follower: Follower, call: Call) -> Decision:
         elif word in ("-j", "-l", "-o", "-W") and words and words[0].isdigit():
             words.pop(0)
         elif assignment := re.fullmatch(r"(\w+)=(.*)", word, re.DOTALL):
-            given[assignment[1]] = assignment[2]
+            variables[assignment[1]] = assignment[2]
         elif not word.startswith("-"):
             targets.append(word)
     paths = [posixpath.normpath(posixpath.join(directory, n)) for n in ([name] if name else _NAMES)]
@@ -118,7 +118,7 @@ def follow(follower: Follower, call: Call) -> Decision:
         follower.warn(f"make in {directory}: no Makefile that can be read")
         return None
     makefile = parse_makefile(text)
-    makefile.variables |= given
+    makefile.variables |= variables
     if not targets:
         targets = [target for target in makefile.rules if not target.startswith(".")][:1]
     call.cwd = directory

@@ -113,7 +113,7 @@ def replace(text: str, operation: str) -> str | None:
     pattern = re.sub(r"\\(.)", _as_class, pattern[len(anchor) :], flags=re.DOTALL)
     # the shell takes the longest match, and no engine but RE2 is to look for it
     regex = translate(pattern).removesuffix(r"\Z").removesuffix(r"\z").replace("(?>.*?", "(?:.*")
-    found = compiled({"#": rf"\A{regex}", "%": f"{regex}$"}.get(anchor, regex))
-    if found is None or len(text) * len(new) > MAX_REPLACED:
+    compiled_pattern = compiled({"#": rf"\A{regex}", "%": f"{regex}$"}.get(anchor, regex))
+    if compiled_pattern is None or len(text) * len(new) > MAX_REPLACED:
         return None
-    return str(found.sub(lambda _: new, text, 0 if everywhere else 1))
+    return str(compiled_pattern.sub(lambda _: new, text, 0 if everywhere else 1))

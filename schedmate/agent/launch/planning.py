@@ -81,9 +81,9 @@ def _before(run: Run, runs: list[Run]) -> list[LaunchPlan]:
 def _nothing(command: str, follower: Follower) -> str:
     shown = command.strip() if len(command) < 80 else command.strip()[:77] + "..."
     lacks = ", ".join(sorted(follower.left_out)[:MAX_NAMED])
-    told = [f"it needs arguments that were not given: {lacks}"] if lacks else []
-    told += [*dict.fromkeys(follower.unread), *follower.warnings][: 3 - len(told)]
-    hints = f" ({'; '.join(told)})" if told else ""
+    reasons = [f"it needs arguments that were not given: {lacks}"] if lacks else []
+    reasons += [*dict.fromkeys(follower.unread), *follower.warnings][: 3 - len(reasons)]
+    hints = f" ({'; '.join(reasons)})" if reasons else ""
     return (
         f"`{shown}` runs no Python program{hints}; "
         f"give the command that starts the training, such as `python train.py`."
@@ -110,12 +110,12 @@ def _about(run: Run, others: list[Run]) -> list[str]:
     if not run.certain:
         warnings.append(f"{run.where}: whether this runs depends on a test that was not decided")
     unknown = [token(value) for value in run.plan.argv if isinstance(value.data, Unknown)]
-    told = {
+    kinds = {
         "were not given to the script": [text for text in unknown if _POSITIONAL.search(text)],
         "are placeholders": [text for text in unknown if not re.search(r"[$`]", text)],
     }
-    rest = [text for text in unknown if not any(text in texts for texts in told.values())]
-    for what, texts in (told | {"depend on the environment": rest}).items():
+    rest = [text for text in unknown if not any(text in texts for texts in kinds.values())]
+    for what, texts in (kinds | {"depend on the environment": rest}).items():
         if texts:
             shown = ", ".join(texts[:MAX_NAMED]) + (", ..." if len(texts) > MAX_NAMED else "")
             warnings.append(f"these arguments {what}: {shown}")

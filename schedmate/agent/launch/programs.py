@@ -57,7 +57,7 @@ def start_program(follower: Follower, call: Call) -> Decision:
         if not table.plain:
             call.launchers.append(called or table.name)
             call.sets |= table.sets
-        started = _by_option(follower, call, table, options) or _kept(
+        started = _by_option(follower, call, table, options) or _by_file(
             follower, call, table, options
         )
         if started is not None:
@@ -98,8 +98,8 @@ def _by_flag(follower: Follower, call: Call) -> list[Value] | None:
         return None
     for word, text in zip(call.words, call.words[1:], strict=False):
         program = token(text).split()[:1]
-        told = _COMMAND_FLAG.fullmatch(token(word)) and " " in token(text).strip()
-        if told and program and is_program(follower, program[0]):
+        is_command = _COMMAND_FLAG.fullmatch(token(word)) and " " in token(text).strip()
+        if is_command and program and is_program(follower, program[0]):
             position, _ = python_options(call.words)
             name = token(call.words[position])
             follower.warn(f"{name} is taken to run the command it is given")
@@ -171,9 +171,9 @@ def _by_option(
             call.words = [option.values[0], *call.words]
             return lambda: python_file(follower, call, as_module=option.name in table.module)
     if table.main:
-        given = {option.name: option.values[0] for option in options.given if option.values}
-        told = [given.get(o) or call.env.get(v) for o, v in table.main.items()]
-        package, main = (token(value) if value is not None else None for value in told)
+        values = {option.name: option.values[0] for option in options.given if option.values}
+        stated = [values.get(o) or call.env.get(v) for o, v in table.main.items()]
+        package, main = (token(value) if value is not None else None for value in stated)
         module = follower.repo.of_package(package, main or "train", call.cwd)
         if module is not None:
             call.words = [Value(module, Origin("library", text=table.name)), *call.words]
@@ -181,7 +181,7 @@ def _by_option(
     return None
 
 
-def _kept(
+def _by_file(
     follower: Follower, call: Call, table: Table, options: Options
 ) -> Callable[[], Decision] | None:
     """What the project keeps in a file: a task by its name, or the description of a job."""

@@ -40,9 +40,9 @@ class Repo(Files):
         """The dotted name of a package's module `main`, of the only package that has one."""
         ends = f"/{main}.py"
         here = "" if cwd == "." else f"{cwd}/"
-        found = [f.removeprefix(here).removesuffix(ends) for f in self.files if f.endswith(ends)]
-        names = [package] if package is not None else [name for name in found if "/" not in name]
-        return f"{names[0]}.{main}" if len(names) == 1 and names[0] in found else None
+        packages = [f.removeprefix(here).removesuffix(ends) for f in self.files if f.endswith(ends)]
+        names = [package] if package is not None else [name for name in packages if "/" not in name]
+        return f"{names[0]}.{main}" if len(names) == 1 and names[0] in packages else None
 
     def _in_package_folder(self, name: str) -> str | None:
         """The file of a module of a package that is not named after its folder."""

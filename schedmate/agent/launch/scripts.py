@@ -76,19 +76,19 @@ def run_script(
 def shell(follower: Follower, call: Call) -> Decision:
     """`bash [options] file args`, `bash -c text`, or a shell that reads a here-document."""
     words = call.words[1:]
-    given = False
+    is_text = False
     while words and token(words[0])[:1] in ("-", "+") and token(words[0]) != "-":
         option = token(words[0])
         words = words[1:]
         if option == "--":
             break
         if not option.startswith("--") and "c" in option:
-            given = True
+            is_text = True
         elif option in ("-o", "+o", "-O", "--rcfile", "--init-file"):
             words = words[1:]
     if not words:
         return heredoc(follower, call) if call.heredoc is not None else True
-    if given:
+    if is_text:
         return inline(follower, call, words[0], words[1:])
     return script(follower, call, words)
 
@@ -113,10 +113,10 @@ def heredoc(follower: Follower, call: Call) -> Decision:
 
 
 def script(follower: Follower, call: Call, words: list[Value]) -> Decision:
-    found = find_file(follower, call, words[0])
-    if found is None:
+    path = find_file(follower, call, words[0])
+    if path is None:
         return missing(follower, call, token(words[0]))
-    return run_script(follower, found, token(words[0]), words[1:], call)
+    return run_script(follower, path, token(words[0]), words[1:], call)
 
 
 def batch(follower: Follower, call: Call, table: Table, options: Options) -> Decision:

@@ -195,8 +195,8 @@ def _filter(text: str, words: list[str]) -> str | None:
             return str(len(text.split()))
         case ["wc", "-c"]:
             return str(len(text))
-        case ["tr", "-cd" | "-dc", kept]:
-            return "".join(char for char in text if char in kept)
+        case ["tr", "-cd" | "-dc", wanted]:
+            return "".join(char for char in text if char in wanted)
         case ["tr", "-d", dropped]:
             return "".join(char for char in text if char not in dropped)
         case ["tr", old, new] if len(old) == 1 and new in ("\\n", "\n", " "):
@@ -222,10 +222,10 @@ def _filter(text: str, words: list[str]) -> str | None:
 def _awk(text: str, separator: str | None, program: str) -> str | None:
     """`{print NF}` and `{print $2}` of one line."""
     fields = text.rstrip("\n").split(separator)
-    told = re.sub(r"\s", "", program)
-    if told == "{printNF}":
+    statement = re.sub(r"\s", "", program)
+    if statement == "{printNF}":
         return str(len(fields))
-    which = re.fullmatch(r"\{print\$(NF|\d)\}", told)
+    which = re.fullmatch(r"\{print\$(NF|\d)\}", statement)
     if which is None or "\n" in text.rstrip("\n"):
         return None
     return _item(fields, len(fields) if which[1] == "NF" else int(which[1]))
@@ -233,13 +233,17 @@ def _awk(text: str, separator: str | None, program: str) -> str | None:
 
 def _sed(text: str, program: str, extended: bool) -> str | None:
     """`s/pattern/text/` where the pattern means the same to sed and to Python."""
-    told = re.fullmatch(r"s(\W)((?:(?!\1).)*)\1((?:(?!\1).)*)\1(g?)", program)
-    if told is None or re.search(r"[+?|(){}&]|\\[^./\[\]$^*-]", told[2] + told[3]) or extended:
+    command = re.fullmatch(r"s(\W)((?:(?!\1).)*)\1((?:(?!\1).)*)\1(g?)", program)
+    if (
+        command is None
+        or re.search(r"[+?|(){}&]|\\[^./\[\]$^*-]", command[2] + command[3])
+        or extended
+    ):
         return None
-    new, count = told[3].replace("\\", ""), 0 if told[4] else 1
+    new, count = command[3].replace("\\", ""), 0 if command[4] else 1
     changed: list[str] = []
     for line in text.split("\n"):
-        pattern = for_text(told[2], line, every=True)
+        pattern = for_text(command[2], line, every=True)
         if pattern is None or len(new) > MAX_REPLACEMENT or len(text) > MAX_TEXT:
             return None
         changed.append(pattern.sub(new, line, count))

@@ -61,9 +61,9 @@ def follow(follower: Follower, call: Call, runner: str) -> Decision:
     pairs = [re.fullmatch(r"(\w+)[:?]?=(.*)", word, re.DOTALL) for word in words]
     if not entry.get("pairs"):  # they come before the task
         pairs = pairs[: pairs.index(None)] if None in pairs else pairs
-    given = [pair for pair in pairs if pair is not None]
-    task_file.variables |= {pair[1]: pair[2] for pair in given}
-    words = [word for word in words if word not in {pair[0] for pair in given}]
+    settings = [pair for pair in pairs if pair is not None]
+    task_file.variables |= {pair[1]: pair[2] for pair in settings}
+    words = [word for word in words if word not in {pair[0] for pair in settings}]
     default = entry.get("default", next(iter(task_file.tasks), ""))
     name, rest = (words[0], words[1:]) if words else (default, [])
     if name is not None and name not in task_file.tasks:
@@ -94,14 +94,14 @@ def _find(follower: Follower, call: Call, runner: str) -> TaskFile | None:
 
 def _tables(config: Value, places: list[str]) -> list[dict[Any, Value]]:
     """The mappings at dotted paths whose parts may be `*`."""
-    found: list[dict[Any, Value]] = []
+    matching: list[dict[Any, Value]] = []
     for place in places:
         tables = [config.mapping or {}]
         for part in place.split("."):
             inner = [t.values() if part == "*" else [t[part]] for t in tables if part in (*t, "*")]
             tables = [item.mapping or {} for items in inner for item in items]
-        found += tables
-    return found
+        matching += tables
+    return matching
 
 
 def _variables(follower: Follower, runner: str, config: Value, folder: str) -> dict[str, str]:

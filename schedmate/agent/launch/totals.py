@@ -33,11 +33,11 @@ def _computed(facts: Facts, factors: tuple[str, ...]) -> Origin | None:
     if origin is None or not others:
         return origin
     return origin._replace(
-        computed=" x ".join(_said(facts, name) for name in (*others, factors[-1]))
+        computed=" x ".join(_in_words(facts, name) for name in (*others, factors[-1]))
     )
 
 
-def _said(facts: Facts, name: str) -> str:
+def _in_words(facts: Facts, name: str) -> str:
     """A fact in words: `2 nodes (--nnodes 2)`."""
     origin = facts[name].origin
     text = origin.text if origin is not None and origin.source != "library" else None
@@ -84,19 +84,19 @@ def complete(
         count = count_devices(token(visible))
         if count is not None:
             facts["gpus"] = _times(Value(count, visible.origin), nodes)
-    given: dict[str, int | float | str | None] = {
+    configured: dict[str, int | float | str | None] = {
         "gpus": launch.gpus,
         "nodes": launch.nodes,
         "gpu_type": launch.gpu_type,
+        "time_limit_s": launch.time_limit_s,
     }
-    given |= {"time_limit_s": launch.time_limit_s}
-    for name, data in given.items():
+    for name, data in configured.items():
         if data is None:
             continue
-        said = facts[name].plain() if name in facts else data
-        if name in ("gpus", "nodes") and said != data:
+        of_command = facts[name].plain() if name in facts else data
+        if name in ("gpus", "nodes") and of_command != data:
             warnings.append(
-                f"the launch configuration says {data} {name}, the command {said}: "
+                f"the launch configuration says {data} {name}, the command {of_command}: "
                 f"the launch configuration is used"
             )
         facts[name] = Value(data, stated(name, data))

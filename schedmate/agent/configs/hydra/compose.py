@@ -67,10 +67,10 @@ def compose_hydra(
     directory, name = config_dir, line.config_name or config_name
     if line.config_path:
         # Relative to the program's file, which stands above, below or beside the directory.
-        given = _directory(line.config_path, [config_dir.parent, root, config_dir], root)
-        if given is None:
+        chosen_dir = _directory(line.config_path, [config_dir.parent, root, config_dir], root)
+        if chosen_dir is None:
             warnings.append(f"--config-path {line.config_path} is not in the repository")
-        directory = given or config_dir
+        directory = chosen_dir or config_dir
     directories = [directory]
     if line.config_dir:
         extra = _directory(line.config_dir, [root, config_dir.parent], root)
@@ -153,10 +153,10 @@ def _expand(config: Value, value: Value) -> Value:
     if value.text is None or not has_interpolation(value.text):
         return value
     match = re.fullmatch(r"\$\{([\w.\[\]]+)\}", value.text.strip())
-    found: Value | None = config if match and not match[1].startswith(".") else None
+    target: Value | None = config if match and not match[1].startswith(".") else None
     for part in split_path(match[1]) if match else []:
-        found = child(found, part) if found is not None else None
-    return found if found is not None and isinstance(found.data, dict) else value
+        target = child(target, part) if target is not None else None
+    return target if target is not None and isinstance(target.data, dict) else value
 
 
 def _apply(config: Value, override: Override, warnings: list[str]) -> Value:
@@ -191,8 +191,8 @@ def _extend_search_path(
     for override in overrides:
         if override.key == "hydra.searchpath":
             config = set_dotted(config, override.key, wrap(override.value, override.origin))
-    found = Resolver(config, {}).select("hydra.searchpath", ())
-    for item in found.data if found is not None and isinstance(found.data, list) else []:
+    listed = Resolver(config, {}).select("hydra.searchpath", ())
+    for item in listed.data if listed is not None and isinstance(listed.data, list) else []:
         text = item.data if isinstance(item.data, str) else ""
         scheme, _, rest = text.rpartition("://")
         relative = rest.replace(".", "/") if scheme == "pkg" else rest
@@ -207,9 +207,9 @@ def _directory(path: str, bases: Sequence[Path], root: Path) -> Path | None:
     """The first directory `path` names below one of `bases` that lies inside `root`."""
     for base in bases:
         try:
-            found = (base / path).resolve()
-            if path and is_dir(found) and found.is_relative_to(root.resolve()):
-                return found
+            directory = (base / path).resolve()
+            if path and is_dir(directory) and directory.is_relative_to(root.resolve()):
+                return directory
         except (OSError, RuntimeError, ValueError):
             continue
     return None

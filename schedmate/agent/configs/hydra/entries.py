@@ -71,8 +71,8 @@ class Entry:
         if isinstance(self.name, str):
             package = package.replace("_name_", self.name)
         joined = ".".join(part for part in (self.parent_package, package) if part)
-        _, found, after = joined.rpartition("_global_")
-        return after[1:] if found else after  # `[1:]` makes `__global__` mean `_global_`, too
+        _, mark, after = joined.rpartition("_global_")
+        return after[1:] if mark else after  # `[1:]` makes `__global__` mean `_global_`, too
 
     @property
     def key(self) -> str:

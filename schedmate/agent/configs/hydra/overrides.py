@@ -91,10 +91,10 @@ def parse_command_line(tokens: Sequence[Value]) -> CommandLine:
         if not isinstance(text, str):
             line.warnings.append("an override is not known and was left out")
             continue
-        name, equals, given = text.partition("=")
+        name, equals, attached = text.partition("=")
         if name in _VALUE_FLAGS:
             following = None if equals else next(remaining, None)
-            value = given if equals else (following.data if following else None)
+            value = attached if equals else (following.data if following else None)
             if _VALUE_FLAGS[name] and isinstance(value, str):
                 setattr(line, _VALUE_FLAGS[name], value)
         elif text in _SWITCHES:

@@ -90,9 +90,9 @@ class Sources:
             try:
                 place = parent / path
                 if is_dir(place) if directory else is_file(place):
-                    found = place.resolve()
-                    if found.is_relative_to(self._base):
-                        return found
+                    resolved = place.resolve()
+                    if resolved.is_relative_to(self._base):
+                        return resolved
             except (OSError, RuntimeError, ValueError):
                 continue
         return None
@@ -101,13 +101,13 @@ class Sources:
         stem = path.removesuffix(".yaml")
         stored = self._stored.get(stem)
         named = path if path.endswith((".yaml", ".yml")) else f"{path}.yaml"
-        found = self._below(named, directory=False)
-        if found is None:
+        file = self._below(named, directory=False)
+        if file is None:
             if stored is not None:
                 return _split(stored[0], stored[1])
             return _split(Value({}), None) if _built_in(stem) else None
         try:
-            source = load(found, self._root)
+            source = load(file, self._root)
             tree = read_yaml(source)
         except ConfigError as error:
             self.warnings.append(str(error))
