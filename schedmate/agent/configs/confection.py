@@ -22,7 +22,7 @@ def is_confection(sections: Value) -> bool:
     return (
         bool(inner)
         and all(name.rpartition(".")[0] in named for name in inner)
-        and any(str(key).startswith("@") for name in inner for key in _items(named[name]))
+        and any(str(key).startswith("@") for name in inner for key in named[name].mapping or {})
     )
 
 
@@ -30,16 +30,12 @@ def nested(sections: Value) -> Value:
     """The sections one inside the other, with what they name of each other filled in."""
     config = Value({}, sections.origin)
     for name, section in (sections.mapping or {}).items():
-        items = {key: _modern(value) for key, value in _items(section).items()}
+        items = {key: _modern(value) for key, value in (section.mapping or {}).items()}
         config = set_dotted(config, name, Value(items, section.origin))
     return resolve_interpolations(config)
 
 
-def _items(section: Value) -> dict[str, Value]:
-    return section.data if isinstance(section.data, dict) else {}
-
-
 def _modern(value: Value) -> Value:
-    if isinstance(value.data, str):
-        return Value(_OLDER.sub(r"${\1.\2}", value.data), value.origin)
-    return value
+    """A value with its older references written as newer ones."""
+    text = value.text
+    return value if text is None else Value(_OLDER.sub(r"${\1.\2}", text), value.origin)

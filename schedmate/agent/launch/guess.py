@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,15 +63,11 @@ def find_entry(repo: Path) -> LaunchPlan:
             f"give the command that starts the training."
         )
     points, best = ranked[0]
-    plan = plan_in(opened, f"python {_quoted(best)}", LaunchConfig())
+    plan = plan_in(opened, f"python {shlex.quote(best)}", LaunchConfig())
     equals = [path for other, path in ranked[1:] if other == points][:3]
     also = f" ({', '.join(equals)} look as plausible)" if equals else ""
     plan.warnings.insert(0, f"no command was given: `python {best}` was guessed{also}")
     return plan
-
-
-def _quoted(path: str) -> str:
-    return "'" + path.replace("'", "'\\''") + "'"
 
 
 def _from_documents(repo: Repo) -> LaunchPlan | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -46,7 +46,7 @@ class Table:
     program: frozenset[str] = frozenset()
     binary: frozenset[str] = frozenset()
     tasks: str | None = None
-    files: tuple[str, ...] = ()
+    files: Sequence[str] = ()
     main: dict[str, str] = field(default_factory=dict)
 
     def setting(self, fact: str) -> str:
@@ -54,6 +54,11 @@ class Table:
         option = next((name for name, states in self.facts.items() if states == fact), None)
         dashes = "" if option is None else "-" if len(option) == 1 else "--"
         return f"{self.name} {dashes}{option or fact}"
+
+
+_SETS = ("boolean", "module", "command", "env", "chdir", "wrap", "program", "binary")
+_PLAIN = {field.name for field in fields(Table)} - {"name", "arity", "subcommands", *_SETS}
+"""What a table takes from launchers.yaml as it stands there."""
 
 
 class Option(NamedTuple):
@@ -121,10 +126,7 @@ def rules() -> Rules:
 
 
 def _table(name: str, entry: dict[str, Any]) -> Table:
-    sets = {
-        key: frozenset(map(str, entry.get(key, ())))
-        for key in ("boolean", "module", "command", "env", "chdir", "wrap", "program", "binary")
-    }
+    sets = {key: frozenset(map(str, entry.get(key, ()))) for key in _SETS}
     arity: dict[str, int] = {}
     for item in entry.get("values", ()):
         arity |= item if isinstance(item, dict) else {str(item): 1}
@@ -133,23 +135,9 @@ def _table(name: str, entry: dict[str, Any]) -> Table:
     arity |= dict.fromkeys((*facts, *(name for names in valued for name in names)), 1)
     # `--wait` of srun takes a time, of sbatch, which shares its table of values, none
     arity = {option: count for option, count in arity.items() if option not in sets["boolean"]}
-    return Table(
-        name=name,
-        run=entry.get("run"),
-        arity=arity,
-        facts=facts,
-        flags=entry.get("flags", {}),
-        defaults=entry.get("defaults", {}),
-        sets=entry.get("sets", {}),
-        subcommands={k: _table(name, v) for k, v in entry.get("subcommands", {}).items()},
-        skip=entry.get("skip", 0),
-        assignments=entry.get("assignments", False),
-        plain=entry.get("plain", False),
-        tasks=entry.get("tasks"),
-        files=tuple(entry.get("files", ())),
-        main=entry.get("main", {}),
-        **sets,
-    )
+    own: dict[str, Any] = {key: entry[key] for key in _PLAIN & entry.keys()} | sets
+    inner = {word: _table(name, table) for word, table in entry.get("subcommands", {}).items()}
+    return Table(name=name, arity=arity, subcommands=inner, **own)
 
 
 def parse_options(table: Table, words: Sequence[Value]) -> Options:

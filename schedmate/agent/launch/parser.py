@@ -159,15 +159,13 @@ class _Parser:
         return body
 
     def _do_body(self) -> list[Node]:
-        while self._accept(";") or (self.at < len(self.tokens) and self._at_newline()):
+        self._skip_newlines()
+        while self._accept(";"):
             self._skip_newlines()
         if self._accept("{"):
             return self._until("}")
         self._accept("do")
         return self._until("done")
-
-    def _at_newline(self) -> bool:
-        return self.tokens[self.at].kind == "newline"
 
     def _if(self, line: int) -> If:
         branches: list[tuple[list[Node], list[Node]]] = []

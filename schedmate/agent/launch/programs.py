@@ -66,7 +66,8 @@ def start_program(follower: Follower, call: Call) -> Decision:
         if nothing and not any(option.name in table.wrap for option in options.given):
             if table.run == "shell" and call.heredoc is not None:
                 return heredoc(follower, call)
-            follower.unread.append(f"`{name}` is given no program to run")
+            lacks = "job description of the repository" if table.run == "jobs" else "program to run"
+            follower.unread.append(f"`{name}` is given no {lacks}")
             return True
         if table.run == "python" or table.module & {option.name for option in options.given}:
             return _python_words(follower, call, table, options)

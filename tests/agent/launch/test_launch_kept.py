@@ -253,6 +253,7 @@ def test_the_evidence_is_the_line_of_the_file(plan: Plan) -> None:
         ("just nothing", "justfile has no task nothing"),
         ("task train", "nothing that can be read says what it runs"),
         ("kubectl apply -f k8s/job.yaml", "k8s/job.yaml has no command that is understood"),
+        ("kubectl apply -f k8s/none.yaml", "`kubectl` is given no job description"),
         ("mlflow run .", "mlflow run is not followed: give the command that it runs"),
         ("python -m spacy project run fit", "spacy project is not followed"),
         ("weasel run all", "weasel run is not followed"),
