@@ -194,7 +194,7 @@ class _Reading:
 def _apart(work: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
     """What `work` gives, done in a copy of this process; None where that had to be ended.
 
-    The library has no limits of its own: a few lines can ask for more memory than there is, and
+    The library has no limits: a few lines can ask for more memory than there is, and
     then it ends the process that it runs in.
     """
     receiver, sender = os.pipe()

@@ -15,7 +15,7 @@ MAX_DEPTH = 100
 """Deepest nesting of a tree."""
 
 MISSING = "???"
-"""OmegaConf's mark of a mandatory value nobody has given yet."""
+"""OmegaConf's mark of a mandatory value that is not set yet."""
 
 _PATH_PART = re.compile(r"\[([^\[\]]*)\]|\.?([^.\[\]]+)|\.")
 

@@ -31,7 +31,7 @@ class Expander:
 
     `substitute` gives the text of a command substitution. `provided` holds the variables that the
     system sets, unless the script does: known ones with their text, the others with None. A
-    variable that nobody sets is unknown, for the user's own shell may hold it; in tests, where
+    variable that is not set is unknown, for the user's own shell may hold it; in tests, where
     `unset_is_empty` is on, it counts as unset. The same holds for a positional parameter
     that the user left out, which with `unset_is_unknown` is unknown in tests, too; `left_out`
     collects them.
@@ -162,7 +162,7 @@ class Expander:
             self.left_out.add(part.raw)
         placeholder = None
         if values and not many and joined(values[0]) in self.left_out:
-            placeholder, values, left_out = values, None, True  # `MODE=$1`, and nobody gave that
+            placeholder, values, left_out = values, None, True  # `MODE=$1` without a first argument
         if part.prefix == "#":
             if many:
                 return [(Piece(str(len(values or ())), origin),)], False
@@ -244,7 +244,7 @@ class Expander:
         if name in ("@", "*"):
             return list(state.positional), True
         if name.isdecimal():
-            number = int(name[:9])  # nobody gives so many
+            number = int(name[:9])  # nine digits are enough
             if number == 0:
                 return [(Piece(state.name, origin),)], False
             if number <= len(state.positional):

@@ -57,7 +57,7 @@ def run_text(
 def run_script(
     follower: Follower, path: str, name: str, arguments: list[Value], call: Call
 ) -> Decision:
-    """Follow a shell script of the repository in a shell of its own."""
+    """Follow a shell script of the repository in a new shell."""
     text = follower.repo.read(path)
     if text is None:
         follower.warn(f"{path} is larger than {MAX_BYTES // 1_000_000} MB and was not read")

@@ -46,7 +46,7 @@ def _in_words(facts: Facts, name: str) -> str:
 
 
 def _nodes(facts: Facts, launch: LaunchConfig) -> None:
-    """The nodes that so many tasks fill, where none are stated."""
+    """The nodes that the tasks fill, where none are stated."""
     tasks, each = product(facts, "tasks"), product(facts, "tasks_per_node")
     if tasks and each and tasks > each and launch.nodes is None and "nodes" not in facts:
         facts["nodes"] = Value(-(-tasks // each), facts["tasks"].origin)
@@ -109,7 +109,7 @@ def launcher_variables(sets: dict[str, str], facts: Facts) -> dict[str, Value]:
     for name, text in sets.items():
         fact = facts.get(text.removeprefix("$")) if text.startswith("$") else None
         if fact is not None:
-            # of the size of the launch, whoever says it, and not of what a program computes by it
+            # the origin is the launch as a whole: what a program computes from it is its own
             variables[name] = Value(str(fact.data), stated(name, fact.data))
         else:
             known = not text.startswith("$")

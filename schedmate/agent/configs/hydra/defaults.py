@@ -260,6 +260,6 @@ def _option(override: Override) -> str | list[str] | None:
 
 
 def _own_default(key: str, choices: dict[str, Value]) -> bool:
-    """Whether a choice is Hydra's own, made by nobody."""
+    """Whether a choice is Hydra's own default."""
     head, _, group = key.partition("/")
     return head == "hydra" and group in BUILT_IN and choices[key].origin is None
