@@ -52,7 +52,7 @@ def resolve_refs(root: Value) -> Value:
 
 
 def _follow(root: Value, value: Value, chain: int) -> Value:
-    """The value that `value` refers to; text that a reference leads to may hold references itself."""
+    """What `value` refers to; text that a reference leads to may hold references itself."""
     if isinstance(value.data, Unknown) and (value.data.text or "").startswith(REF + " "):
         text = (value.data.text or "").removeprefix(REF + " ").strip()
     elif chain and isinstance(value.data, str) and _REFERENCE.search(value.data):
