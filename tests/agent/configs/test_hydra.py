@@ -10,6 +10,7 @@ import pytest
 
 from schedmate.agent.configs.files import ConfigError
 from schedmate.agent.configs.hydra.compose import HydraResult, compose_hydra
+from schedmate.agent.configs.hydra.overrides import parse_command_line
 from schedmate.agent.values import Origin, Unknown, Value
 
 HERE = Path(__file__).parent
@@ -108,28 +109,32 @@ def test_environment_given_by_the_launch_wins_over_the_default() -> None:
     assert config["user"].origin.source == "environment"
 
 
-def test_command_line_flags_among_the_overrides(tmp_path: Path) -> None:
-    write(
-        tmp_path,
-        {
-            "conf/config.yaml": "defaults: [{model: a}]\n",
-            "conf/model/a.yaml": "n: 1\n",
-            "other/main.yaml": "defaults: [{model: b}]\nm: 2\n",
-            "other/model/b.yaml": "n: 2\n",
-            "extra/model/c.yaml": "n: 3\n",
-        },
+def test_command_line_flags_among_the_overrides() -> None:
+    line = parse_command_line(
+        tokens(
+            "--config-path", "other", "a=1", "--config-name=main", "-m", "-cd", "extra", "--fast"
+        )
     )
 
-    def run(*overrides: str) -> HydraResult:
-        return compose_hydra(tmp_path / "conf", "config", tokens(*overrides), tmp_path)
+    assert (line.config_path, line.config_name, line.config_dir) == ("other", "main", "extra")
+    assert [override.text for override in line.overrides] == ["a=1"]
+    assert any("--fast" in text for text in line.warnings)
 
-    assert run("--multirun", "-m").config.plain() == {"model": {"n": 1}}
-    moved = run("--config-path", "other", "--config-name=main")
-    assert moved.config.plain() == {"model": {"n": 2}, "m": 2}
-    assert run("-cp", "../other", "-cn", "main").config.plain() == moved.config.plain()
-    assert run("--config-dir=extra", "model=c").config.plain() == {"model": {"n": 3}}
-    assert any("nowhere" in text for text in run("--config-dir", "nowhere").warnings)
-    assert any("--fast" in text for text in run("--fast").warnings)
+
+def test_more_directories_hold_options(tmp_path: Path) -> None:
+    files = {
+        "conf/config.yaml": "defaults: [{model: a}]\n",
+        "conf/model/a.yaml": "n: 1\n",
+        "extra/model/c.yaml": "n: 3\n",
+    }
+    write(tmp_path, files)
+    arguments = tokens("--multirun", "--config-dir", "extra", "model=c")
+
+    result = compose_hydra(
+        tmp_path / "conf", "config", arguments, tmp_path, search_path=[tmp_path / "extra"]
+    )
+
+    assert result.config.plain() == {"model": {"n": 3}}
 
 
 @pytest.mark.parametrize(

@@ -56,37 +56,25 @@ def compose_hydra(
 ) -> HydraResult:
     """Compose as `hydra.main(config_path=config_dir, config_name=config_name)` would.
 
-    `overrides` are the tokens after the program, Hydra's own flags among them. `structured` holds
-    what the program stores in the ConfigStore, by `group/name` or `name` (`@package` may follow);
-    `search_path` adds directories; `env` is what `oc.env` sees and `resolvers` are the program's
-    own. What cannot be found or resolved becomes a warning and an unknown value. Raises
-    ConfigError when the primary config is missing or broken, or the result is too large.
+    `overrides` are the tokens after the program, of which Hydra's own flags are passed over.
+    `structured` holds what the program stores in the ConfigStore, by `group/name` or `name`
+    (`@package` may follow); `search_path` adds directories; `env` is what `oc.env` sees and
+    `resolvers` are the program's own. What cannot be found or resolved becomes a warning and an
+    unknown value. Raises ConfigError when the primary config is missing or broken, or the result
+    is too large.
     """
     line = parse_command_line(overrides)
     warnings = list(line.warnings)
-    directory, name = config_dir, line.config_name or config_name
-    if line.config_path:
-        # Relative to the program's file, which stands above, below or beside the directory.
-        chosen_dir = _directory(line.config_path, [config_dir.parent, root, config_dir], root)
-        if chosen_dir is None:
-            warnings.append(f"--config-path {line.config_path} is not in the repository")
-        directory = chosen_dir or config_dir
-    directories = [directory]
-    if line.config_dir:
-        extra = _directory(line.config_dir, [root, config_dir.parent], root)
-        if extra is None:
-            warnings.append(f"--config-dir {line.config_dir} is not in the repository")
-        else:
-            directories.append(extra)
-    sources = Sources([*directories, *search_path], root, structured or {})
-    if name:
-        primary = sources.load(name)
+    sources = Sources([config_dir, *search_path], root, structured or {})
+    if config_name:
+        primary = sources.load(config_name)
         if primary is None:
             reason = sources.warnings[-1] if sources.warnings else "no such config"
-            hint = sources.slip(name)
-            raise ConfigError(f"{directory / name}: the primary config is missing ({reason}){hint}")
+            hint = sources.slip(config_name)
+            path = config_dir / config_name
+            raise ConfigError(f"{path}: the primary config is missing ({reason}){hint}")
         _extend_search_path(sources, primary.tree, line.overrides, root, config_dir, warnings)
-    listed, settings = _defaults(sources, name, line.overrides, warnings)
+    listed, settings = _defaults(sources, config_name, line.overrides, warnings)
     config = Value({})
     for placed in listed.placed:
         loaded = sources.load(placed.path)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from schedmate.agent.configs.class_keys import argument_keys, built_by, class_keys, is_instruction
 from schedmate.agent.configs.hydra.compose import compose_hydra
+from schedmate.agent.configs.hydra.overrides import parse_command_line
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.configs.omegaconf import RESOLVERS, omega_structured
 from schedmate.agent.interp.libs.registries import class_named
@@ -51,31 +52,15 @@ def compose_for(machine: Machine, function: Function, said: Call | None) -> Valu
     args, kwargs = (said.args, said.kwargs) if said is not None else ([], {})
     decorator = Invocation("hydra.main", args, kwargs, function.site)
     path, name = decorator.text(0, "config_path"), decorator.text(1, "config_name")
-    overrides: list[Value] = []
-    argv = list(machine.argv[1:])
-    index = 0
-    directory: str | None = None
-    while index < len(argv):
-        flag, equals, given = (argv[index].text or "").partition("=")
-        if flag in ("--config-name", "-cn", "--config-path", "-cp", "--config-dir", "-cd"):
-            if not equals and index + 1 < len(argv):
-                index += 1
-                given = str(argv[index].data)
-            if flag in ("--config-name", "-cn"):
-                name = given
-            elif flag in ("--config-path", "-cp"):
-                path = given
-            else:
-                directory = given
-        else:
-            overrides.append(argv[index])
-        index += 1
+    line = parse_command_line(machine.argv[1:])
+    path, name = line.config_path or path, line.config_name or name
     if path is not None and path.endswith((".yaml", ".yml")):
         # Hydra before 1.0 named the primary config by a file
         path, _, name = path.rpartition("/")
     folder = _folder(machine, function.module.path, path or ".", bool(args or kwargs))
     _register_resolvers(machine, function)
-    return compose(machine, folder, name, overrides, [directory] if directory else [])
+    more = [line.config_dir] if line.config_dir is not None else []
+    return compose(machine, folder, name, list(machine.argv[1:]), more)
 
 
 def _register_resolvers(machine: Machine, function: Function) -> None:
@@ -110,6 +95,10 @@ def compose(
     Without a name it is an empty one, in which the overrides set what they say.
     """
     extra = [found for text in more if (found := machine.sources.locate(text)) is not None]
+    if len(extra) < len(more):
+        machine.observer.warns(
+            f"{', '.join(more)}: not in the repository, its configurations are left out"
+        )
     try:
         composed = compose_hydra(
             folder,
