@@ -16,9 +16,10 @@ from schedmate.agent.interp.objects import NOWHERE
 from schedmate.agent.interp.observe.watcher import Watcher
 from schedmate.agent.interp.passes import Passes
 from schedmate.agent.interp.source import Sources
+from schedmate.agent.interp.values import instances, written
 from schedmate.agent.interp.values.base import KINDS, iterate, kind, plain_key, truth
 from schedmate.agent.launch.repo import Repo
-from schedmate.agent.values import Unknown, Value, lifted, unknown
+from schedmate.agent.values import StandIn, Unknown, Value, lifted, unknown
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 DATA = st.recursive(
@@ -40,11 +41,12 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Interpreter:
 
 
 def test_every_stand_in_and_all_plain_data_have_a_kind() -> None:
-    apart = {"Scope", "Site"}  # places of the program, which no value holds
     stand_ins = {
         cls
-        for name, cls in inspect.getmembers(objects, inspect.isclass)
-        if cls.__module__ == objects.__name__ and name not in apart
+        for module in (objects, instances, written)
+        for cls in vars(module).values()
+        if inspect.isclass(cls) and cls.__module__ == module.__name__
+        if issubclass(cls, StandIn | dict | str)
     }
     plain = {type(None), bool, int, float, str, bytes, list, tuple, dict}
     assert KINDS.keys() == stand_ins | plain | {Unknown, Passes}

@@ -5,13 +5,7 @@ from __future__ import annotations
 from posixpath import splitext
 
 from schedmate.agent.interp.builtins.table import BUILTINS
-from schedmate.agent.interp.evaluate import (
-    assignment,
-    calls,
-    expressions,
-    modules,
-    statements,
-)
+from schedmate.agent.interp.evaluate import assignment, calls, expressions, modules, statements
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import Scope
 from schedmate.agent.interp.values.base import kind

@@ -204,14 +204,6 @@ class Bound(StandIn):
 
 
 @dataclass(eq=False, slots=True)
-class Super(StandIn):
-    """`super()` inside a method of `cls`."""
-
-    cls: Class
-    self: Value
-
-
-@dataclass(eq=False, slots=True)
 class Partial(StandIn):
     """`functools.partial` or a library's equivalent."""
 
@@ -235,20 +227,6 @@ class RangeOf(StandIn):
     start: Value
     stop: Value
     step: Value
-
-
-@dataclass(eq=False, slots=True)
-class FileHandle(StandIn):
-    """A file of the repository opened for reading."""
-
-    path: Path
-
-
-@dataclass(eq=False, slots=True)
-class WriteHandle(StandIn):
-    """A file opened for writing, by its path as the program has it."""
-
-    path: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,7 @@ from schedmate.agent.interp.flow import Raised
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.natives import identity
-from schedmate.agent.interp.objects import (
-    RangeOf,
-    as_call,
-    as_instance,
-    as_range,
-)
+from schedmate.agent.interp.objects import RangeOf, as_call, as_instance, as_range
 from schedmate.agent.interp.values import enums
 from schedmate.agent.interp.values.base import iterate, kind, origin_of, plain_key, truth
 from schedmate.agent.interp.values.mappings import fill

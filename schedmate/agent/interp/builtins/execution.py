@@ -8,16 +8,12 @@ from schedmate.agent.interp.evaluate.expressions import evaluate
 from schedmate.agent.interp.flow import Raised
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Handler, Machine
-from schedmate.agent.interp.objects import (
-    FileHandle,
-    Scope,
-    WriteHandle,
-    as_call,
-)
-from schedmate.agent.interp.source import parse_tolerant
+from schedmate.agent.interp.objects import Scope, as_call
+from schedmate.agent.interp.repair import parse_tolerant
 from schedmate.agent.interp.syntax import nodes, variable
 from schedmate.agent.interp.values.paths import open_file
 from schedmate.agent.interp.values.trees import as_config
+from schedmate.agent.interp.values.written import FileHandle, WriteHandle
 from schedmate.agent.syntax import parse_expression
 from schedmate.agent.values import Value, unknown
 

@@ -9,7 +9,6 @@ from schedmate.agent.interp.objects import (
     Class,
     Native,
     PathStr,
-    Super,
     as_class,
     as_instance,
     as_node,
@@ -17,6 +16,7 @@ from schedmate.agent.interp.objects import (
     is_own,
 )
 from schedmate.agent.interp.values.base import kind
+from schedmate.agent.interp.values.instances import Super
 from schedmate.agent.sizes import MAX_DATA, measure
 from schedmate.agent.values import Data, Value, unknown
 

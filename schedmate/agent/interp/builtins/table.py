@@ -9,13 +9,7 @@ from schedmate.agent.interp.builtins import data, execution, introspection
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.natives import identity
-from schedmate.agent.interp.objects import (
-    Class,
-    Native,
-    Site,
-    Symbol,
-    as_instance,
-)
+from schedmate.agent.interp.objects import Class, Native, Site, Symbol, as_instance
 from schedmate.agent.interp.values.base import iterate, kind
 from schedmate.agent.values import Origin, Value, unknown
 

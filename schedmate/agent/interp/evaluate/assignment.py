@@ -6,9 +6,7 @@ import ast
 
 from schedmate.agent.interp.evaluate.expressions import slice_ends
 from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.objects import (
-    Scope,
-)
+from schedmate.agent.interp.objects import Scope
 from schedmate.agent.interp.values.base import iterate
 from schedmate.agent.sizes import MAX_DATA
 from schedmate.agent.values import Value, unknown

@@ -9,15 +9,7 @@ from schedmate.agent.interp.evaluate.definitions import is_generator
 from schedmate.agent.interp.flow import Frame, Raised
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.objects import (
-    Call,
-    Function,
-    Scope,
-    Site,
-    as_call,
-    as_symbol,
-    path_of,
-)
+from schedmate.agent.interp.objects import Call, Function, Scope, Site, as_call, as_symbol, path_of
 from schedmate.agent.interp.values.base import kind
 from schedmate.agent.sizes import measure
 from schedmate.agent.values import Items, Origin, Unknown, Value, unknown
@@ -47,11 +39,7 @@ def call(
 
 
 def call_function(
-    machine: Machine,
-    function: Function,
-    args: list[Value],
-    kwargs: dict[str, Value],
-    site: Site,
+    machine: Machine, function: Function, args: list[Value], kwargs: dict[str, Value], site: Site
 ) -> Value:
     """Follow a function of the repository; unknown past the depth or recursion limits."""
     if function.decorators and not args and not kwargs:
@@ -83,11 +71,7 @@ def call_function(
 
 
 def _follow(
-    machine: Machine,
-    function: Function,
-    args: list[Value],
-    kwargs: dict[str, Value],
-    site: Site,
+    machine: Machine, function: Function, args: list[Value], kwargs: dict[str, Value], site: Site
 ) -> Value:
     """What a function returns, followed with these arguments."""
     identity = id(function.node)

@@ -1,4 +1,4 @@
-"""Comprehensions and generator expressions."""
+"""Comprehensions, and what generators yield."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import Scope
 from schedmate.agent.interp.values import enums
 from schedmate.agent.interp.values.base import iterate, plain_key, truth
-from schedmate.agent.values import Items, Origin, Unknown, Value
+from schedmate.agent.values import Items, Origin, Unknown, Value, unknown
 
 
 def comprehension(
@@ -64,3 +64,22 @@ def comprehension(
     if gathered:
         machine.gathered[id(made)] = made
     return Value(made, here)
+
+
+def yield_(machine: Machine, node: ast.Yield, scope: Scope) -> Value:
+    value = machine.evaluate(node.value, scope) if node.value is not None else Value(None)
+    return _yielded(machine, [value])
+
+
+def yield_from(machine: Machine, node: ast.YieldFrom, scope: Scope) -> Value:
+    return _yielded(machine, iterate(machine.evaluate(node.value, scope)))
+
+
+def _yielded(machine: Machine, items: list[Value] | None) -> Value:
+    """Keep what a generator yields, None for items that are not known."""
+    frame = machine.frames[-1]
+    if items is None or frame.loops or not machine.certain:
+        frame.yielded = None
+    elif frame.yielded is not None:
+        frame.yielded.extend(items)
+    return unknown()

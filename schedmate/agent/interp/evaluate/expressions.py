@@ -6,7 +6,7 @@ import ast
 import operator
 from collections.abc import Callable
 
-from schedmate.agent.interp.evaluate.comprehensions import comprehension
+from schedmate.agent.interp.evaluate.comprehensions import comprehension, yield_, yield_from
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import Function, Scope, Site, as_node
 from schedmate.agent.interp.passes import left_over
@@ -41,14 +41,6 @@ def _constant(machine: Machine, node: ast.Constant, scope: Scope) -> Value:
         return unknown(origin=_here(node, scope))
     # complex numbers are no plain data, and pass for unknown
     return Value(None if data is Ellipsis else data, _here(node, scope))  # type: ignore[arg-type]
-
-
-def _name(machine: Machine, node: ast.Name, scope: Scope) -> Value:
-    return machine.lookup(node.id, scope)
-
-
-def _attribute(machine: Machine, node: ast.Attribute, scope: Scope) -> Value:
-    return machine.getattr(evaluate(machine, node.value, scope), node.attr)
 
 
 def _joined(machine: Machine, node: ast.JoinedStr, scope: Scope) -> Value:
@@ -272,33 +264,12 @@ def _named(machine: Machine, node: ast.NamedExpr, scope: Scope) -> Value:
     return value
 
 
-def _await(machine: Machine, node: ast.Await, scope: Scope) -> Value:
-    return evaluate(machine, node.value, scope)
-
-
-def _yield(machine: Machine, node: ast.Yield, scope: Scope) -> Value:
-    value = evaluate(machine, node.value, scope) if node.value is not None else Value(None)
-    return _yielded(machine, [value])
-
-
-def _yield_from(machine: Machine, node: ast.YieldFrom, scope: Scope) -> Value:
-    return _yielded(machine, iterate(evaluate(machine, node.value, scope)))
-
-
-def _yielded(machine: Machine, items: list[Value] | None) -> Value:
-    """Keep what a generator yields, None for items that are not known."""
-    frame = machine.frames[-1]
-    if items is None or frame.loops or not machine.certain:
-        frame.yielded = None
-    elif frame.yielded is not None:
-        frame.yielded.extend(items)
-    return unknown()
-
-
 _EVAL: dict[type[ast.expr], Callable[..., Value]] = {
     ast.Constant: _constant,
-    ast.Name: _name,
-    ast.Attribute: _attribute,
+    ast.Name: lambda machine, node, scope: machine.lookup(node.id, scope),
+    ast.Attribute: lambda machine, node, scope: machine.getattr(
+        evaluate(machine, node.value, scope), node.attr
+    ),
     ast.JoinedStr: _joined,
     ast.List: _list,
     ast.Set: _list,
@@ -317,7 +288,7 @@ _EVAL: dict[type[ast.expr], Callable[..., Value]] = {
     ast.GeneratorExp: comprehension,
     ast.DictComp: comprehension,
     ast.NamedExpr: _named,
-    ast.Await: _await,
-    ast.Yield: _yield,
-    ast.YieldFrom: _yield_from,
+    ast.Await: lambda machine, node, scope: evaluate(machine, node.value, scope),
+    ast.Yield: yield_,
+    ast.YieldFrom: yield_from,
 }

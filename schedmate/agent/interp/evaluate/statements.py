@@ -10,14 +10,7 @@ from schedmate.agent.interp.evaluate.definitions import define_class, define_fun
 from schedmate.agent.interp.evaluate.expressions import evaluate
 from schedmate.agent.interp.evaluate.loops import for_, while_
 from schedmate.agent.interp.evaluate.modules import import_, import_from
-from schedmate.agent.interp.flow import (
-    ANY_ERROR,
-    BREAK,
-    CONTINUE,
-    Flow,
-    Raised,
-    lineage,
-)
+from schedmate.agent.interp.flow import ANY_ERROR, BREAK, CONTINUE, Flow, Raised, lineage
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import Scope, Site, as_instance
 from schedmate.agent.interp.syntax import elements, variable
@@ -164,22 +157,6 @@ def _with(machine: Machine, node: ast.With | ast.AsyncWith, scope: Scope) -> Flo
     return execute(machine, node.body, scope)
 
 
-def _global(machine: Machine, node: ast.Global, scope: Scope) -> None:
-    scope.globals_.update(node.names)
-
-
-def _nonlocal(machine: Machine, node: ast.Nonlocal, scope: Scope) -> None:
-    scope.nonlocals.update(node.names)
-
-
-def _break(machine: Machine, node: ast.Break, scope: Scope) -> Flow:
-    return BREAK
-
-
-def _continue(machine: Machine, node: ast.Continue, scope: Scope) -> Flow:
-    return CONTINUE
-
-
 _EXECUTE: dict[type[ast.stmt], Callable[..., Flow | None]] = {
     ast.Expr: _expr,
     ast.Assign: _assign,
@@ -202,8 +179,8 @@ _EXECUTE: dict[type[ast.stmt], Callable[..., Flow | None]] = {
     ast.TryStar: _try,
     ast.With: _with,
     ast.AsyncWith: _with,
-    ast.Global: _global,
-    ast.Nonlocal: _nonlocal,
-    ast.Break: _break,
-    ast.Continue: _continue,
+    ast.Global: lambda machine, node, scope: scope.globals_.update(node.names),
+    ast.Nonlocal: lambda machine, node, scope: scope.nonlocals.update(node.names),
+    ast.Break: lambda *_: BREAK,
+    ast.Continue: lambda *_: CONTINUE,
 }

@@ -10,7 +10,7 @@ from schedmate.agent.configs.hydra.compose import compose_hydra
 from schedmate.agent.configs.hydra.overrides import parse_command_line
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.configs.omegaconf import RESOLVERS, omega_structured
-from schedmate.agent.interp.libs.registries import class_named
+from schedmate.agent.interp.libs.importing import class_named
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import (
     AttrDict,

@@ -10,7 +10,7 @@ from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.filesystem import MAX_LISTING
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.natives import identity
-from schedmate.agent.interp.objects import Module, PathStr, as_symbol
+from schedmate.agent.interp.objects import Module, PathStr, as_class, as_symbol
 from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.values.base import iterate
 from schedmate.agent.values import Value, unknown
@@ -100,6 +100,18 @@ def package_file(machine: Machine, call: Invocation) -> Value:
     beside = f"{folder}/{given.text}" if folder is not None else given.text
     found = machine.sources.locate(beside) or machine.sources.locate(given.text)
     return Value(str(found) if found is not None else beside, given.origin)
+
+
+def class_named(machine: Machine, name: str) -> Value | None:
+    """The class of this name among the modules that were imported, if there is one only."""
+    found: dict[int, Value] = {}
+    for module in list(machine.sources.modules.values()):
+        if not module.loaded or name not in module.scope.names:
+            continue
+        value = machine.getattr(Value(module), name)
+        if as_class(value) is not None:
+            found[id(value.data)] = value
+    return next(iter(found.values())) if len(found) == 1 else None
 
 
 PLUGIN = Plugin(

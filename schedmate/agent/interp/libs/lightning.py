@@ -12,12 +12,7 @@ from schedmate.agent.interp.libs.configs.files import read_file
 from schedmate.agent.interp.libs.hydra import build
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.natives import native
-from schedmate.agent.interp.objects import (
-    Call,
-    Site,
-    as_class,
-    as_instance,
-)
+from schedmate.agent.interp.objects import Call, Site, as_class, as_instance
 from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.values.base import iterate
 from schedmate.agent.interp.values.trees import plain_tree

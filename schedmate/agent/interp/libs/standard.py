@@ -11,13 +11,7 @@ from schedmate.agent.interp.flow import Raised
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.natives import identity
-from schedmate.agent.interp.objects import (
-    AttrDict,
-    DefaultDict,
-    Native,
-    Partial,
-    Symbol,
-)
+from schedmate.agent.interp.objects import AttrDict, DefaultDict, Native, Partial, Symbol
 from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.values.base import copy_shallow, iterate, origin_of, plain_key
 from schedmate.agent.interp.values.mappings import fill

@@ -67,11 +67,7 @@ def _is_missing(value: Value) -> bool:
 
 
 def instantiate(
-    machine: Machine,
-    cls: Class,
-    args: list[Value],
-    kwargs: dict[str, Value],
-    site: Site,
+    machine: Machine, cls: Class, args: list[Value], kwargs: dict[str, Value], site: Site
 ) -> Value:
     """Construct an object as far as that can be followed."""
     externals = [classes.last(base) for base in cls.external_bases()]

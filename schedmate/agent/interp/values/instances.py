@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
 
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.invocation import Invocation
@@ -14,7 +15,6 @@ from schedmate.agent.interp.objects import (
     Instance,
     Native,
     Site,
-    Super,
     Symbol,
     as_instance,
     as_symbol,
@@ -32,7 +32,7 @@ from schedmate.agent.interp.values.base import (
 )
 from schedmate.agent.interp.values.callables import bind
 from schedmate.agent.interp.values.mappings import fill, item
-from schedmate.agent.values import Items, Value, unknown
+from schedmate.agent.values import Items, StandIn, Value, unknown
 
 _RAW = ("__setattr__", "__getattribute__")
 
@@ -215,6 +215,14 @@ def _is_get(getter: Value) -> bool:
     """Whether `__getattr__ = dict.get`: what a mapping does not have is None."""
     symbol = as_symbol(getter)
     return symbol is not None and symbol.path.endswith(".get")
+
+
+@dataclass(eq=False, slots=True)
+class Super(StandIn):
+    """`super()` inside a method of `cls`."""
+
+    cls: Class
+    self: Value
 
 
 @of(Super)

@@ -92,10 +92,6 @@ def _dict_pop(machine: Machine, call: Invocation) -> Value:
     return found
 
 
-def _dict_copy(machine: Machine, call: Invocation) -> Value:
-    return machine.made(kind(call.owner).copy(call.owner))
-
-
 _METHODS: dict[str, Handler] = {
     "get": _get,
     "keys": _keys,
@@ -104,7 +100,7 @@ _METHODS: dict[str, Handler] = {
     "update": _dict_update,
     "setdefault": _setdefault,
     "pop": _dict_pop,
-    "copy": _dict_copy,
+    "copy": lambda machine, call: machine.made(kind(call.owner).copy(call.owner)),
     # Python 2
     "iterkeys": _keys,
     "itervalues": _values,
@@ -275,14 +271,6 @@ def item(machine: Machine, base: Value, items: Items, index: Value) -> Value:
     elif _has_parts(found):
         machine.observer.picks(items, found, index)
     return found
-
-
-def replace_items(target: Value, source: Value) -> None:
-    """Give a mapping the items of another one, in place."""
-    if target.mapping is not None and source.mapping is not None:
-        items = dict(source.mapping)
-        target.mapping.clear()
-        target.mapping.update(items)
 
 
 def overrides(machine: Machine, held: Value | None, value: Value) -> bool:

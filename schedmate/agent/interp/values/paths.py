@@ -8,11 +8,12 @@ from typing import cast
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.natives import bound, itself
-from schedmate.agent.interp.objects import FileHandle, PathStr, Symbol, WriteHandle
-from schedmate.agent.interp.source import MAX_SOURCE_BYTES, decode
+from schedmate.agent.interp.objects import PathStr, Symbol
+from schedmate.agent.interp.repair import decode
+from schedmate.agent.interp.source import MAX_SOURCE_BYTES
 from schedmate.agent.interp.values.base import Kind, of
 from schedmate.agent.interp.values.texts import Text
-from schedmate.agent.interp.values.written import content, write
+from schedmate.agent.interp.values.written import FileHandle, WriteHandle, content, write
 from schedmate.agent.sizes import MAX_PATH, VALUE, joined
 from schedmate.agent.values import Data, Value, unknown
 from schedmate.paths import is_dir, is_file, matching

@@ -78,3 +78,11 @@ def as_config(value: Value, file: str) -> Value:
         return Value(kind(value).converted(value, convert), origin)
 
     return convert(value)
+
+
+def replace_items(target: Value, source: Value) -> None:
+    """Give a mapping the items of another one, in place."""
+    if target.mapping is not None and source.mapping is not None:
+        items = dict(source.mapping)
+        target.mapping.clear()
+        target.mapping.update(items)

@@ -8,14 +8,30 @@ so that the evidence is the option or the template that a person wrote.
 from __future__ import annotations
 
 import posixpath
+from dataclasses import dataclass
+from pathlib import Path
 
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.natives import bound
-from schedmate.agent.interp.objects import WriteHandle, as_call
+from schedmate.agent.interp.objects import as_call
 from schedmate.agent.interp.values.base import Kind, of
 from schedmate.agent.interp.values.trees import deep_copy
-from schedmate.agent.values import Value, unknown
+from schedmate.agent.values import StandIn, Value, unknown
+
+
+@dataclass(eq=False, slots=True)
+class FileHandle(StandIn):
+    """A file of the repository opened for reading."""
+
+    path: Path
+
+
+@dataclass(eq=False, slots=True)
+class WriteHandle(StandIn):
+    """A file opened for writing, by its path as the program has it."""
+
+    path: str
 
 
 def place_in(root: str, folder: str, path: str) -> str:

@@ -79,9 +79,4 @@ def choice_class(machine: Machine, call: Invocation) -> Value | None:
     return _choices(machine, base).get(str(name.data))
 
 
-PLUGIN = Plugin(
-    calls={
-        f"*.{_REGISTER}": register,
-        "*.get_choice_class": choice_class,
-    }
-)
+PLUGIN = Plugin(calls={f"*.{_REGISTER}": register, "*.get_choice_class": choice_class})

@@ -15,7 +15,7 @@ from schedmate.agent.interp.libs.cli.functions import annotations_of, call_with_
 from schedmate.agent.interp.libs.cli.records import cast, update
 from schedmate.agent.interp.libs.configs.files import read_file
 from schedmate.agent.interp.libs.hydra import build
-from schedmate.agent.interp.libs.registries import class_named
+from schedmate.agent.interp.libs.importing import class_named
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import Function, as_function, as_instance
 from schedmate.agent.interp.plugins import Plugin

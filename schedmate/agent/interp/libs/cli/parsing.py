@@ -30,10 +30,7 @@ _NUMBER = re.compile(r"^-\d+(\.\d*)?([eE][+-]?\d+)?$|^-\.\d+$")
 
 
 def parse(
-    machine: Machine,
-    parser: Parser,
-    argv: list[Value],
-    namespace: AttrDict | None = None,
+    machine: Machine, parser: Parser, argv: list[Value], namespace: AttrDict | None = None
 ) -> tuple[AttrDict, list[Value]]:
     """Parse `argv` as argparse would; returns the namespace and what was left over."""
     result = namespace if namespace is not None else AttrDict(flavour="namespace")

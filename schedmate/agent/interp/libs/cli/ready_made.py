@@ -9,9 +9,7 @@ from schedmate.agent.configs.scalars import parse_scalar
 from schedmate.agent.configs.trees import wrap
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.flags import command_option
-from schedmate.agent.interp.libs.cli.parser import PARSER, Option, Parser, parser_of
-from schedmate.agent.interp.libs.cli.parsing import parse
-from schedmate.agent.interp.libs.configs.files import read_file
+from schedmate.agent.interp.libs.cli.parser import PARSER, Option, parser_of
 from schedmate.agent.interp.libs.documented import TRAINER_OPTIONS, parsers
 from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.objects import Call, Native
@@ -71,27 +69,6 @@ def ready_made(options: list[dict[str, Any]], path: str) -> Handler:
     return make
 
 
-def file_arguments(machine: Machine, call: Invocation) -> Value:
-    """prefigure's `get_all_args("defaults.ini")`: each value of the file is an option's default."""
-    given = call.argument(0, "defaults_file")
-    read = read_file(machine, given if given is not None else Value("defaults.ini"))
-    sections = machine.mapping(read)
-    if sections is None:
-        return unknown()
-    made = Parser()
-    for section in sections.values():
-        for name, held in (machine.mapping(section) or {}).items():
-            quoted = held.text is not None and re.fullmatch(r"([\"'])(.*)\1", held.text)
-            value = Value(quoted[2], held.origin) if quoted else held
-            flags = tuple(dict.fromkeys((f"--{name.replace('_', '-')}", f"--{name}")))
-            scalar = Value(Native("scalar", _scalar))
-            made.options.append(Option(name, flags, value, scalar))
-    result, _ = parse(machine, made, machine.argv[1:])
-    value = Value(result)
-    machine.observer.settings("arguments", value, "arguments")
-    return value
-
-
 _READS_COMMAND = re.compile(r"(^|\.)(get|parse|read)_(all_)?(args|arguments|options|opts|flags)$")
 """Functions of libraries that read the command line in ways of their own."""
 
@@ -107,7 +84,5 @@ PLUGIN = Plugin(
         **{path: ready_made(options, path) for path, options in parsers().items()},
         "*.add_argparse_args": add_trainer_options,
         "*.from_argparse_args": trainer_from_options,
-        "prefigure.get_all_args": file_arguments,
-        "prefigure.prefigure.get_all_args": file_arguments,
     },
 )

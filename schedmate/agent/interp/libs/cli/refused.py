@@ -16,7 +16,7 @@ from schedmate.agent.interp.libs.cli.conditions import depends, is_fixed
 from schedmate.agent.interp.libs.cli.parser import Option, Parser, spellings
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import Native
-from schedmate.agent.interp.source import decode
+from schedmate.agent.interp.repair import decode
 from schedmate.agent.syntax import parse
 from schedmate.agent.values import Value
 from schedmate.paths import is_file

@@ -11,7 +11,6 @@ from schedmate.agent.interp.libs.cli.functions import call_with_settings
 from schedmate.agent.interp.libs.cli.parser import Option, Parser
 from schedmate.agent.interp.libs.cli.parsing import parse
 from schedmate.agent.interp.libs.cli.refused import tell_refused
-from schedmate.agent.interp.libs.configs.files import read_file
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import Call, Function, Scope, as_call, as_function, path_of
 from schedmate.agent.interp.plugins import Plugin
@@ -137,7 +136,6 @@ def _typer_run(machine: Machine, function: Value, argv: list[Value], group: bool
     # the namespace needs no item for them
     hidden = Value("==SUPPRESS==")
     parser.options += [Option("", (flag,), hidden, None, "count") for flag in _COMPLETION]
-    argv = _with_file(machine, data, parser, argv)
     namespace, extras = parse(machine, parser, argv)
     tell_refused(machine, parser, extras)
     return call_with_settings(machine, data.undecorated(), namespace)
@@ -148,29 +146,6 @@ def _only_typers(decorator: Value) -> bool:
     made = as_call(decorator)
     plain = made is not None and not {"context_settings", "cls"} & set(made.kwargs)
     return plain and path_of(decorator).startswith("typer.")
-
-
-def _with_file(
-    machine: Machine, function: Function, parser: Parser, argv: list[Value]
-) -> list[Value]:
-    """`@use_yaml_config(param_name="config")` of typer-config: a file's values as defaults.
-
-    Gives the arguments that remain.
-    """
-    for decorator in function.decorators:
-        data = as_call(decorator)
-        if data is None or not re.match(r"typer_config\.\w*use_\w+", data.path):
-            continue
-        named = data.kwargs.get("param_name") or (data.args[0] if data.args else Value("config"))
-        flag = f"--{named.text}"
-        place = next((i for i, token in enumerate(argv[:-1]) if token.data == flag), None)
-        values = read_file(machine, argv[place + 1]) if place is not None else None
-        mapping = machine.mapping(values)
-        for option in parser.options:
-            option.default = (mapping or {}).get(option.dest, option.default)
-        if place is not None:
-            argv = [*argv[:place], *argv[place + 2 :]]
-    return argv
 
 
 PLUGIN = Plugin(calls={"typer.Typer()": typer_app, "typer.run": typer_run})

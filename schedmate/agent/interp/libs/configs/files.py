@@ -11,11 +11,11 @@ from schedmate.agent.configs.scalars import parse_scalar
 from schedmate.agent.configs.trees import wrap
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.objects import FileHandle, WriteHandle, as_call
+from schedmate.agent.interp.objects import as_call
 from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.values.paths import mislaid
 from schedmate.agent.interp.values.trees import deep_copy, plain_tree
-from schedmate.agent.interp.values.written import content, keep
+from schedmate.agent.interp.values.written import FileHandle, WriteHandle, content, keep
 from schedmate.agent.values import Value, lifted, unknown
 from schedmate.errors import InputError
 from schedmate.paths import is_file

@@ -61,11 +61,7 @@ def _inside(machine: Machine, call: Invocation) -> Value | None:
 
 PLUGIN = Plugin(
     methods={
-        FLAVOUR: {
-            "get": get,
-            "__missing__": _inside,
-            **{f"get_{kind}": get for kind in _KINDS},
-        }
+        FLAVOUR: {"get": get, "__missing__": _inside, **{f"get_{kind}": get for kind in _KINDS}}
     },
     calls={
         "pyhocon.ConfigFactory.parse_file": parse_file,

@@ -17,8 +17,7 @@ from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import AttrDict, Module, as_call, as_node
 from schedmate.agent.interp.plugins import Plugin
 from schedmate.agent.interp.values.base import several
-from schedmate.agent.interp.values.mappings import replace_items
-from schedmate.agent.interp.values.trees import as_config, attr_tree, plain_tree
+from schedmate.agent.interp.values.trees import as_config, attr_tree, plain_tree, replace_items
 from schedmate.agent.values import Origin, Value, unknown
 from schedmate.errors import InputError
 from schedmate.paths import is_file

@@ -16,8 +16,7 @@ from schedmate.agent.interp.natives import itself
 from schedmate.agent.interp.objects import AttrDict, as_node
 from schedmate.agent.interp.plugins import ANY, Plugin
 from schedmate.agent.interp.values.base import iterate
-from schedmate.agent.interp.values.mappings import replace_items
-from schedmate.agent.interp.values.trees import attr_tree, deep_copy, plain_tree
+from schedmate.agent.interp.values.trees import attr_tree, deep_copy, plain_tree, replace_items
 from schedmate.agent.values import Origin, Value, unknown
 from schedmate.errors import InputError
 

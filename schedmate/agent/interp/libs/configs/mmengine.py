@@ -122,9 +122,6 @@ def runner(machine: Machine, call: Invocation) -> None:
 _CALLS: dict[str, Handler] = {
     f"{root}.Config.fromfile": from_file
     for root in ("mmcv", "mmengine", "mmcv.utils", "mmengine.config")
-} | {
-    "mmengine.runner.Runner.from_cfg": runner,
-    "mmengine.runner.FlexibleRunner.from_cfg": runner,
-}
+} | {"mmengine.runner.Runner.from_cfg": runner, "mmengine.runner.FlexibleRunner.from_cfg": runner}
 
 PLUGIN = Plugin(calls=_CALLS)
