@@ -144,14 +144,9 @@ class Class(StandIn):
 
     def external_bases(self) -> list[str]:
         """Dotted paths of third-party classes among the ancestors."""
-        paths = []
-        for cls in self.mro():
-            for base in cls.bases[:MAX_BASES]:
-                if isinstance(base.data, Native):
-                    paths.append(base.data.name)
-                elif path := path_of(base):
-                    paths.append(path)
-        return paths
+        bases = [base for cls in self.mro() for base in cls.bases[:MAX_BASES]]
+        paths = [b.data.name if isinstance(b.data, Native) else path_of(b) for b in bases]
+        return [path for path in paths if path]
 
     def lookup(self, name: str) -> Value | None:
         """A class attribute by method resolution order."""

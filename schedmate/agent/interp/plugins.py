@@ -75,7 +75,7 @@ class TwiceError(ValueError):
 
 
 class Registry:
-    """All plugins, asked as one.
+    """All plugins, asked as one; `companions.Plugins` says what each question means.
 
     Args:
         plugins: each in the order in which it is asked; no two may model the same path.
@@ -89,9 +89,7 @@ class Registry:
         self.calls: dict[str, Handler] = self._one_each("calls")
         self.names: dict[str, Callable[[Machine], Value | None]] = self._one_each("names")
         self._methods: dict[str, Mapping[str, Handler]] = self._one_each("methods")
-        self._attributes: dict[str, Callable[[Machine, Value], Value | None]]
         self._attributes = self._one_each("attributes")
-        self._items: dict[str, Callable[[Machine, Value, Value], Value | None]]
         self._items = self._one_each("items")
         self.types: dict[str, tuple[type, ...]] = self._one_each("types")
         self._defaults = [p.defaults for p in self.plugins if p.defaults]
@@ -122,31 +120,25 @@ class Registry:
         return found
 
     def name(self, machine: Machine, path: str) -> Value | None:
-        """What a dotted name stands for, where that is known."""
         known = self.names.get(path)
         return known(machine) if known is not None else None
 
     def attribute(self, machine: Machine, base: Value, name: str) -> Value | None:
-        """`base.name`, where a library has that name mean something."""
         asked = self._attributes.get(name)
         return asked(machine, base) if asked is not None else None
 
     def missing(self, machine: Machine, base: Call, name: str) -> Value | None:
-        """An attribute of a library's result that nothing else knows."""
         return _first(asked(machine, base, name) for asked in self._missing)
 
     def item(self, machine: Machine, base: Value, path: str, index: Value) -> Value | None:
-        """`base[index]` of the library's thing at `path`."""
         asked = self._items.get(path) or self._items.get(path[: path.rfind(".") + 1])
         return asked(machine, base, index) if asked is not None else None
 
     def node_method(self, flavour: str, name: str) -> Handler | None:
-        """A method of configuration nodes of a flavour."""
         table = self._methods.get(flavour)
         return (self._methods.get(ANY, {}) if table is None else table).get(name)
 
     def method(self, base: Value, name: str) -> Value | None:
-        """A method of a configuration node, bound to it."""
         node = as_node(base)
         if node is None or (node.flavour == "namespace" and not name.startswith("_")):
             return None
@@ -154,35 +146,28 @@ class Registry:
         return bound(base, name, found) if found is not None else None
 
     def otherwise(self, machine: Machine, call: Invocation) -> Value | None:
-        """The answer to a call that nothing models."""
         return _first(asked(machine, call) for asked in self._otherwise)
 
     def defaults(self, path: str) -> dict[str, Value]:
-        """Documented defaults of a library's configuration class, by field."""
         return next((found for asked in self._defaults if (found := asked(path))), {})
 
     def stands_for(self, names: set[str]) -> str | None:
-        """The library's class that a class is a copy of."""
         return _first(asked(names) for asked in self._stands_for)
 
     def arguments(self, machine: Machine, target: Function | Class) -> dict[str, Value]:
-        """Arguments that configuration libraries give what its caller gives none."""
         given: dict[str, Value] = {}
         for asked in self._arguments:
             given |= asked(machine, target)
         return given
 
     def constructed(self, machine: Machine, instance: Value, call: Invocation) -> Value | None:
-        """The object, where constructing a class built on a library's is the library's doing."""
         return _first(asked(machine, instance, call) for asked in self._on_constructed)
 
     def defined(self, machine: Machine, function: Function) -> None:
-        """A decorated function was just defined."""
         for handler in self._on_defined:
             handler(machine, function)
 
     def enter(self, machine: Machine, function: Function) -> Value | None:
-        """Run a decorated main function called without arguments, as its decorator would."""
         return _first(
             asked(machine, function, decorator)
             for decorator in function.decorators

@@ -7,7 +7,7 @@ from schedmate.agent.configs.trees import merge, set_dotted
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.flags import spelled
-from schedmate.agent.interp.libs.cli.jsonargparse import into_arguments
+from schedmate.agent.interp.libs.cli.jsonargparse import into_arguments, options
 from schedmate.agent.interp.libs.configs.files import read_file
 from schedmate.agent.interp.libs.hydra import build
 from schedmate.agent.interp.machine import Machine
@@ -64,25 +64,15 @@ def lightning_cli(machine: Machine, call: Invocation) -> Value:
     for section in (mapping or {}, (machine.mapping((mapping or {}).get("fit", Value({}))) or {})):
         for path in iterate(section.get("default_config_files", Value([]))) or []:
             config = _layer(machine, config, path, subcommand)
-    index = 0
-    while index < len(argv):
-        text = str(argv[index].data)
-        if not text.startswith("--") and text != "-c":
-            index += 1
-            continue
-        key, equals, given = text.lstrip("-").partition("=")
-        origin = argv[index].origin
-        if not equals and index + 1 < len(argv):
-            index += 1
-            given = str(argv[index].data)
-        index += 1
+    for key, value, token in options(argv):
+        given = Value(str(value.data) if value is not None else "true", token.origin)
         if key in ("config", "c"):
-            config = _layer(machine, config, Value(given, origin), subcommand)
-        elif key in ("model", "data", "trainer.logger") and not given.startswith("{"):
-            config = set_dotted(config, f"{key}.class_path", Value(given, origin))
-        else:
-            value = spelled(Value(given), origin)
-            config = set_dotted(config, into_arguments(config, key), value)
+            config = _layer(machine, config, given, subcommand)
+        elif key in ("model", "data", "trainer.logger") and not str(given.data).startswith("{"):
+            config = set_dotted(config, f"{key}.class_path", given)
+        elif key:
+            setting = spelled(given, token.origin)
+            config = set_dotted(config, into_arguments(config, key), setting)
     if mapping is not None and mapping.get("parser_mode", Value(None)).data == "omegaconf":
         config = resolve_interpolations(config)
     machine.observer.settings("lightning", config, "config")

@@ -293,10 +293,8 @@ def fill(machine: Machine, items: Items, args: list[Value], kwargs: dict[str, Va
         if mapping is not None:
             items.update(mapping)
             continue
-        for pair in iterate(value) or []:
-            parts = iterate(pair)
-            if parts is not None and len(parts) == 2:
-                key = plain_key(parts[0])
-                if key is not None:
-                    items[key] = parts[1]
+        pairs = [iterate(pair) or [] for pair in iterate(value) or []]
+        for key, item in (pair for pair in pairs if len(pair) == 2):
+            if (name := plain_key(key)) is not None:
+                items[name] = item
     items.update(kwargs)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.flags import flag_origin, plain_scalar, spelled
@@ -34,33 +36,38 @@ def define_flag(machine: Machine, call: Invocation) -> Value:
     value = Value(default.data, here) if default.known else default
     kind = classes.last(call.path).removeprefix("DEFINE_")
     several: list[Value] = []
-    for token in machine.argv[1:]:
-        text = token.text
-        if text is None or not text.startswith("-"):
-            continue
-        flag, equals, given = text.lstrip("-").partition("=")
+    for flag, word, token in _words(machine):
         if flag == name:
-            if not equals:
-                index = machine.argv.index(token) + 1
-                following = machine.argv[index].data if index < len(machine.argv) else None
-                given = "true" if kind in ("bool", "boolean") else str(following)
+            switch = kind in _BOOLEAN and "=" not in str(token.data)
+            given = "true" if switch else str(word.data if word is not None else None)
             value = _flag_value(kind, given, token, flag)
             if kind.startswith("multi"):
                 item = Value(given, value.origin)
                 several.append(spelled(item, item.origin) if kind == "multi_integer" else item)
                 value = Value(list(several), value.origin)
-        elif flag == f"no{name}" and kind in ("bool", "boolean"):
+        elif flag == f"no{name}" and kind in _BOOLEAN:
             value = Value(False, token.origin)
-    flags = flags_object(machine)
-    flags[name] = value
+    flags_object(machine)[name] = value
     return Value(Call(call.path, call.args, call.kwargs, {"value": value, "default": default}))
+
+
+_BOOLEAN = ("bool", "boolean")
+
+
+def _words(machine: Machine) -> Iterator[tuple[str, Value | None, Value]]:
+    """The flags of the command, each with its value, attached or the next word, and its token."""
+    words = machine.argv[1:]
+    for token, after in zip(words, [*words[1:], None], strict=True):
+        if token.text is not None and token.text.startswith("-"):
+            name, equals, given = token.text.lstrip("-").partition("=")
+            yield name, Value(given, token.origin) if equals else after, token
 
 
 def _flag_value(kind: str, text: str, token: Value, flag: str) -> Value:
     origin = flag_origin(token, f"--{flag}")
     if kind in ("integer", "float"):
         return spelled(Value(text), origin)
-    if kind in ("bool", "boolean"):
+    if kind in _BOOLEAN:
         return Value(text.lower() in ("true", "1", "yes", "t"), origin)
     if kind in ("list", "spaceseplist", "multi_string", "multi_enum"):
         return Value([Value(part, origin) for part in text.split(",")], origin)
@@ -93,12 +100,9 @@ def config_file_flag(machine: Machine, call: Invocation) -> Value:
     name = call.text(0, "name")
     flag = name if name is not None else "config"
     path = call.argument(1, "default") or Value(None)
-    for index, token in enumerate(machine.argv):
-        text = str(token.data)
-        if text.lstrip("-") == flag and index + 1 < len(machine.argv) and text.startswith("-"):
-            path = machine.argv[index + 1]
-        elif text.startswith("-") and text.lstrip("-").startswith(f"{flag}="):
-            path = Value(text.partition("=")[2], token.origin)
+    for given, word, _ in _words(machine):
+        if given == flag and word is not None:
+            path = word
     config = unknown(flag)
     if path.text is not None:
         file, _, argument = path.text.partition(":")
@@ -122,15 +126,10 @@ def config_dict_flag(machine: Machine, call: Invocation) -> Value:
 
 
 def _config_flag(machine: Machine, flag: str, config: Value) -> Value:
-    argv = list(machine.argv)
-    for index, token in enumerate(argv):
-        text = str(token.data)
-        if not text.startswith("-") or not text.lstrip("-").startswith(f"{flag}."):
-            continue
-        key, equals, given = text.lstrip("-").partition("=")
-        if not equals and index + 1 < len(argv):
-            given = str(argv[index + 1].data)
-        set_path(machine, config, key.split(".")[1:], plain_scalar(Value(given, token.origin)))
+    for key, word, token in _words(machine):
+        if key.startswith(f"{flag}."):
+            given = Value(str(word.data) if word is not None else "", token.origin)
+            set_path(machine, config, key.split(".")[1:], plain_scalar(given))
     flags_object(machine)[flag] = config
     machine.observer.settings(flag, config, "config")
     return Value(Call("ml_collections.config_flags.DEFINE", [], {}, {"value": config}))

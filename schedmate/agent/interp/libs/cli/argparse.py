@@ -17,7 +17,7 @@ from schedmate.agent.interp.libs.cli.parser import (
     parser_of,
 )
 from schedmate.agent.interp.libs.cli.parsing import load_config_file, parse
-from schedmate.agent.interp.libs.cli.records import fill_prefixed, make_record, split_records
+from schedmate.agent.interp.libs.cli.records import fill_prefixed, is_record, make_record
 from schedmate.agent.interp.libs.cli.refused import tell_refused
 from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.objects import AttrDict, Call, as_call, as_class, as_node, as_symbol
@@ -42,7 +42,7 @@ def add_argument(machine: Machine, call: Invocation) -> Value:
     flags = tuple(n for n in names if n.startswith("-"))
     dest = _dest(call, names, flags)
     kind = call.kwargs.get("type")
-    if kind is not None and as_class(kind) is not None and split_records(machine, [kind]):
+    if kind is not None and as_class(kind) is not None and is_record(kind):
         parser.records.append((dest, kind, ""))
         parser.open = True
         return unknown()
@@ -178,7 +178,7 @@ def add_records(machine: Machine, call: Invocation) -> Value:
     return Value(None)
 
 
-def _finish(machine: Machine, call: Invocation) -> tuple[Value, list[Value]]:
+def finish(machine: Machine, call: Invocation) -> tuple[Value, list[Value]]:
     parser = parser_of(machine, call.base)
     namespace = as_node(call.argument(1, "namespace"))
     words = iterate(call.argument(0, "args"))
@@ -201,7 +201,7 @@ def _finish(machine: Machine, call: Invocation) -> tuple[Value, list[Value]]:
 
 
 def parse_args(machine: Machine, call: Invocation) -> Value:
-    value, extras = _finish(machine, call)
+    value, extras = finish(machine, call)
     given = call.argument(0, "args")
     parser = parser_of(machine, call.base)
     if given is None or given.data is None:
@@ -217,7 +217,7 @@ def parse_args(machine: Machine, call: Invocation) -> Value:
 
 
 def parse_known_args(machine: Machine, call: Invocation) -> Value:
-    value, extras = _finish(machine, call)
+    value, extras = finish(machine, call)
     given = {
         name.replace("-", "_"): spelled(values[0], flag_origin(flag, str(flag.data)))
         for name, values, flag in parse_flags(extras)[0]
@@ -226,19 +226,6 @@ def parse_known_args(machine: Machine, call: Invocation) -> Value:
     if given:
         machine.observer.settings("command", Value(given), "arguments")
     return Value((value, Value(extras)))
-
-
-def parse_table(machine: Machine, call: Invocation) -> Value:
-    """`gymutil.parse_arguments(custom_parameters=[{"name": "--task", ...}])` of Isaac Gym."""
-    parser = Value(Call(PARSER, [], {}))
-    given = call.argument(3, "custom_parameters")
-    for row in iterate(given) or []:
-        options = machine.mapping(row)
-        if options is not None and "name" in options:
-            rest = {str(key): item for key, item in options.items() if key != "name"}
-            add_argument(machine, Invocation(PARSER, [options["name"]], rest, call.site, parser))
-    value, _ = _finish(machine, Invocation(PARSER, [], {}, call.site, parser))
-    return value
 
 
 CONSTRUCTORS = (
@@ -279,7 +266,6 @@ _CALLS: dict[str, Handler] = {
     for name, method in _METHODS.items()
 }
 _CALLS["optparse.OptionParser().parse_args"] = parse_known_args
-_CALLS["isaacgym.gymutil.parse_arguments"] = parse_table
 
 
 def _actions(machine: Machine, base: Value) -> Value | None:

@@ -8,7 +8,7 @@ from schedmate.agent.interp import classes
 from schedmate.agent.interp.builtins.table import BUILTINS
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.functions import call_with_settings
-from schedmate.agent.interp.libs.cli.parser import Option, Parser, as_default
+from schedmate.agent.interp.libs.cli.parser import Option, Parser, as_default, switches
 from schedmate.agent.interp.libs.cli.parsing import parse
 from schedmate.agent.interp.libs.cli.refused import tell_refused
 from schedmate.agent.interp.machine import Machine
@@ -68,22 +68,11 @@ def _click_option(machine: Machine, decorator: Value, parser: Parser, function: 
     if data is None or classes.last(data.path) not in ("option", "argument"):
         return
     names = [a.text for a in data.args if a.text is not None]
-    flags: list[str] = []
-    off: list[str] = []
-    dest = None
-    for name in names:
-        if name.startswith("-"):
-            on, _, negative = name.partition("/")
-            if on.strip():
-                flags.append(on.strip())
-            if negative:
-                off.append(negative.strip())
-        else:
-            dest = name
+    flags, off = switches(names)
+    dest = next((name for name in reversed(names) if not name.startswith("-")), None)
     positional = classes.last(data.path) == "argument"
     long = next((f for f in flags if f.startswith("--")), flags[0] if flags else "")
-    dest = dest or long.lstrip("-")
-    dest = dest.replace("-", "_").lower()
+    dest = (dest or long.lstrip("-")).replace("-", "_").lower()
     line = data.args[0].origin.line if data.args and data.args[0].origin else None
     file = function.module.file
     default = as_default(data.kwargs.get("default", Value(None)), file, line)

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from schedmate.agent.configs.class_keys import built_by
 from schedmate.agent.configs.trees import merge, set_dotted
 from schedmate.agent.interp.invocation import Invocation
@@ -70,20 +72,11 @@ def _read(machine: Machine, function: Function, notes: dict[str, str], argv: lis
     """What the words say, as a tree by parameter."""
     config = Value({})
     required = [name for name in notes if name not in function.defaults]
-    at = 0
-    while at < len(argv):
-        token = argv[at]
-        at += 1
-        text = str(token.data)
-        if not text.startswith("--"):
+    for key, value, token in options(argv):
+        if not key:
             if required:
                 config = set_dotted(config, required.pop(0), token)
             continue
-        key, equals, given = text.removeprefix("--").partition("=")
-        value = Value(given, token.origin) if equals else None
-        if value is None and at < len(argv) and not str(argv[at].data).startswith("--"):
-            value = argv[at]
-            at += 1
         if key == "config" and value is not None and key not in notes:
             loaded = read_file(machine, value)
             if loaded is not None and loaded.mapping is not None:
@@ -94,6 +87,21 @@ def _read(machine: Machine, function: Function, notes: dict[str, str], argv: lis
             setting = _typed(machine, value, notes[head] if not dot else "", flag_origin(token))
             config = set_dotted(config, into_arguments(config, key), setting)
     return config
+
+
+def options(argv: list[Value]) -> Iterator[tuple[str, Value | None, Value]]:
+    """The options of a command with their values and tokens; other words have no name."""
+    words = iter(zip(argv, [*argv[1:], Value("--")], strict=True))
+    for token, after in words:
+        text = str(token.data)
+        if not text.startswith("--") and text != "-c":
+            yield "", token, token
+            continue
+        key, equals, given = text.lstrip("-").partition("=")
+        value = Value(given, token.origin) if equals else None
+        if value is None and not str(after.data).startswith("--"):
+            value, _ = next(words)
+        yield key, value, token
 
 
 def _typed(machine: Machine, value: Value | None, note: str, origin: Origin | None) -> Value:

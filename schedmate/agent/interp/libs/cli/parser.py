@@ -90,6 +90,13 @@ def spellings(option: Option) -> tuple[str, ...]:
     return (*option.flags, *(f"--no-{flag[2:]}" for flag in long))
 
 
+def switches(names: list[str]) -> tuple[list[str], list[str]]:
+    """Of names such as `--on/--off`, those of the option and those that switch it off."""
+    pairs = [name.partition("/") for name in names if name.startswith("-")]
+    on, off = ([pair[side].strip() for pair in pairs] for side in (0, 2))
+    return list(filter(None, on)), list(filter(None, off))
+
+
 def parser_of(machine: Machine, base: Value | None) -> Parser:
     """The parser model behind a parser object."""
     owner = base.data if base is not None else None

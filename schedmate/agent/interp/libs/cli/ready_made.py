@@ -1,4 +1,4 @@
-"""Options and parsers that libraries bring along: Lightning's `Trainer`, detectron2."""
+"""Options and parsers that libraries bring along: Lightning's `Trainer`, detectron2, Isaac Gym."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Any
 from schedmate.agent.configs.scalars import parse_scalar
 from schedmate.agent.configs.trees import wrap
 from schedmate.agent.interp.invocation import Invocation
+from schedmate.agent.interp.libs.cli.argparse import add_argument, finish
 from schedmate.agent.interp.libs.cli.flags import command_option
 from schedmate.agent.interp.libs.cli.parser import PARSER, Option, parser_of
 from schedmate.agent.interp.libs.documented import TRAINER_OPTIONS, parsers
 from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.objects import Call, Native
 from schedmate.agent.interp.plugins import Plugin
+from schedmate.agent.interp.values.base import iterate
 from schedmate.agent.values import Origin, Value, unknown
 
 
@@ -69,6 +71,19 @@ def ready_made(options: list[dict[str, Any]], path: str) -> Handler:
     return make
 
 
+def parse_table(machine: Machine, call: Invocation) -> Value:
+    """`gymutil.parse_arguments(custom_parameters=[{"name": "--task", ...}])` of Isaac Gym."""
+    parser = Value(Call(PARSER, [], {}))
+    given = call.argument(3, "custom_parameters")
+    for row in iterate(given) or []:
+        options = machine.mapping(row)
+        if options is not None and "name" in options:
+            rest = {str(key): item for key, item in options.items() if key != "name"}
+            add_argument(machine, Invocation(PARSER, [options["name"]], rest, call.site, parser))
+    value, _ = finish(machine, Invocation(PARSER, [], {}, call.site, parser))
+    return value
+
+
 _READS_COMMAND = re.compile(r"(^|\.)(get|parse|read)_(all_)?(args|arguments|options|opts|flags)$")
 """Functions of libraries that read the command line in ways of their own."""
 
@@ -83,6 +98,7 @@ PLUGIN = Plugin(
     calls={
         **{path: ready_made(options, path) for path, options in parsers().items()},
         "*.add_argparse_args": add_trainer_options,
+        "isaacgym.gymutil.parse_arguments": parse_table,
         "*.from_argparse_args": trainer_from_options,
     },
 )

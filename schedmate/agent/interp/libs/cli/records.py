@@ -44,12 +44,8 @@ def attributes(record: Value) -> Items:
     return record.mapping if record.mapping is not None else {}
 
 
-def split_records(machine: Machine, kinds: list[Value]) -> list[Value]:
-    """Those of `kinds` that are record classes: of the repository or known of a library."""
-    return [kind for kind in kinds if _is_record(kind)]
-
-
-def _is_record(kind: Value) -> bool:
+def is_record(kind: Value) -> bool:
+    """Whether a value is a record class, of the repository or known of a library."""
     cls, symbol = as_class(kind), as_symbol(kind)
     documented = symbol is not None and bool(record_defaults(symbol.path))
     return documented or (cls is not None and classes.is_record(cls))

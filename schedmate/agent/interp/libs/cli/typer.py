@@ -8,7 +8,7 @@ import re
 from schedmate.agent.interp.builtins.table import BUILTINS
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.functions import call_with_settings
-from schedmate.agent.interp.libs.cli.parser import Option, Parser
+from schedmate.agent.interp.libs.cli.parser import Option, Parser, switches
 from schedmate.agent.interp.libs.cli.parsing import parse
 from schedmate.agent.interp.libs.cli.refused import tell_refused
 from schedmate.agent.interp.machine import Machine
@@ -111,12 +111,10 @@ def _typer_run(machine: Machine, function: Value, argv: list[Value], group: bool
         default = default or Value(None)
         option = marker if marker is not None else note
         said_more = option.kwargs if option is not None else {}
-        words = [n for n in names if n.startswith("-")]
-        flags = [on.strip() for n in words if (on := n.partition("/")[0]).strip()]
-        off = [no.strip() for n in words if (no := n.partition("/")[2]).strip()]
+        flags, off = switches(names)
         plain = _plain_type(annotation)
         is_flag = plain == "bool" or (not annotation and isinstance(default.data, bool))
-        if not words:
+        if not flags and not off:
             flags = [f"--{name.replace('_', '-')}"]
             off = [f"--no-{name.replace('_', '-')}"]
         kind = BUILTINS.get(plain if plain in ("int", "float", "str") else "")
