@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from schedmate.agent.budget import Budget
 from schedmate.agent.interp.companions import Observer, Plugins
@@ -45,7 +45,76 @@ class Limits:
     time: Budget = field(default_factory=lambda: Budget(5.0))
 
 
-class Machine:
+class Operations(Protocol):
+    """What a machine does with the constructs of Python; `interpreter.py` binds it."""
+
+    def evaluate(self, node: ast.expr, scope: Scope) -> Value:
+        """The value of an expression."""
+
+    def follow(self, body: Sequence[ast.stmt], scope: Scope) -> Flow | None:
+        """Run statements in order; the flow that ended the block early."""
+
+    def lookup(self, name: str, scope: Scope) -> Value:
+        """What a name means in a scope."""
+
+    def builtin(self, name: str) -> Value | None:
+        """What a name means to Python itself."""
+
+    def bind(self, name: str, value: Value, scope: Scope) -> None:
+        """Give a name in a scope its value."""
+
+    def assign(self, target: ast.expr, value: Value, scope: Scope) -> None:
+        """Bind a value to an assignment target."""
+
+    def join(self, first: Value, second: Value) -> Value:
+        """One value for two ways the program may have gone."""
+
+    def getattr(self, base: Value, name: str) -> Value:
+        """`base.name`."""
+
+    def setattr(self, base: Value, name: str, value: Value) -> None:
+        """`base.name = value`."""
+
+    def getitem(self, base: Value, index: Value) -> Value:
+        """`base[index]`."""
+
+    def setitem(self, base: Value, index: Value, value: Value) -> None:
+        """`base[index] = value`."""
+
+    def mapping(self, value: Value | None) -> Items | None:
+        """The items of a mapping-like value, None when they are not known."""
+
+    def element(self, container: Value) -> Value:
+        """An item of something whose items are not known."""
+
+    def call(self, func: Value, args: list[Value], kwargs: dict[str, Value], site: Site) -> Value:
+        """Call a value; what cannot be called yields an unknown or a `Call`."""
+
+    def call_function(
+        self, function: Function, args: list[Value], kwargs: dict[str, Value], site: Site
+    ) -> Value:
+        """Follow a function of the repository."""
+
+    def external(self, invocation: Invocation) -> Value:
+        """A call that leaves the repository."""
+
+    def import_module(self, name: str, importer: Module | None = None) -> Value:
+        """`import name`."""
+
+    def search_path(self) -> list[str]:
+        """Import roots that the program added to `sys.path`."""
+
+    def load(self, module: Module) -> None:
+        """Follow a module's top level, once."""
+
+    def run_module(self, module: Module, tree: ast.Module) -> None:
+        """Follow a module's top level."""
+
+    def module_attr(self, module: Module, name: str) -> Value | None:
+        """`module.name`."""
+
+
+class Machine(Operations):
     """One run of a partial evaluator over a program.
 
     It runs the parts of Python that decide what a training job is (assignments, argument parsing,
@@ -165,77 +234,7 @@ class Machine:
             for depth, caught, short in self.trying
         )
 
-    # -- the program's text ----------------------------------------------------
-
-    def evaluate(self, node: ast.expr, scope: Scope) -> Value:
-        """The value of an expression."""
-        raise NotImplementedError
-
-    def follow(self, body: Sequence[ast.stmt], scope: Scope) -> Flow | None:
-        """Run statements in order; the flow that ended the block early."""
-        raise NotImplementedError
-
-    def lookup(self, name: str, scope: Scope) -> Value:
-        """What a name means in a scope."""
-        raise NotImplementedError
-
-    def builtin(self, name: str) -> Value | None:
-        """What a name means to Python itself."""
-        raise NotImplementedError
-
-    def bind(self, name: str, value: Value, scope: Scope) -> None:
-        """Give a name in a scope its value."""
-        raise NotImplementedError
-
-    def assign(self, target: ast.expr, value: Value, scope: Scope) -> None:
-        """Bind a value to an assignment target."""
-        raise NotImplementedError
-
-    def join(self, first: Value, second: Value) -> Value:
-        """One value for two ways the program may have gone."""
-        raise NotImplementedError
-
-    # -- values ----------------------------------------------------------------
-
-    def getattr(self, base: Value, name: str) -> Value:
-        """`base.name`."""
-        raise NotImplementedError
-
-    def setattr(self, base: Value, name: str, value: Value) -> None:
-        """`base.name = value`."""
-        raise NotImplementedError
-
-    def getitem(self, base: Value, index: Value) -> Value:
-        """`base[index]`."""
-        raise NotImplementedError
-
-    def setitem(self, base: Value, index: Value, value: Value) -> None:
-        """`base[index] = value`."""
-        raise NotImplementedError
-
-    def mapping(self, value: Value | None) -> Items | None:
-        """The items of a mapping-like value, None when they are not known."""
-        raise NotImplementedError
-
-    def element(self, container: Value) -> Value:
-        """An item of something whose items are not known."""
-        raise NotImplementedError
-
     # -- calls -----------------------------------------------------------------
-
-    def call(self, func: Value, args: list[Value], kwargs: dict[str, Value], site: Site) -> Value:
-        """Call a value; what cannot be called yields an unknown or a `Call`."""
-        raise NotImplementedError
-
-    def call_function(
-        self, function: Function, args: list[Value], kwargs: dict[str, Value], site: Site
-    ) -> Value:
-        """Follow a function of the repository."""
-        raise NotImplementedError
-
-    def external(self, invocation: Invocation) -> Value:
-        """A call that leaves the repository."""
-        raise NotImplementedError
 
     def record(
         self,
@@ -250,29 +249,9 @@ class Machine:
 
     # -- modules ---------------------------------------------------------------
 
-    def import_module(self, name: str, importer: Module | None = None) -> Value:
-        """`import name`."""
-        raise NotImplementedError
-
-    def search_path(self) -> list[str]:
-        """Import roots that the program added to `sys.path`."""
-        raise NotImplementedError
-
-    def load(self, module: Module) -> None:
-        """Follow a module's top level, once."""
-        raise NotImplementedError
-
     def parse(self, path: Path) -> ast.Module | None:
         """The syntax tree of a file of the repository."""
         return self.sources.parse(path, self.observer)
-
-    def run_module(self, module: Module, tree: ast.Module) -> None:
-        """Follow a module's top level."""
-        raise NotImplementedError
-
-    def module_attr(self, module: Module, name: str) -> Value | None:
-        """`module.name`."""
-        raise NotImplementedError
 
 
 Handler = Callable[[Machine, Invocation], Value | None]

@@ -125,6 +125,7 @@ class Class(StandIn):
     lines: dict[str, int] = field(default_factory=dict)
     decorators: list[Value] = field(default_factory=list)
     members: dict[str, Instance] = field(default_factory=dict)
+    _order: list[Class] = field(default_factory=list)
 
     @property
     def module(self) -> Module:
@@ -132,8 +133,8 @@ class Class(StandIn):
 
     def mro(self) -> list[Class]:
         """The repository's classes in lookup order (depth first, first seen wins)."""
-        order: list[Class] = []
-        stack: list[Class] = [self]
+        order = self._order
+        stack: list[Class] = [] if order else [self]
         while stack:
             cls = stack.pop(0)
             if cls in order or len(order) > 64:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Handler, Machine
@@ -17,6 +17,8 @@ from schedmate.agent.interp.objects import Call, Class, Function, as_node
 from schedmate.agent.values import Value
 
 T = TypeVar("T")
+Attribute: TypeAlias = Callable[[Machine, Value], Value | None]
+Item: TypeAlias = Callable[[Machine, Value, Value], Value | None]
 
 ANY = "*"
 """The flavour whose methods all configuration nodes have, but those of flavours listed."""
@@ -53,12 +55,8 @@ class Plugin:
     calls: Mapping[str, Handler] = field(default_factory=_none)
     names: Mapping[str, Callable[[Machine], Value | None]] = field(default_factory=_none)
     methods: Mapping[str, Mapping[str, Handler]] = field(default_factory=_none)
-    attributes: Mapping[str, Callable[[Machine, Value], Value | None]] = field(
-        default_factory=_none
-    )
-    items: Mapping[str, Callable[[Machine, Value, Value], Value | None]] = field(
-        default_factory=_none
-    )
+    attributes: Mapping[str, Attribute] = field(default_factory=_none)
+    items: Mapping[str, Item] = field(default_factory=_none)
     types: Mapping[str, tuple[type, ...]] = field(default_factory=_none)
     defaults: Callable[[str], dict[str, Value]] | None = None
     stands_for: Callable[[set[str]], str | None] | None = None
@@ -89,8 +87,8 @@ class Registry:
         self.calls: dict[str, Handler] = self._one_each("calls")
         self.names: dict[str, Callable[[Machine], Value | None]] = self._one_each("names")
         self._methods: dict[str, Mapping[str, Handler]] = self._one_each("methods")
-        self._attributes = self._one_each("attributes")
-        self._items = self._one_each("items")
+        self._attributes: dict[str, Attribute] = self._one_each("attributes")
+        self._items: dict[str, Item] = self._one_each("items")
         self.types: dict[str, tuple[type, ...]] = self._one_each("types")
         self._defaults = [p.defaults for p in self.plugins if p.defaults]
         self._stands_for = [p.stands_for for p in self.plugins if p.stands_for]

@@ -90,17 +90,18 @@ def _follow(
     except Raised as error:
         if error.name != "SystemExit":
             watcher.warns(f"{module.file}: following the code stopped at a raised {error.name}")
-    except BudgetSpent:
-        watcher.partial()
-        watcher.warns("the code was followed up to the step or time limit only")
-    except RecursionError:
-        watcher.partial()
-        watcher.warns("the code is nested too deeply to be followed to its end")
     except Exception as error:  # noqa: BLE001 - no repository may break the analysis of its job
         watcher.partial()
-        watcher.warns(f"following the code stopped early ({type(error).__name__}: {error})")
+        stopped = f"following the code stopped early ({type(error).__name__}: {error})"
+        watcher.warns(_CUT_OFF.get(type(error), stopped))
     watcher.ends(machine, module if instead is None else None)
     return watcher.trace
+
+
+_CUT_OFF: dict[type[Exception], str] = {
+    BudgetSpent: "the code was followed up to the step or time limit only",
+    RecursionError: "the code is nested too deeply to be followed to its end",
+}
 
 
 def _run(machine: Machine, module: Module, tree: ast.Module, plan: LaunchPlan) -> None:

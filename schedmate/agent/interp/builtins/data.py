@@ -169,7 +169,7 @@ def _numeric(name: str) -> Handler:
         args = call.args
         if len(args) == 1 and args[0].sequence is not None and name != "abs":
             args = list(args[0].sequence)
-            if name in ("sum", "any", "all"):
+            if name == "sum":
                 args = [Value(args)]
         key = call.kwargs.get("key")
         if key is not None and name in ("min", "max"):

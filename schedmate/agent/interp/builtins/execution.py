@@ -18,10 +18,6 @@ from schedmate.agent.syntax import parse_expression
 from schedmate.agent.values import Value, unknown
 
 
-def _print(machine: Machine, call: Invocation) -> Value:
-    return Value(None)
-
-
 def _open(machine: Machine, call: Invocation) -> Value:
     path = call.args[0] if call.args else call.kwargs.get("file", unknown())
     mode = call.args[1] if len(call.args) > 1 else call.kwargs.get("mode", Value("r"))
@@ -80,16 +76,16 @@ def _import(machine: Machine, call: Invocation) -> Value:
     return machine.import_module(name) if name is not None else unknown()
 
 
-def _exit(machine: Machine, call: Invocation) -> Value:
+def exit_(machine: Machine, call: Invocation) -> Value:
     raise Raised("SystemExit")
 
 
 FUNCTIONS: dict[str, Handler] = {
-    "print": _print,
+    "print": lambda *_: Value(None),
     "open": _open,
     "eval": _eval,
     "exec": _exec,
     "__import__": _import,
-    "exit": _exit,
-    "quit": _exit,
+    "exit": exit_,
+    "quit": exit_,
 }

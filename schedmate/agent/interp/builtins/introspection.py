@@ -20,32 +20,22 @@ from schedmate.agent.interp.values.instances import Super
 from schedmate.agent.sizes import MAX_DATA, measure
 from schedmate.agent.values import Data, Value, unknown
 
+_ABSTRACT: dict[str, tuple[type, ...]] = {
+    "Mapping": (dict,),
+    "MutableMapping": (dict,),
+    "Sequence": (list, tuple, str),
+    "Iterable": (list, tuple, str, dict),
+}
 _TYPES: dict[str, tuple[type, ...]] = {
-    "str": (str,),
-    "int": (int,),
-    "float": (float,),
-    "bool": (bool,),
-    "list": (list,),
-    "tuple": (tuple,),
-    "dict": (dict,),
-    "bytes": (bytes,),
+    **{kind.__name__: (kind,) for kind in (str, int, float, bool, list, tuple, dict, bytes)},
+    **{
+        f"{module}.{name}": types
+        for module in ("collections", "collections.abc", "typing")
+        for name, types in _ABSTRACT.items()
+    },
+    **dict.fromkeys(("pathlib.Path", "Path", "os.PathLike"), (PathStr,)),
     "set": (list,),
     "NoneType": (type(None),),
-    "pathlib.Path": (PathStr,),
-    "Path": (PathStr,),
-    "os.PathLike": (PathStr,),
-    "collections.abc.Mapping": (dict,),
-    "collections.abc.MutableMapping": (dict,),
-    "collections.Mapping": (dict,),
-    "collections.MutableMapping": (dict,),
-    "typing.Mapping": (dict,),
-    "typing.MutableMapping": (dict,),
-    "typing.Sequence": (list, tuple, str),
-    "typing.Iterable": (list, tuple, str, dict),
-    "collections.Sequence": (list, tuple, str),
-    "collections.Iterable": (list, tuple, str, dict),
-    "collections.abc.Sequence": (list, tuple, str),
-    "collections.abc.Iterable": (list, tuple, str, dict),
     "collections.OrderedDict": (dict,),
 }
 

@@ -7,6 +7,7 @@ import math
 
 from schedmate.agent.configs.trees import wrap
 from schedmate.agent.interp import passes
+from schedmate.agent.interp.builtins.execution import exit_
 from schedmate.agent.interp.flow import Raised
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.machine import Handler, Machine
@@ -89,10 +90,6 @@ def literal(machine: Machine, call: Invocation) -> Value:
         if machine.expects("ValueError", "SyntaxError"):
             raise Raised("ValueError") from None
         return unknown(origin=origin)
-
-
-def exit_(machine: Machine, call: Invocation) -> Value:
-    raise Raised("SystemExit")
 
 
 def strtobool(machine: Machine, call: Invocation) -> Value:

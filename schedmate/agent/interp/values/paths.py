@@ -97,10 +97,6 @@ def _path_read(machine: Machine, call: Invocation) -> Value:
     return _read(machine, handle) if handle.data is not None else handle
 
 
-def _path_absolute(machine: Machine, call: Invocation) -> Value:
-    return Value(_path_of(call).startswith("/"), call.owner.origin)
-
-
 def open_file(machine: Machine, path: Value) -> Value:
     """A handle on a file of the repository, unknown for any other file."""
     if isinstance(path.data, FileHandle):
@@ -133,10 +129,6 @@ _LAUNCHED = ("command", "script", "environment")
 _CONFIGURATIONS = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg")
 
 
-def _file_read(machine: Machine, call: Invocation) -> Value:
-    return _read(machine, call.owner)
-
-
 def _read(machine: Machine, file: Value) -> Value:
     handle = file.data
     # a file that the program has "written" may lie outside, where nothing is read
@@ -154,7 +146,7 @@ def _read(machine: Machine, file: Value) -> Value:
 
 
 def _file_lines(machine: Machine, call: Invocation) -> Value:
-    text = _file_read(machine, call)
+    text = _read(machine, call.owner)
     if text.text is None:
         return text
     lines = text.text.splitlines(keepends=True)[:MAX_LINES]
@@ -163,7 +155,7 @@ def _file_lines(machine: Machine, call: Invocation) -> Value:
 
 
 _PATH: dict[str, Handler] = {
-    "is_absolute": _path_absolute,
+    "is_absolute": lambda _, call: Value(_path_of(call).startswith("/"), call.owner.origin),
     "resolve": itself,
     "absolute": itself,
     "expanduser": itself,
@@ -179,7 +171,11 @@ _PATH: dict[str, Handler] = {
     "write_text": write,
 }
 
-_FILE: dict[str, Handler] = {"read": _file_read, "readlines": _file_lines, "__enter__": itself}
+_FILE: dict[str, Handler] = {
+    "read": lambda machine, call: _read(machine, call.owner),
+    "readlines": _file_lines,
+    "__enter__": itself,
+}
 
 
 @of(PathStr)

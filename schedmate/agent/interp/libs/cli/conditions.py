@@ -7,9 +7,11 @@ return before, or by text that it executes, may have others elsewhere.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from schedmate.agent.interp.syntax import last_name
+from schedmate.agent.syntax import parse
 
 _ADDS = frozenset(
     ("add_argument", "add_option", "add_arg", "add_parser", "add_subparsers", "add_arguments")
@@ -18,24 +20,47 @@ _BRANCHES = (ast.If, ast.IfExp, ast.Try, ast.TryStar, ast.Match, ast.While, ast.
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def depends(trees: Iterable[ast.AST]) -> bool:
+class Modules:
+    """The program's modules by their text, each parsed when something in it is looked for.
+
+    Parsing raises what `ast.parse` does.
+    """
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._texts = list(texts)
+        self._trees: dict[str, ast.AST] = {}
+
+    def naming(self, words: Iterable[str]) -> list[ast.AST]:
+        """The trees of the modules in which one of these words occurs."""
+        wanted = re.compile("|".join(map(re.escape, sorted(words))))
+        found = [text for text in self._texts if wanted.search(text)]
+        for text in found:
+            if text not in self._trees:
+                self._trees[text] = parse(text)
+        return [self._trees[text] for text in found]
+
+
+def depends(modules: Modules) -> bool:
     """Whether what adds options in these modules may run elsewhere and not here."""
-    calls: list[tuple[str, bool, tuple[str, ...]]] = []
-    functions: list[ast.AST] = []
-    for tree in trees:
-        calls += _calls(tree)
-        functions += [node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS)]
-    # what parses as well has a parser of its own
-    whole = {owner for call, _, owners in calls if call == "parse_args" for owner in owners[-1:]}
     adding = set(_ADDS)
     while True:
+        trees = modules.naming({*adding, "parse_args", "exec"})
+        calls = [call for tree in trees for call in _calls(tree)]
+        # what parses as well has a parser of its own
+        whole = {
+            owner for call, _, around in calls if call == "parse_args" for owner in around[-1:]
+        }
         more = {owner for call, _, owners in calls if call in adding for owner in owners} - whole
         if more <= adding:
             break
         adding |= more
     if any(call == "exec" or (branch and call in adding) for call, branch, _ in calls):
         return True
-    return any(_may_return_before(function, adding) for function in functions)
+    return any(_may_return_before(function, adding) for function in _functions(trees))
+
+
+def _functions(trees: list[ast.AST]) -> Iterator[ast.AST]:
+    return (node for tree in trees for node in ast.walk(tree) if isinstance(node, _FUNCTIONS))
 
 
 def _calls(tree: ast.AST) -> Iterator[tuple[str, bool, tuple[str, ...]]]:
@@ -80,7 +105,7 @@ def _may_return_before(function: ast.AST, adding: set[str]) -> bool:
 _COPIES = frozenset(("list", "sorted", "tuple", "set"))
 
 
-def is_fixed(node: ast.expr | None, trees: Sequence[ast.AST]) -> bool:
+def is_fixed(node: ast.expr | None, modules: Modules) -> bool:
     """Whether an expression is a list of literals, or a name for one that nothing changes."""
     if _is_literal(node):
         return True
@@ -94,7 +119,7 @@ def is_fixed(node: ast.expr | None, trees: Sequence[ast.AST]) -> bool:
     name = last_name(node)
     if name is None:
         return _is_literal(node)
-    return _uses(name, trees) == [True]
+    return _uses(name, modules.naming([name])) == [True]
 
 
 def _uses(name: str, trees: Sequence[ast.AST]) -> list[bool]:

@@ -6,18 +6,16 @@ it does not know, or that reads other words than those of the command says nothi
 
 from __future__ import annotations
 
-import ast
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 
-from schedmate.agent.interp.libs.cli.conditions import depends, is_fixed
+from schedmate.agent.interp.libs.cli.conditions import Modules, depends, is_fixed
 from schedmate.agent.interp.libs.cli.parser import Option, Parser, spellings
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import Native
 from schedmate.agent.interp.repair import decode
-from schedmate.agent.syntax import parse
 from schedmate.agent.values import Value
 from schedmate.paths import is_file
 
@@ -54,10 +52,14 @@ def tell_refused(machine: Machine, parser: Parser, extras: Iterable[Value]) -> N
     left = list(extras)
     if not any((*_unknown(parsers, left), *_values(parsers, None))):
         return
-    trees = _trees(machine)
-    if trees is not None and not depends(trees):
-        for complaint in islice(chain(_unknown(parsers, left), _values(parsers, trees)), _MOST):
+    modules = _modules(machine)
+    try:
+        if modules is None or depends(modules):
+            return
+        for complaint in islice(chain(_unknown(parsers, left), _values(parsers, modules)), _MOST):
             machine.observer.refuses(f"{program} {complaint}")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return  # what is left out as not valid in this Python may be an option
 
 
 def _all(parser: Parser, depth: int = 0) -> Iterator[Parser]:
@@ -99,13 +101,13 @@ def _nearest(word: str, known: list[str]) -> str:
     return f" (did you mean {spelt[near[0]]}?)" if near else ""
 
 
-def _values(parsers: list[Parser], trees: Sequence[ast.AST] | None) -> Iterator[str]:
-    """Values that options do not take; without `trees`, choices need not be what is written."""
+def _values(parsers: list[Parser], modules: Modules | None) -> Iterator[str]:
+    """Values that options do not take; without `modules`, choices need not be what is written."""
     fixed: dict[int, bool] = {}
     for one in parsers:
         for option, flag, values in one.given:
-            if trees is not None and option.choices is not None and id(option) not in fixed:
-                fixed[id(option)] = is_fixed(option.written, trees)
+            if modules is not None and option.choices is not None and id(option) not in fixed:
+                fixed[id(option)] = is_fixed(option.written, modules)
             twice = [other for other in one.options if flag in other.flags]
             if len(twice) > 1 or option.own is not None or flag not in option.flags:
                 continue
@@ -148,20 +150,17 @@ def _choices(value: Value | None) -> list[object]:
     return [one.data for one in items]
 
 
-def _trees(machine: Machine) -> list[ast.AST] | None:
-    """The program's modules, None where its parser need not get the command as it is.
-
-    So it is with a module that is not valid in this Python: what was left out may be an option.
-    """
-    trees: list[ast.AST] = []
+def _modules(machine: Machine) -> Modules | None:
+    """The program's modules, None where its parser need not get the command as it is."""
+    texts = []
     for module in list(machine.sources.modules.values()):
         if not is_file(module.path):
             continue
         try:
             text = decode(module.path.read_bytes())
-            if _OTHER_WORDS.search(text):
-                return None
-            trees.append(parse(text))
-        except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        except OSError:
             return None
-    return trees
+        if _OTHER_WORDS.search(text):
+            return None
+        texts.append(text)
+    return Modules(texts)
