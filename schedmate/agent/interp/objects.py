@@ -185,11 +185,6 @@ class Instance(StandIn):
         """Whether it is a member of an enum."""
         return self in self.cls.members.values()
 
-    @property
-    def is_named_tuple(self) -> bool:
-        """Whether its attributes are the items of a tuple."""
-        return "NamedTuple" in str(self.cls.external_bases())
-
 
 @dataclass(eq=False, slots=True)
 class Bound(StandIn):

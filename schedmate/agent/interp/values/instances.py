@@ -87,7 +87,7 @@ class Object(Kind[Instance]):
 
     def getitem(self, machine: Machine, base: Value, index: Value) -> Value:
         data = self.data(base)
-        if data.is_named_tuple and index.integer is not None:
+        if _is_named_tuple(data) and index.integer is not None:
             return machine.getitem(Value(iterate(base)), index)
         items, own = data.mapping, data.cls.lookup("__missing__")
         if items is not None:
@@ -128,7 +128,7 @@ class Object(Kind[Instance]):
         data = self.data(value)
         if data.items is not None:
             return iterate(data.items)
-        return list(data.attrs.values()) if data.is_named_tuple else None
+        return list(data.attrs.values()) if _is_named_tuple(data) else None
 
     def mapping(self, machine: Machine, value: Value) -> Items | None:
         data = self.data(value)
@@ -209,6 +209,11 @@ def _among_items(base: Value, data: Instance, name: str, getter: Value | None) -
     inner = Value(data.items.data, base.origin)
     method = kind(inner).method(inner, name)
     return method if isinstance(method.data, Native) else None
+
+
+def _is_named_tuple(data: Instance) -> bool:
+    """Whether its attributes are the items of a tuple."""
+    return "NamedTuple" in str(data.cls.external_bases())
 
 
 def _is_get(getter: Value) -> bool:

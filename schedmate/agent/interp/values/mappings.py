@@ -87,7 +87,6 @@ def _dict_pop(machine: Machine, call: Invocation) -> Value:
     if not machine.certain or key not in items:
         return items.get(key, default)
     found = items.pop(key)
-    # a setting that was read and taken out is a setting all the same
     machine.observer.takes_out(items, key, found)
     return found
 
