@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from schedmate.agent.interp.libs import (
+    dassl,
     documented,
     filesystem,
     hydra,
@@ -48,7 +49,7 @@ _MODULES = (
     argparse, ready_made, records, choices, click, dataclass_parsers, functions, jsonargparse,
     typer, absl, sacred,
     attribute_dicts, files, gin, hocon, lazy, methods, mmengine, omegaconf,
-    hydra, running, lightning, processes, documented,
+    hydra, dassl, running, lightning, processes, documented,
 )  # fmt: skip
 
 
