@@ -98,18 +98,13 @@ def _typer_run(machine: Machine, function: Value, argv: list[Value], group: bool
         marker = _marker(default)
         if marker is not None:
             line = default.origin.line if default is not None and default.origin else None
-            said = marker.args[0] if marker.args else marker.kwargs.get("default", Value(None))
-            default = Value(said.data, Origin("default", data.module.file, line))
-            names = [a.text for a in marker.args[1:] if a.text is not None]
-            positional = marker.path.endswith("Argument")
-        elif note is not None:
-            names = [a.text for a in note.args if a.text is not None]
-            positional = note.path.endswith("Argument")
-        else:
-            names = []
-            positional = default is None
-        default = default or Value(None)
+            given = marker.args[0] if marker.args else marker.kwargs.get("default", Value(None))
+            default = Value(given.data, Origin("default", data.module.file, line))
         option = marker if marker is not None else note
+        said = option.args[0 if marker is None else 1 :] if option is not None else []
+        names = [word.text for word in said if word.text is not None]
+        positional = default is None if option is None else option.path.endswith("Argument")
+        default = default or Value(None)
         said_more = option.kwargs if option is not None else {}
         flags, off = switches(names)
         plain = _plain_type(annotation)
@@ -123,8 +118,8 @@ def _typer_run(machine: Machine, function: Value, argv: list[Value], group: bool
         kind = said_more.get("parser", kind)
         counted = said_more.get("count", Value(False)).data is not False
         action = "count" if counted else "store_true" if is_flag else "store"
-        given = () if positional else tuple(flags)
-        parser.options.append(Option(name, given, default, kind, action))
+        own = () if positional else tuple(flags)
+        parser.options.append(Option(name, own, default, kind, action))
         if is_flag and off and not positional:
             parser.options.append(Option(name, tuple(off), default, None, "store_false"))
         spelt_elsewhere = not _OTHER_RULES.isdisjoint(said_more)
