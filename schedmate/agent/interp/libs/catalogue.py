@@ -41,6 +41,7 @@ from schedmate.agent.interp.libs.configs import (
     methods,
     mmengine,
     omegaconf,
+    torchpack,
 )
 from schedmate.agent.interp.plugins import Registry
 
@@ -48,7 +49,7 @@ _MODULES = (
     standard, signatures, structures, filesystem, importing, iteration, patterns,
     argparse, ready_made, records, choices, click, dataclass_parsers, functions, jsonargparse,
     typer, absl, sacred,
-    attribute_dicts, files, gin, hocon, lazy, methods, mmengine, omegaconf,
+    attribute_dicts, files, gin, hocon, lazy, methods, mmengine, omegaconf, torchpack,
     hydra, dassl, running, lightning, processes, documented,
 )  # fmt: skip
 

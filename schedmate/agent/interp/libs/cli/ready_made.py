@@ -10,7 +10,9 @@ from schedmate.agent.configs.trees import wrap
 from schedmate.agent.interp.invocation import Invocation
 from schedmate.agent.interp.libs.cli.argparse import add_argument, finish
 from schedmate.agent.interp.libs.cli.flags import command_option
-from schedmate.agent.interp.libs.cli.parser import PARSER, Option, parser_of
+from schedmate.agent.interp.libs.cli.parser import PARSER, Option, Parser, parser_of
+from schedmate.agent.interp.libs.cli.parsing import parse
+from schedmate.agent.interp.libs.configs.files import read_file
 from schedmate.agent.interp.libs.documented import TRAINER_OPTIONS, parsers
 from schedmate.agent.interp.machine import Handler, Machine
 from schedmate.agent.interp.objects import Call, Native
@@ -84,6 +86,27 @@ def parse_table(machine: Machine, call: Invocation) -> Value:
     return value
 
 
+def file_arguments(machine: Machine, call: Invocation) -> Value:
+    """prefigure's `get_all_args("defaults.ini")`: each value of the file is an option's default."""
+    given = call.argument(0, "defaults_file")
+    read = read_file(machine, given if given is not None else Value("defaults.ini"))
+    sections = machine.mapping(read)
+    if sections is None:
+        return unknown()
+    parser = Parser()
+    for section in sections.values():
+        for name, item in (machine.mapping(section) or {}).items():
+            quoted = item.text is not None and re.fullmatch(r"([\"'])(.*)\1", item.text)
+            default = Value(quoted[2], item.origin) if quoted else item
+            flags = tuple(dict.fromkeys((f"--{name.replace('_', '-')}", f"--{name}")))
+            scalar = Value(Native("scalar", _scalar))
+            parser.options.append(Option(name, flags, default, scalar))
+    result, _ = parse(machine, parser, machine.argv[1:])
+    value = Value(result)
+    machine.observer.settings("arguments", value, "arguments")
+    return value
+
+
 _READS_COMMAND = re.compile(r"(^|\.)(get|parse|read)_(all_)?(args|arguments|options|opts|flags)$")
 """Functions of libraries that read the command line in ways of their own."""
 
@@ -100,5 +123,7 @@ PLUGIN = Plugin(
         "*.add_argparse_args": add_trainer_options,
         "isaacgym.gymutil.parse_arguments": parse_table,
         "*.from_argparse_args": trainer_from_options,
+        "prefigure.get_all_args": file_arguments,
+        "prefigure.prefigure.get_all_args": file_arguments,
     },
 )
