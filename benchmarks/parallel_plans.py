@@ -26,12 +26,13 @@ from statistics import median
 from _record import record
 
 from schedmate.errors import InputError
-from schedmate.schedulers.parallelism.grids import Request
+from schedmate.schedulers.parallelism.candidates import Request
 from schedmate.schedulers.parallelism.models import model
 from schedmate.schedulers.parallelism.network import Network
 from schedmate.schedulers.parallelism.planner import Planner
 from schedmate.schedulers.parallelism.profile import Tables
-from schedmate.schedulers.parallelism.search import Pruning, exhaustive
+from schedmate.schedulers.parallelism.pruning import Pruning
+from schedmate.schedulers.parallelism.search import exhaustive
 
 MODELS = (
     ("gpt-0.76b", 128),
@@ -68,7 +69,7 @@ def quality(clusters: int) -> None:
             for family in (name.rsplit("-", 1)[0], "all"):
                 ratios[how, family].append(ratio)
             if how == "priced":
-                pruning = Pruning.of(found.best)
+                pruning = Pruning.of(found.best.frontier)
                 pruned, searched = exhaustive(found.request, planner.predictor, clusters, pruning)
                 fewer.append(priced / max(1, searched))
                 kept.append(best.iteration_s / pruned.iteration_s if pruned else 0.0)

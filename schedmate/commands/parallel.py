@@ -136,7 +136,7 @@ def plan(
       schedmate parallel plan --model gpt-2.7b --gpus 16 --gpu-type A100-40
       schedmate parallel plan REPO --command "torchrun train.py --config 7b.yaml" --gpus 16
     """
-    from schedmate.schedulers.parallelism.grids import Request
+    from schedmate.schedulers.parallelism.candidates import Request
     from schedmate.schedulers.parallelism.plan import check
     from schedmate.schedulers.parallelism.planner import Planner
 

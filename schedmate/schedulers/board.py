@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from schedmate.schedulers.live_view import LiveView
-from schedmate.schedulers.model import Allocation, Cluster, Job
+from schedmate.schedulers.model import Allocation, Cluster, Job, Status
 from schedmate.schedulers.model import Profile as Use
 from schedmate.schedulers.policy import (
     NEVER,
@@ -30,7 +30,7 @@ from schedmate.schedulers.policy import (
     Start,
     needs,
 )
-from schedmate.schedulers.terms import EVERYTHING, Capabilities, Status
+from schedmate.schedulers.terms import EVERYTHING, Capabilities
 
 
 @dataclass(slots=True)

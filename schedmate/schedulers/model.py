@@ -1,7 +1,7 @@
 """The cluster and the jobs as a policy sees them: nodes, requests, allocations, profiles.
 
-What a policy must not know (how long a job really runs, how fast it progresses) is not here: it
-belongs to the executor, be that the simulator or a real cluster.
+A job's true run time and speed are not here: a policy must not know them. They belong to the
+executor, that is the simulator or a real cluster.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from schedmate.errors import UsageError
+from schedmate.schedulers.terms import NEVER, Constraints, Labels, Terms
 
 if TYPE_CHECKING:
     from schedmate.jobs import Estimate
     from schedmate.schedulers.goodput import Agent
-    from schedmate.schedulers.terms import Constraints, Labels, Left, Status, Terms
 
 PROFILING = "profiling"
 """The role of nodes that a policy sets aside for profiling (Lucid, section 3.2)."""
@@ -27,7 +27,7 @@ Allocation = tuple[tuple[int, int], ...]
 
 
 def gpus_in(allocation: Allocation) -> int:
-    """How many GPUs an allocation has."""
+    """The number of GPUs of an allocation."""
     return sum(mask.bit_count() for _, mask in allocation)
 
 
@@ -46,9 +46,9 @@ class Node(NamedTuple):
     vc: str = ""
     """Virtual cluster; empty: open to every job."""
     role: str = ""
-    """What the node is kept for; empty: running jobs."""
+    """Purpose that the node is reserved for; empty: ordinary jobs."""
     labels: Labels = ()
-    """What constraints of jobs refer to: names and values."""
+    """Names and values that the constraints of jobs refer to."""
 
 
 _GROUP = re.compile(r"\s*(\d{1,9})x(\d{1,9})(?::([\w.+-]+))?(?:@([\w.+-]+))?\s*")
@@ -62,8 +62,8 @@ class Cluster:
 
     nodes: tuple[Node, ...]
     quotas: tuple[tuple[str, int], ...] = ()
-    """Tenants, and the most GPUs that the jobs of high priority of each may hold; who is not named
-    has no quota."""
+    """Each tenant's limit on the GPUs that its jobs of high priority may hold; a tenant that is not
+    listed has no quota."""
 
     @cached_property
     def gpus(self) -> int:
@@ -71,7 +71,7 @@ class Cluster:
         return sum(node.gpus for node in self.nodes)
 
     def with_role(self, positions: Iterable[int], role: str) -> Cluster:
-        """The same cluster with these nodes kept for `role`, open to all virtual clusters."""
+        """The same cluster with these nodes reserved for `role`, open to all virtual clusters."""
         chosen = set(positions)
         return replace(
             self,
@@ -140,11 +140,44 @@ class Forecast(NamedTuple):
         return cls(estimate.duration_s, estimate.gpu_util, estimate.gpu_mem_mb, estimate.method)
 
 
+class Left(NamedTuple):
+    """A job's remaining run time according to its log."""
+
+    seconds: float
+    """Remaining time at the speed of that moment [s]."""
+    at: float
+    """When the log said so [s]."""
+
+
+@dataclass(slots=True)
+class Status:
+    """A transition of a job with GPUs: it is leaving, moving or lending them.
+
+    Meanwhile the job is not `preemptible`. A job that simply runs or waits has no status.
+    """
+
+    leaves_by: float = NEVER
+    """Deadline of a request to stop: it holds its GPUs until it has stopped, at most until then
+    [s]."""
+    moves_to: Allocation = ()
+    """GPUs that it holds in addition, where it is being started before it moves there."""
+    lends_until: float = NEVER
+    """It lends its GPUs until this announced time, or until it reclaims them [s]."""
+    lends: bool = False
+    preemptible: bool = True
+    """Whether the job is preemptible again after the transition."""
+
+    @property
+    def leaving(self) -> bool:
+        """Whether it was asked to stop."""
+        return self.leaves_by < NEVER
+
+
 @dataclass(slots=True, eq=False)
 class Job:
-    """A job: what was asked for, and what any executor can observe of it.
+    """A job: its request, and what any executor can observe of it.
 
-    Policies read it and never write to it; the executor keeps the second half up to date.
+    Policies only read it; the executor updates the observations.
     """
 
     id: str
@@ -153,12 +186,12 @@ class Job:
     submit_time: float
     """[s]"""
     gpus: int
-    """GPUs asked for, over all nodes."""
+    """Requested GPUs, over all nodes."""
     name: str = ""
     user: str = ""
     vc: str = ""
     gpu_type: str = ""
-    """Type asked for; empty: any."""
+    """Requested GPU type; empty: any."""
     share: float = 1.0
     """Part of one GPU, for a job of one GPU; 1: whole GPUs."""
     cpus: float = 0
@@ -173,24 +206,24 @@ class Job:
     migratable: bool = True
     time_limit_s: float | None = None
     constraints: Constraints | None = None
-    """Where it may be put; None: wherever its GPUs are free."""
+    """Placement constraints; None: any free GPUs will do."""
     terms: Terms | None = None
-    """Service class, deadline, checkpoints; None: nothing was agreed."""
+    """Service class, deadline, checkpoints; None: the defaults."""
 
     forecast: Forecast | None = None
-    """What the estimator said; None: it abstained."""
+    """The estimate of its run time; None: the estimator abstained."""
     profile: Profile | None = None
-    """What it uses; None until it was profiled or has run."""
+    """Its GPU use; None until it was profiled or has run."""
     agent: Agent | None = None
-    """What an elastic job says of its own speed; None: it says nothing."""
+    """The performance model of an elastic job; None: it has none."""
     profiled: bool = False
     """Whether a profiling run took place."""
     allocation: Allocation = ()
     """Empty while it waits."""
     profiling: bool = False
-    """Whether it holds its allocation only to be profiled."""
+    """Whether it holds its allocation only for profiling."""
     started: float = 0.0
-    """When it got its present allocation [s]."""
+    """Start of its present allocation [s]."""
     stopped: float = 0.0
     """When it last lost an allocation [s]."""
     service_s: float = 0.0
@@ -199,31 +232,31 @@ class Job:
     """The job it shares its GPUs with."""
     preemptions: int = 0
     evictions: int = 0
-    """Times it was taken off its GPUs and lost what it did since its last checkpoint."""
+    """Times it lost its GPUs and its work since the last checkpoint."""
     moves: int = 0
-    """Times it went on at once on other GPUs: moved or resized."""
+    """Times it was moved or resized: it resumed at once on other GPUs."""
     failures: int = 0
     """Times it failed, by itself or with its node."""
     unstable: bool = False
-    """Whether it was seen to use another share of its GPUs than before."""
+    """Whether its GPU use was seen to change."""
     slowdown: float | None = None
-    """Speed beside its partner over its speed alone, as seen in its log; None: not known."""
+    """Speed beside its partner divided by its speed alone, from its log; None: unknown."""
     left: Left | None = None
-    """What it has left to do, as seen in its log; None: not known."""
+    """Its remaining run time, from its log; None: unknown."""
     status: Status | None = None
-    """What is under way with it; None: it runs or waits."""
+    """Its transition (leaving, moving, lending); None: it simply runs or waits."""
 
     def attained_s(self, now: float) -> float:
         """Time for which it has held GPUs so far [s]."""
         return self.service_s + (now - self.started if self.allocation else 0.0)
 
     def put_under_way(self, status: Status) -> None:
-        """Set its status; while it has one it may not be stopped."""
+        """Begin a transition, during which the job is not preemptible."""
         status.preemptible = self.preemptible
         self.status, self.preemptible = status, False
 
     def settle(self) -> None:
-        """Nothing is under way with it any more."""
+        """End its transition, if it is in one."""
         if self.status is not None:
             self.preemptible = self.status.preemptible
             self.status = None
@@ -233,7 +266,7 @@ class Job:
         return self.min_gpus > 0
 
     def reset(self) -> None:
-        """Forget what happened to it, as before its submission."""
+        """Return to the state before its submission."""
         self.settle()
         self.forecast = self.profile = self.agent = self.partner = None
         self.profiled = self.profiling = self.unstable = False

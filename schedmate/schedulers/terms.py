@@ -1,17 +1,15 @@
-"""What jobs ask for besides GPUs, on which terms they run, and what is under way with them.
+"""What few jobs and executors have: constraints, terms, missing capabilities, changed nodes.
 
-Few jobs have any of it: a `Job` holds None where it has none, and jobs alike share one object.
+A `Job` without constraints or terms holds None for them; jobs with the same ones share one object.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from schedmate.schedulers.model import Allocation
+from typing import NamedTuple
 
 NEVER = float("inf")
+"""A time that never comes [s]."""
 
 Labels = tuple[tuple[str, str], ...]
 """Names and values, as Kubernetes has them on nodes."""
@@ -22,19 +20,19 @@ class Constraints:
     """Where a job may be put, besides virtual cluster and GPU type."""
 
     pods: int = 0
-    """A gang of so many equal pods, each on one node with its part of the job's GPUs, processors
-    and memory; 0: not said, the job is put on as few nodes as possible."""
+    """Number of equal pods of the gang, each on one node with its share of the job's GPUs, CPUs and
+    memory; 0: not stated, the job is placed on as few nodes as possible."""
     require: Labels = ()
     """Labels that a node must have (node affinity)."""
     group: str = ""
-    """What others may keep away from; empty: nothing."""
+    """The group that `avoid` of other jobs refers to; empty: none."""
     avoid: frozenset[str] = frozenset()
-    """Groups with which it shares no node (anti-affinity, in both directions). A job that avoids
-    its own group has each of its pods on a node of its own."""
+    """Groups with which it shares no node (anti-affinity, in both directions). The pods of a job
+    that avoids its own group are all on different nodes."""
     within_switch: bool = False
-    """Whether all of it must be below one switch."""
+    """Whether all its nodes must be below one switch."""
     without: frozenset[str] = frozenset()
-    """Nodes, by name, that it must not be put on: one that may be faulty for it."""
+    """Names of nodes that it must not run on, such as one suspected to be faulty."""
 
     @property
     def apart(self) -> bool:
@@ -49,69 +47,39 @@ class Terms:
     low: bool = False
     """Its service class: low priority (spot), which may be evicted for one of high priority."""
     deadline: float = NEVER
-    """When it has to have ended, on the clock of the view [s]."""
+    """When it must have ended, on the clock of the view [s]."""
     checkpoint_s: float | None = None
-    """Work between two checkpoints, set by its user; None: the cluster's custom [s]."""
+    """Work between two checkpoints, set by its user; None: the cluster's default [s]."""
     saves: bool = False
-    """Whether it makes a checkpoint when it is told to stop, if the grace time is enough."""
+    """Whether it saves a checkpoint on a request to stop, if the grace time suffices."""
     endless: bool = False
     """A service: it runs until it is stopped."""
     tenant: str = ""
-    """Whose it is, as far as quotas go; empty: nobody's, and without a quota."""
-
-
-@dataclass(slots=True)
-class Status:
-    """What is in progress for a job with GPUs; meanwhile it is not `preemptible`.
-
-    A job with which nothing is under way has none.
-    """
-
-    leaves_by: float = NEVER
-    """It was told to stop and holds its GPUs until it has, at most until then [s]."""
-    moves_to: Allocation = ()
-    """GPUs that it holds as well, on which it is being brought up."""
-    lends_until: float = NEVER
-    """It lends its GPUs until then, as announced, or until it wants them back [s]."""
-    lends: bool = False
-    preemptible: bool = True
-    """Whether the job may be stopped once nothing is under way."""
-
-    @property
-    def leaving(self) -> bool:
-        """Whether it was told to stop."""
-        return self.leaves_by < NEVER
-
-
-class Left(NamedTuple):
-    """A job's remaining work by its log."""
-
-    seconds: float
-    """At the speed of then [s]."""
-    at: float
-    """When it was seen [s]."""
+    """Tenant whose quota it counts against; empty: none."""
 
 
 class Capabilities(NamedTuple):
-    """Capabilities of an executor. A policy without one decides otherwise; a decision that needs
-    what the executor cannot do is refused."""
+    """What an executor can do.
+
+    A policy avoids decisions that need a missing capability; the executor refuses such a decision.
+    """
 
     pin: bool = True
-    """Give a job the very GPUs that it was assigned, not just as many of a node."""
+    """Give a job exactly the assigned GPUs, not only that number of GPUs of the node."""
     pack: bool = True
     """Run two jobs on the same GPUs."""
     preempt: bool = True
-    """Stop a job so that it can go on later from where it was."""
+    """Stop a job and resume it later without losing work."""
     evict: bool = True
-    """Stop a job that goes on later from its last checkpoint."""
+    """Stop a job and resume it later from its last checkpoint."""
     migrate: bool = True
     """Move a running job."""
     overlap: bool = True
-    """Bring a job up on its new GPUs before it leaves the old ones."""
+    """Start a job on its new GPUs before it leaves the old ones."""
     resize: bool = True
     """Run an elastic job on another number of GPUs."""
     profile: bool = True
-    """Stop a job at a limit, and say what it used."""
+    """Stop a job after a time limit and measure what it used."""
     borrow: bool = True
     """Run a job on GPUs that are lent to it."""
     drop: bool = True
@@ -119,7 +87,7 @@ class Capabilities(NamedTuple):
 
 
 EVERYTHING = Capabilities()
-"""An executor that can do all there is, such as the simulator."""
+"""Every capability, as the simulator has."""
 
 
 @dataclass(slots=True)
@@ -129,10 +97,10 @@ class NodeNews:
     node: int
     """Position in the cluster."""
     what: str
-    """`down` (gone, with all that ran on it), `drain` (nothing new may start there) or `up`."""
+    """`down` (its jobs were lost), `drain` (nothing new may start there) or `up`."""
     at: float
     """[s]"""
     until: float = NEVER
-    """When it is to go down after a drain, or to come back, as far as announced [s]."""
+    """Announced time at which it goes down after a drain, or comes back [s]."""
     stopped: list[str] = field(default_factory=list)
-    """Jobs that went down with it, by id."""
+    """Ids of the jobs that ran on it when it went down."""

@@ -10,22 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedmate.errors import InputError
-from schedmate.schedulers.parallelism.grids import (
-    Candidate,
-    Grid,
-    Request,
-    assigned,
-    clustered,
-    frontier,
-    partitions,
-    power_sums,
-)
+from schedmate.schedulers.parallelism.candidates import Candidate, Request, frontier
+from schedmate.schedulers.parallelism.grids import Grid
 from schedmate.schedulers.parallelism.models import model
 from schedmate.schedulers.parallelism.network import Network
+from schedmate.schedulers.parallelism.partitions import assigned, clustered, partitions, power_sums
 from schedmate.schedulers.parallelism.planner import Planner, to_plan
 from schedmate.schedulers.parallelism.predict import Predictor
 from schedmate.schedulers.parallelism.profile import Tables
-from schedmate.schedulers.parallelism.search import Pruning, exhaustive
+from schedmate.schedulers.parallelism.pruning import Pruning
+from schedmate.schedulers.parallelism.search import exhaustive
 
 NETWORK = Network(Tables())
 
@@ -143,7 +137,7 @@ def test_pruning_searches_less_and_loses_little() -> None:
     planner = Planner(NETWORK, clusters=6)
     found = planner.plan(request("gpt-1.3b", "A100-40", 8, 4))
     whole, priced = exhaustive(found.request, planner.predictor, 6)
-    pruned, fewer = exhaustive(found.request, planner.predictor, 6, Pruning.of(found.best))
+    pruned, fewer = exhaustive(found.request, planner.predictor, 6, Pruning.of(found.best.frontier))
     assert whole is not None
     assert pruned is not None
     assert fewer * 5 < priced

@@ -30,7 +30,7 @@ from schedmate.schedulers import (
     View,
 )
 from schedmate.schedulers.lanes import Rank
-from schedmate.schedulers.model import Profile
+from schedmate.schedulers.model import Left, Profile
 from schedmate.schedulers.policies.queues import Fifo, Sjf
 from schedmate.schedulers.remaining import remaining_s, slack_s
 from schedmate.schedulers.sim.engine import Simulation
@@ -42,7 +42,7 @@ from schedmate.schedulers.sim.outcome.metrics import PerJob, summary
 from schedmate.schedulers.sim.workload import Workload
 from schedmate.schedulers.sim.world.executor import Executor
 from schedmate.schedulers.sim.world.maintenance import Maintenance
-from schedmate.schedulers.terms import NEVER, Left
+from schedmate.schedulers.terms import NEVER
 from tests.schedulers.worlds import CHEAP, Scripted, job, of, run
 
 

@@ -7,19 +7,15 @@ pipeline (Equation 4). All partitions of a grid are handled at once as arrays.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cache
-from itertools import combinations, pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from schedmate.schedulers.parallelism import operators as ops
-from schedmate.schedulers.parallelism.devices import DeviceSpec
+from schedmate.schedulers.parallelism.candidates import Candidate, Request, frontier
 from schedmate.schedulers.parallelism.kernels import calibration
 from schedmate.schedulers.parallelism.memory import context_bytes, layer_memory
-from schedmate.schedulers.parallelism.models import ModelSpec
 from schedmate.schedulers.parallelism.network import Network
 from schedmate.schedulers.parallelism.operators import Sizes
+from schedmate.schedulers.parallelism.partitions import assigned, clustered, loads, partitions
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,127 +28,6 @@ CLUSTERS = 16
 """Operators are clustered into at most this many (Alpa's default, as the paper's)."""
 MICRO_BATCHES_PER_STAGE = 4
 """Section 5.1: the number of micro-batches is four times that of stages."""
-MOST_KEPT = 12
-"""At most as many plans are kept on a frontier."""
-
-
-class Request(NamedTuple):
-    """A planning request: a model on GPUs of one type."""
-
-    spec: ModelSpec
-    gpu: str
-    gpus: int
-    gpus_per_node: int
-    global_batch: int
-    sequence: int
-    precision: str
-    sharding: str = "none"
-    recompute: str = "none"
-    uniform: bool = False
-    """Only plans whose stages have the same number of GPUs, as most frameworks need."""
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A plan of a grid by the two metrics that need no execution."""
-
-    layers: tuple[int, ...]
-    gpus: tuple[int, ...]
-    """GPUs of each stage."""
-    data: int
-    micro_batches: int
-    bias: float
-    """Computation bias, Equation 3 [GPUs]."""
-    communication: float
-    """Communication load, Equation 4 [s]."""
-
-    @property
-    def tensor(self) -> tuple[int, ...]:
-        """Tensor-parallel GPUs of each stage."""
-        return tuple(count // self.data for count in self.gpus)
-
-
-def loads(spec: ModelSpec, device: DeviceSpec, sizes: Sizes) -> list[float]:
-    """Load of every layer for a micro-batch, forward and backward (Equation 2) [s]."""
-    found = []
-    for layer in ops.all_layers(spec, sizes):
-        load = 0.0
-        for operator in layer:
-            if operator.flops:
-                intensity = operator.flops / operator.traffic
-                speed = device.roofline(intensity, sizes.precision)
-                load += (1 + operator.passes) * operator.flops / speed
-        found.append(load)
-    return found
-
-
-def clustered(weights: list[float], count: int) -> list[int]:
-    """Where clusters of consecutive layers end, so that their loads are about equal.
-
-    The result ascends and ends with the number of layers.
-    """
-    total, passed = sum(weights), 0.0
-    ends: list[int] = []
-    layers = len(weights)
-    count = min(count, layers)
-    for place, weight in enumerate(weights, 1):
-        passed += weight
-        open_clusters = count - len(ends)
-        must = layers - place <= open_clusters - 1
-        full = passed >= total * (len(ends) + 1) / count - weight / 2
-        if must or (full and open_clusters > 1):
-            ends.append(place)
-    return ends
-
-
-@cache
-def power_sums(total: int, parts: int) -> tuple[tuple[int, ...], ...]:
-    """All ways to write `total` as a sum of `parts` powers of two, each ascending."""
-
-    def fill(left: int, count: int, largest: int) -> Iterator[tuple[int, ...]]:
-        if count == 0:
-            if left == 0:
-                yield ()
-            return
-        power = largest
-        while power:
-            if power <= left - (count - 1) and power * count >= left:
-                for rest in fill(left - power, count - 1, power):
-                    yield (*rest, power)
-            power //= 2
-
-    return tuple(fill(total, parts, 1 << (total.bit_length() - 1)))
-
-
-def partitions(clusters: int, stages: int) -> Wholes:
-    """All C(clusters-1, stages-1) partitions: rows of stage ends, the last being `clusters`."""
-    import numpy as np
-
-    rows = list(combinations(range(1, clusters), stages - 1))
-    cuts = np.array(rows, dtype=np.int64).reshape(len(rows), stages - 1)
-    return np.hstack([cuts, np.full((len(cuts), 1), clusters, dtype=np.int64)])
-
-
-def assigned(shares: Floats, gpus: int) -> tuple[Wholes, Floats]:
-    """GPUs of each stage as powers of two, and the computation bias, for rows of ideal shares.
-
-    The sum of squares is least where shares and powers are in the same order, so that each way to
-    split the GPUs needs one comparison of sorted rows. Rows that no split fits have infinite bias.
-    """
-    import numpy as np
-
-    rows, stages = shares.shape
-    order = np.argsort(shares, axis=1, kind="stable")
-    ascending = np.take_along_axis(shares, order, axis=1)
-    best, least = np.zeros((rows, stages), dtype=np.int64), np.full(rows, np.inf)
-    for powers in power_sums(gpus, stages):
-        bias = np.sqrt(((ascending - np.array(powers)) ** 2).sum(axis=1))
-        better = bias < least - 1e-12
-        least[better] = bias[better]
-        best[better] = powers
-    found = np.zeros_like(best)
-    np.put_along_axis(found, order, best, axis=1)
-    return found, least
 
 
 class Grid:
@@ -327,24 +202,3 @@ def _non_dominated(first: Floats, second: Floats) -> Wholes:
             kept.append(place)
             least = second[place]
     return np.array(kept, dtype=np.int64)
-
-
-def frontier(candidates: list[Candidate], most: int = MOST_KEPT) -> list[Candidate]:
-    """The Pareto frontier by bias and communication, thinned to `most` plans.
-
-    Of the two plans with the most similar partitions, the one that communicates more goes.
-    """
-    kept: list[Candidate] = []
-    for one in sorted(candidates, key=lambda plan: (plan.bias, plan.communication)):
-        if not kept or one.communication < kept[-1].communication - 1e-15:
-            kept.append(one)
-    while len(kept) > most:
-        pairs = [(_difference(a, b), place) for place, (a, b) in enumerate(pairwise(kept))]
-        place = min(pairs)[1]
-        worse = place if kept[place].communication >= kept[place + 1].communication else place + 1
-        del kept[worse]
-    return kept
-
-
-def _difference(one: Candidate, other: Candidate) -> float:
-    return sum(abs(a - b) for a, b in zip(one.layers, other.layers, strict=True))

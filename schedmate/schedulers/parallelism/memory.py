@@ -73,12 +73,10 @@ class LayerMemory(NamedTuple):
 def layer_memory(spec: ModelSpec, layer: int, sizes: Sizes, recompute: str) -> LayerMemory:
     """The memory of layer `layer` for a micro-batch, on one of `sizes.tensor` GPUs."""
     if spec.kind == "wide-resnet":
-        from schedmate.schedulers.parallelism.resnet import layers
-
-        found = layers(spec)[layer]
-        saved = found.saved * sizes.micro_batch * sizes.element
+        convolutions = spec.convolution_layers()[layer]
+        saved = convolutions.saved * sizes.micro_batch * sizes.element
         kept = saved if recompute != "full" else saved / 3
-        return LayerMemory(found.parameters / sizes.tensor, kept, saved)
+        return LayerMemory(convolutions.parameters / sizes.tensor, kept, saved)
     what = role(spec, layer)
     saved = ops.saved_bytes(spec, what, sizes, recompute, layer - 1)
     constants = calibration()["memory"]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from schedmate import data
 from schedmate.errors import InputError, did_you_mean
+from schedmate.schedulers.parallelism import resnet
 
 if TYPE_CHECKING:
     from schedmate.jobs import WorkloadMetadata
@@ -71,10 +72,12 @@ class ModelSpec:
     def layers(self) -> int:
         """Layers that stages are made of: embedding, blocks and head, or those of a Wide-ResNet."""
         if self.kind == "wide-resnet":
-            from schedmate.schedulers.parallelism.resnet import layers
-
-            return len(layers(self))
+            return len(self.convolution_layers())
         return self.blocks + 2
+
+    def convolution_layers(self) -> tuple[resnet.Layer, ...]:
+        """The layers of a Wide-ResNet, in order."""
+        return resnet.layers(self.depth, self.base, self.width)
 
     def sizes(self) -> dict[str, Any]:
         """What a plan says of a transformer: hidden size, layers, and all that is not usual."""
@@ -118,9 +121,7 @@ class ModelSpec:
     def parameters(self) -> float:
         """All parameters; a tied head is the embedding's table and counts once."""
         if self.kind == "wide-resnet":
-            from schedmate.schedulers.parallelism.resnet import layers
-
-            return sum(layer.parameters for layer in layers(self))
+            return sum(layer.parameters for layer in self.convolution_layers())
         blocks = sum(sum(self.block_parameters(block)) for block in range(self.blocks))
         table, norm = self.head_parameters()
         return blocks + sum(self.embedding_parameters()) + norm + (0 if self.tied else table)

@@ -74,6 +74,14 @@ def _pointwise(name: str, elements: float, element: int, streams: float = 2) -> 
     return Operator(name, 5 * elements, elements * element * streams, None, 1)
 
 
+def _convolution(pixels: float, inner: float, channels: float, sizes: Sizes) -> Operator:
+    """A convolution of a micro-batch of images, divided by output channels, as a product."""
+    rows, columns = sizes.micro_batch * pixels, channels / sizes.tensor
+    traffic = sizes.element * (rows * inner / 4 + inner * columns + 3 * rows * columns)
+    shape = Shape(1, rows, inner, columns)
+    return Operator("convolution", 2 * rows * inner * columns, traffic, shape)
+
+
 def block(spec: ModelSpec, sizes: Sizes, index: int = 0) -> list[Operator]:
     """The operators of transformer block `index`, which matters where only some have experts."""
     t, e, tokens = sizes.tensor, sizes.element, sizes.tokens
@@ -149,10 +157,8 @@ def head(spec: ModelSpec, sizes: Sizes) -> list[Operator]:
 def all_layers(spec: ModelSpec, sizes: Sizes) -> Iterator[list[Operator]]:
     """The operators of every layer: embedding, blocks and head, or those of a Wide-ResNet."""
     if spec.kind == "wide-resnet":
-        from schedmate.schedulers.parallelism.resnet import layers
-
-        for layer in layers(spec):
-            yield layer.operators(sizes.micro_batch, sizes.tensor, sizes.element)
+        for layer in spec.convolution_layers():
+            yield [_convolution(*product, sizes) for product in layer.products]
         return
     yield embedding(spec, sizes)
     for index in range(spec.blocks):
@@ -218,9 +224,7 @@ def _scores(spec: ModelSpec, sizes: Sizes, recompute: str) -> float:
 def output_bytes(spec: ModelSpec, layer: int, sizes: Sizes) -> float:
     """What layer `layer` hands to the next one for a micro-batch [bytes]."""
     if spec.kind == "wide-resnet":
-        from schedmate.schedulers.parallelism.resnet import layers
-
-        return layers(spec)[layer].output * sizes.micro_batch * sizes.element
+        return spec.convolution_layers()[layer].output * sizes.micro_batch * sizes.element
     return sizes.tokens * spec.hidden * sizes.element
 
 

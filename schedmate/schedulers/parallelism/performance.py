@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from schedmate.errors import InputError
-from schedmate.schedulers.parallelism.grids import Request
+from schedmate.schedulers.parallelism.candidates import Request
 from schedmate.schedulers.parallelism.models import ModelSpec
 from schedmate.schedulers.parallelism.network import Network
 from schedmate.schedulers.parallelism.plan import Plan, Stage

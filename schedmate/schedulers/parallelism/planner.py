@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from schedmate.errors import InputError
-from schedmate.schedulers.parallelism.grids import CLUSTERS, Candidate, Grid, Request
+from schedmate.schedulers.parallelism.candidates import Candidate, Request
+from schedmate.schedulers.parallelism.grids import CLUSTERS, Grid
 from schedmate.schedulers.parallelism.network import Network
 from schedmate.schedulers.parallelism.plan import Plan, Stage
 from schedmate.schedulers.parallelism.predict import Prediction, Predictor
+from schedmate.schedulers.parallelism.pruning import Pruning
 
 SCHEMA = "schedmate.parallel-planning/v1"
 
@@ -55,8 +57,6 @@ class Planning:
 
     def document(self) -> dict[str, Any]:
         """The plans as JSON (schema `schedmate.parallel-planning/v1`)."""
-        from schedmate.schedulers.parallelism.search import Pruning
-
         return {
             "schema": SCHEMA,
             "model": self.request.spec.name,
@@ -65,7 +65,7 @@ class Planning:
             "gpu_type": self.request.gpu,
             "notes": self.notes,
             "best": _grid_document(self.best),
-            "pruning": Pruning.of(self.best).document(),
+            "pruning": Pruning.of(self.best.frontier).document(),
             "grids": [_grid_document(grid) for grid in self.grids],
         }
 

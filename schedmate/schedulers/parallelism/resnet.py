@@ -1,12 +1,9 @@
-"""Wide-ResNet: its convolutions as matrix products, and its sizes (Alpa, OSDI'22, Table 8)."""
+"""The layers of a Wide-ResNet: convolutions as matrix products (Alpa, OSDI'22, Table 8)."""
 
 from __future__ import annotations
 
 from functools import cache
 from typing import NamedTuple
-
-from schedmate.schedulers.parallelism.models import ModelSpec
-from schedmate.schedulers.parallelism.operators import Operator, Shape
 
 IMAGE = 224
 CLASSES = 1024
@@ -29,30 +26,21 @@ class Layer(NamedTuple):
         pixels, _, channels = self.products[min(2, len(self.products) - 1)]
         return pixels * channels
 
-    def operators(self, images: int, tensor: int, element: int) -> list[Operator]:
-        """Its operators for a micro-batch of images on one of `tensor` GPUs."""
-        found = []
-        for pixels, inner, channels in self.products:
-            shape = Shape(1, images * pixels, inner, channels / tensor)
-            rows, columns = shape.rows, shape.columns
-            traffic = element * (rows * inner / 4 + inner * columns + 3 * rows * columns)
-            found.append(Operator("convolution", 2 * rows * inner * columns, traffic, shape))
-        return found
-
 
 @cache
-def layers(spec: ModelSpec) -> tuple[Layer, ...]:
-    """Stem, bottleneck blocks and classifier of a Wide-ResNet.
+def layers(depth: int, base: int, width: int) -> tuple[Layer, ...]:
+    """Stem, bottleneck blocks and classifier of a Wide-ResNet, in order.
 
-    The first block of a group halves the image (but the first group's) and has a projection.
+    `depth` is 50 or 101, `base` the channels of the stem, `width` the factor of the wide ones. The
+    first block of each group but the first halves the image; the first of each has a projection.
     """
     side = IMAGE // 2
-    stem = (side**2, 7 * 7 * 3, spec.base)
-    found = [Layer("stem", (stem,), stem[1] * stem[2], 2 * side**2 * spec.base)]
-    side, channels = side // 2, spec.base
-    for group, count in enumerate(_BLOCKS[spec.depth]):
-        narrow = spec.base * 2**group
-        inner, out = narrow * spec.width, 4 * narrow
+    stem = (side**2, 7 * 7 * 3, base)
+    found = [Layer("stem", (stem,), stem[1] * stem[2], 2 * side**2 * base)]
+    side, channels = side // 2, base
+    for group, count in enumerate(_BLOCKS[depth]):
+        narrow = base * 2**group
+        inner, out = narrow * width, 4 * narrow
         for index in range(count):
             if index == 0 and group:
                 side //= 2

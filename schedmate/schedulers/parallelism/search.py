@@ -1,4 +1,4 @@
-"""Exhaustive search, and the three rules that prune it (Arena, section 3.6).
+"""Exhaustive search for the fastest plan, optionally pruned (Arena, section 3.6).
 
 Every stage partition of the clustered operators, every assignment of powers of two in every order,
 every data-parallel degree, all priced by the end-to-end model: what the proxy plans are measured
@@ -8,72 +8,16 @@ against, and what a searching framework (Alpa, Galvatron) would do on the cluste
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import combinations, pairwise, permutations
-from typing import Any
 
-from schedmate.schedulers.parallelism.grids import (
-    Candidate,
-    Grid,
-    Request,
-    clustered,
-    loads,
-    power_sums,
-)
+from schedmate.schedulers.parallelism.candidates import Candidate, Request
+from schedmate.schedulers.parallelism.grids import Grid
 from schedmate.schedulers.parallelism.network import Network
 from schedmate.schedulers.parallelism.operators import Sizes
-from schedmate.schedulers.parallelism.planner import GridPlans, to_plan
+from schedmate.schedulers.parallelism.partitions import clustered, loads, power_sums
+from schedmate.schedulers.parallelism.planner import to_plan
 from schedmate.schedulers.parallelism.predict import Prediction, Predictor
-
-RULES = "schedmate.parallel-pruning/v1"
-
-
-@dataclass(frozen=True)
-class Pruning:
-    """The three rules for a scheduled job, from the plans of its best grid."""
-
-    stages: int
-    """Rule 1: the pipeline degree of the best grid."""
-    imbalance: float
-    """Rule 2: plans whose largest stage is more than this times their mean stage are dropped."""
-    fixed: dict[int, tuple[int, int]]
-    """Rule 3: GPUs and tensor degree of a stage by its layers, where the frontier has such one."""
-
-    @classmethod
-    def of(cls, grid: GridPlans) -> Pruning:
-        """The rules that a grid's frontier gives."""
-        fixed: dict[int, tuple[int, int]] = {}
-        for plan in reversed(grid.frontier):
-            for layers, gpus, tensor in zip(plan.layers, plan.gpus, plan.tensor, strict=True):
-                fixed[layers] = gpus, tensor
-        return cls(grid.stages, max(_imbalance(plan) for plan in grid.frontier), fixed)
-
-    def keeps(self, plan: Candidate) -> bool:
-        """Whether a plan is searched."""
-        if len(plan.layers) != self.stages or _imbalance(plan) > self.imbalance + 1e-9:
-            return False
-        return all(
-            self.fixed.get(layers, (gpus, tensor)) == (gpus, tensor)
-            for layers, gpus, tensor in zip(plan.layers, plan.gpus, plan.tensor, strict=True)
-        )
-
-    def document(self) -> dict[str, Any]:
-        """The rules as JSON (schema `schedmate.parallel-pruning/v1`) for a searching framework."""
-        return {
-            "schema": RULES,
-            "pipeline_degree": self.stages,
-            "largest_imbalance": self.imbalance,
-            "stages": [
-                {"layers": layers, "gpus": gpus, "tensor": tensor}
-                for layers, (gpus, tensor) in sorted(self.fixed.items())
-            ],
-        }
-
-
-def _imbalance(plan: Candidate) -> float:
-    """How uneven a partition is: the largest share of layers per GPU over the mean one."""
-    shares = [layers / gpus for layers, gpus in zip(plan.layers, plan.gpus, strict=True)]
-    return max(shares) * len(shares) / sum(shares)
+from schedmate.schedulers.parallelism.pruning import Pruning
 
 
 def every_plan(

@@ -16,7 +16,6 @@ from schedmate.schedulers.lanes import Rank
 from schedmate.schedulers.load import BIN_S
 from schedmate.schedulers.model import PROFILING, Cluster, Job
 from schedmate.schedulers.model import Profile as Use
-from schedmate.schedulers.policies.lucid import profiler
 from schedmate.schedulers.policies.lucid.binder import (
     Bound,
     Rules,
@@ -26,6 +25,11 @@ from schedmate.schedulers.policies.lucid.binder import (
     waiting_partner,
 )
 from schedmate.schedulers.policies.lucid.packing import Scorer, Thresholds, Tree
+from schedmate.schedulers.policies.lucid.profiler import (
+    find_profiling_gpus,
+    is_burst,
+    set_nodes_aside,
+)
 from schedmate.schedulers.policy import Decision, Evict, Pack, Policy, Profile, Start, View
 from schedmate.schedulers.remaining import predicted_s
 
@@ -122,7 +126,7 @@ class Lucid(Policy):
         )
 
     def set_aside(self, cluster: Cluster) -> Cluster:
-        return profiler.aside(cluster, self.profiler_nodes) if self.profile_gpus else cluster
+        return set_nodes_aside(cluster, self.profiler_nodes) if self.profile_gpus else cluster
 
     def decide(self, view: View) -> Sequence[Decision]:
         decisions: list[Decision] = []
@@ -142,7 +146,7 @@ class Lucid(Policy):
             nonlocal burst
             profiles = self.is_unprofiled(job)
             if profiles and burst is None:
-                burst = profiler.is_burst(view, self.burst, self.profile_limit_s)
+                burst = is_burst(view, self.burst, self.profile_limit_s)
             if profiles and burst and self._unless_burst(job):
                 profiles = False
             group = (job.vc, job.gpu_type, profiles)
@@ -208,7 +212,7 @@ class Lucid(Policy):
         return self.time_aware and 2 * job.gpus > self.profile_gpus
 
     def _profile(self, view: View, job: Job, burst: bool) -> list[Decision]:
-        allocation = profiler.place(view, job, burst=burst, loans=self.loans)
+        allocation = find_profiling_gpus(view, job, burst=burst, loans=self.loans)
         if allocation is None:
             return []
         view.space.take(job, allocation)

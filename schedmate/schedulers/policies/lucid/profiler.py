@@ -9,7 +9,7 @@ from schedmate.schedulers.model import PROFILING, Allocation, Cluster, Job
 from schedmate.schedulers.policy import View
 
 
-def aside(cluster: Cluster, count: int) -> Cluster:
+def set_nodes_aside(cluster: Cluster, count: int) -> Cluster:
     """The cluster with so many nodes kept for profiling, at most a quarter of it."""
     count = min(count, len(cluster.nodes) // 4)
     if not count:
@@ -34,7 +34,7 @@ def is_burst(view: View, most: int, limit_s: float) -> bool:
     return waiting + view.expected() * limit_s / BIN_S > most
 
 
-def place(view: View, job: Job, *, burst: bool, loans: bool) -> Allocation | None:
+def find_profiling_gpus(view: View, job: Job, *, burst: bool, loans: bool) -> Allocation | None:
     """Exclusive and consolidated, on the profiler's nodes (Algorithm 1).
 
     In a burst, else on free nodes of the job's own virtual cluster, and with `loans` then on those

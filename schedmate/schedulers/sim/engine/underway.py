@@ -8,10 +8,10 @@ from __future__ import annotations
 from heapq import heappush
 from typing import TYPE_CHECKING
 
-from schedmate.schedulers.model import Allocation, Job, gpus_in
+from schedmate.schedulers.model import Allocation, Job, Status, gpus_in
 from schedmate.schedulers.sim.engine.ledger import Eviction, Hold, Ledger, Loan
 from schedmate.schedulers.sim.engine.progress import LEND, LOAN, MOVED, RECLAIM
-from schedmate.schedulers.terms import NEVER, Status
+from schedmate.schedulers.terms import NEVER
 
 if TYPE_CHECKING:
     from schedmate.schedulers.sim.engine.execution import Execution
