@@ -66,7 +66,7 @@ from schedmate.schedulers.policies.elasticflow import ElasticFlow
 from schedmate.schedulers.policies.gavel import Gavel
 from schedmate.schedulers.policies.queues import Fifo
 from schedmate.schedulers.policies.sia import Sia
-from schedmate.schedulers.policy import NEVER, Policy
+from schedmate.schedulers.policy import Policy
 from schedmate.schedulers.sim.elastic.planned import (
     LARGER,
     MODELS,
@@ -81,6 +81,7 @@ from schedmate.schedulers.sim.elastic.planned import (
 from schedmate.schedulers.sim.engine.simulation import Simulation
 from schedmate.schedulers.sim.outcome.audit import audit
 from schedmate.schedulers.sim.traces import read_trace
+from schedmate.schedulers.terms import NEVER
 
 PRUNED_S, FULL_S = 90.0, 90.0 * 5.48
 TRIALS = (0, 9, 10, 11, 12, 13)

@@ -22,6 +22,7 @@ from _record import record
 
 from schedmate.jobs import JobSpec, LaunchConfig
 from schedmate.schedulers import registry
+from schedmate.schedulers.decisions import Decision
 from schedmate.schedulers.live.queue.backend import NodeSeen
 from schedmate.schedulers.live.queue.controller import Controller
 from schedmate.schedulers.live.queue.options import Options
@@ -31,7 +32,7 @@ from schedmate.schedulers.live.queue.seats import Seats
 from schedmate.schedulers.live.queue.store import Store, new_mark
 from schedmate.schedulers.live.queue.why import reasons, starts
 from schedmate.schedulers.model import Forecast
-from schedmate.schedulers.policy import Decision, View
+from schedmate.schedulers.view import View
 
 QUEUED, STEPS = 1000, 60
 POLICIES = ("fifo", "sjf", "srtf", "tiresias", "lucid", "lucid+schedmate", "sjf+schedmate")

@@ -26,7 +26,6 @@ from schedmate.schedulers.lanes import Rank
 from schedmate.schedulers.model import Cluster, Job, Profile
 from schedmate.schedulers.policies.lucid import Lucid
 from schedmate.schedulers.policies.lucid.binder import Bound, has_room
-from schedmate.schedulers.policy import View
 from schedmate.schedulers.remaining import predicted_s
 from schedmate.schedulers.sim.outcome.metrics import paired_difference
 from schedmate.schedulers.sim.parameters import (
@@ -40,6 +39,7 @@ from schedmate.schedulers.sim.runs import Plan, Run, run_policy
 from schedmate.schedulers.sim.traces import read_trace
 from schedmate.schedulers.sim.workload import Workload
 from schedmate.schedulers.sim.world.phases import Phases
+from schedmate.schedulers.view import View
 
 PEER = {
     # average JCT, queueing, p99.9 queueing, makespan [h], CPU s; then the paper's average JCT [h]

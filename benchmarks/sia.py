@@ -35,11 +35,11 @@ from schedmate.schedulers.goodput.agent import Shape
 from schedmate.schedulers.model import Cluster, Job
 from schedmate.schedulers.policies.sia import Sia
 from schedmate.schedulers.policies.sia.program import Choice, solve
-from schedmate.schedulers.policy import View
 from schedmate.schedulers.sim.comparison import compare
 from schedmate.schedulers.sim.parameters import world
 from schedmate.schedulers.sim.runs import Plan
 from schedmate.schedulers.sim.traces import read_trace
+from schedmate.schedulers.view import View
 
 CLUSTER = "6x4:aws,2x8:dgx-ext,3x8:rtx"
 PUBLISHED = {"philly-1": (0.547, 8.42, 15.83), "saturn-1": (0.591, 9.02, 14.05)}

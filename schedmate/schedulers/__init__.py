@@ -9,9 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from schedmate.schedulers.estimators import Estimator
-    from schedmate.schedulers.model import Allocation, Cluster, Forecast, Job, Node
-    from schedmate.schedulers.policy import (
+    from schedmate.schedulers.decisions import (
         Answer,
         Borrow,
         Decision,
@@ -19,21 +17,25 @@ if TYPE_CHECKING:
         Evict,
         Migrate,
         Pack,
-        Policy,
         Preempt,
         Profile,
         Resize,
         Start,
-        View,
     )
+    from schedmate.schedulers.estimators import Estimator
+    from schedmate.schedulers.model import Allocation, Cluster, Forecast, Job, Node
+    from schedmate.schedulers.policy import Policy
     from schedmate.schedulers.terms import Capabilities, Constraints, NodeNews, Terms
+    from schedmate.schedulers.view import View
 
 _HOMES = {
     "estimators": ("Estimator",),
     "model": ("Allocation", "Cluster", "Forecast", "Job", "Node"),
+    "policy": ("Policy",),
     "terms": ("Capabilities", "Constraints", "NodeNews", "Terms"),
+    "view": ("View",),
 }
-"""Names by the module that they are in; all others are in `policy`."""
+"""Names by the module that they are in; all others are in `decisions`."""
 
 __all__ = [
     "Allocation",
@@ -65,7 +67,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'schedmate.schedulers' has no attribute {name!r}")
-    home = next((module for module, names in _HOMES.items() if name in names), "policy")
+    home = next((module for module, names in _HOMES.items() if name in names), "decisions")
     return getattr(import_module(f"{__name__}.{home}"), name)
 
 

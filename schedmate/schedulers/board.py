@@ -11,11 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from schedmate.schedulers.live_view import LiveView
-from schedmate.schedulers.model import Allocation, Cluster, Job, Status
-from schedmate.schedulers.model import Profile as Use
-from schedmate.schedulers.policy import (
-    NEVER,
+from schedmate.schedulers.decisions import (
     Answer,
     Borrow,
     Decision,
@@ -23,14 +19,17 @@ from schedmate.schedulers.policy import (
     Evict,
     Migrate,
     Pack,
-    Policy,
     Preempt,
     Profile,
     Resize,
     Start,
     needs,
 )
-from schedmate.schedulers.terms import EVERYTHING, Capabilities
+from schedmate.schedulers.live_view import LiveView
+from schedmate.schedulers.model import Allocation, Cluster, Job, Status
+from schedmate.schedulers.model import Profile as Use
+from schedmate.schedulers.policy import Policy
+from schedmate.schedulers.terms import EVERYTHING, NEVER, Capabilities
 
 
 @dataclass(slots=True)

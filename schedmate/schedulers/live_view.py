@@ -5,9 +5,10 @@ from __future__ import annotations
 from heapq import heappop, heappush
 
 from schedmate.schedulers.model import Allocation, Cluster, Job
-from schedmate.schedulers.policy import NEVER, Policy, View, check_pool
+from schedmate.schedulers.policy import Policy, check_pool
 from schedmate.schedulers.space import Space
-from schedmate.schedulers.terms import EVERYTHING, Capabilities, NodeNews
+from schedmate.schedulers.terms import EVERYTHING, NEVER, Capabilities, NodeNews
+from schedmate.schedulers.view import View
 
 
 class LiveView:

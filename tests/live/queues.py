@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from thread_seats import ThreadBackend
 
 from schedmate.jobs import JobSpec, LaunchConfig
+from schedmate.schedulers.decisions import Decision, Start
 from schedmate.schedulers.live.queue.controller import Controller
 from schedmate.schedulers.live.queue.options import Options
 from schedmate.schedulers.live.queue.requests import Request, StoredJob
@@ -19,7 +20,8 @@ from schedmate.schedulers.live.queue.runner import Order, Runner
 from schedmate.schedulers.live.queue.seats import Seats
 from schedmate.schedulers.live.queue.store import Store, new_mark
 from schedmate.schedulers.observer import Observer
-from schedmate.schedulers.policy import Decision, Policy, Start, View
+from schedmate.schedulers.policy import Policy
+from schedmate.schedulers.view import View
 
 LONG_S = 300.0
 """How long to wait for what is sure to come [s]."""

@@ -10,13 +10,13 @@ from pathlib import Path
 from processes import ends
 from queues import Make, Queue, Told, order, until_news
 
+from schedmate.schedulers.decisions import Evict, Pack, Preempt, Resize
 from schedmate.schedulers.live.queue.adapter import QueueAdapter
 from schedmate.schedulers.live.queue.runner import Runner
 from schedmate.schedulers.live.queue.supervise import marked
 from schedmate.schedulers.live.queue.why import reasons, starts
 from schedmate.schedulers.model import Job
 from schedmate.schedulers.observer import Observer
-from schedmate.schedulers.policy import Evict, Pack, Preempt, Resize
 
 
 def process_of(queue: Queue, job: int) -> int:

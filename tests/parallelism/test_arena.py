@@ -26,7 +26,6 @@ from schedmate.schedulers.policies.arena.scaling import Allocations, Scaling, Si
 from schedmate.schedulers.policies.elasticflow import ElasticFlow
 from schedmate.schedulers.policies.gavel import Gavel
 from schedmate.schedulers.policies.sia import Sia
-from schedmate.schedulers.policy import NEVER
 from schedmate.schedulers.sim.elastic.planned import (
     Belief,
     Costs,
@@ -38,6 +37,7 @@ from schedmate.schedulers.sim.elastic.planned import (
 )
 from schedmate.schedulers.sim.engine.simulation import Simulation
 from schedmate.schedulers.sim.outcome.audit import audit
+from schedmate.schedulers.terms import NEVER
 
 CLUSTER = Cluster.parse("4x2:A40,4x2:A10")
 PERFORMANCE = Performance(Network(Tables()), {"A40": 2, "A10": 2}, most=8)

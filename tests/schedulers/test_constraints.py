@@ -12,7 +12,7 @@ from schedmate.errors import InputError
 from schedmate.schedulers import Cluster, Constraints, Job, Migrate, Node, Start
 from schedmate.schedulers.policies.queues import Fifo
 from schedmate.schedulers.policies.tiresias import Tiresias
-from schedmate.schedulers.sim.engine.decisions import DecisionError
+from schedmate.schedulers.sim.engine.actions import DecisionError
 from schedmate.schedulers.sim.outcome.audit import LawBrokenError, audit
 from schedmate.schedulers.sim.outcome.laws import check_laws
 from schedmate.schedulers.sim.workload import Workload

@@ -17,13 +17,12 @@ from schedmate.schedulers.goodput.planned import PlannedAgent, Seen
 from schedmate.schedulers.model import Allocation, Cluster, Job
 from schedmate.schedulers.policies.elasticflow import ElasticFlow
 from schedmate.schedulers.policies.elasticflow.shares import Demand, admit, share, shares, slots
-from schedmate.schedulers.policy import NEVER
 from schedmate.schedulers.sim.engine.simulation import Simulation
 from schedmate.schedulers.sim.observer import Observer
 from schedmate.schedulers.sim.outcome.audit import audit
 from schedmate.schedulers.sim.workload import Workload
 from schedmate.schedulers.sim.world.physics import FOREVER
-from schedmate.schedulers.terms import Terms
+from schedmate.schedulers.terms import NEVER, Terms
 
 SIZES = (1, 2, 4, 8)
 SPEEDS = (1.0, 1.8, 3.0, 4.0)

@@ -34,7 +34,7 @@ from schedmate.schedulers.model import Left, Profile
 from schedmate.schedulers.policies.queues import Fifo, Sjf
 from schedmate.schedulers.remaining import remaining_s, slack_s
 from schedmate.schedulers.sim.engine import Simulation
-from schedmate.schedulers.sim.engine.decisions import DecisionError
+from schedmate.schedulers.sim.engine.actions import DecisionError
 from schedmate.schedulers.sim.engine.ledger import Dropped, Outage
 from schedmate.schedulers.sim.outcome.audit import LawBrokenError, audit
 from schedmate.schedulers.sim.outcome.laws import check_laws

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedmate.schedulers import Allocation, Cluster, Job, Policy, Resize, Start
+from schedmate.schedulers.decisions import Evict
 from schedmate.schedulers.estimators import Estimator, Table
 from schedmate.schedulers.model import Forecast, Profile
 from schedmate.schedulers.policies.horus import Horus
-from schedmate.schedulers.policy import Evict, View
 from schedmate.schedulers.registry import BUNDLED, make
 from schedmate.schedulers.sim.engine import Simulation
-from schedmate.schedulers.sim.engine.progress import PhysicsError
+from schedmate.schedulers.sim.engine.events import PhysicsError
 from schedmate.schedulers.sim.engine.record import Outcome
 from schedmate.schedulers.sim.observer import Observer
 from schedmate.schedulers.sim.outcome.audit import LawBrokenError, audit
@@ -24,6 +24,7 @@ from schedmate.schedulers.sim.parameters import HONEST
 from schedmate.schedulers.sim.workload import Workload
 from schedmate.schedulers.sim.world.faults import Again, Failure, Faults
 from schedmate.schedulers.sim.world.physics import TracePhysics
+from schedmate.schedulers.view import View
 
 Rows = list[tuple[float, float, int]]
 
@@ -92,7 +93,7 @@ def test_a_physics_that_makes_no_sense_is_refused() -> None:
     ):
         with pytest.raises(PhysicsError, match=reason):
             simulate(Workload.of([(0.0, 1.0, 1)]), physics=Steps([1.0], steps))
-    with pytest.raises(Exception, match="job 0 runs at speed 0 for ever"):
+    with pytest.raises(Exception, match="job 0 runs at speed 0 forever"):
         simulate(Workload.of([(0.0, 1.0, 1)]), physics=Steps([1.0], [(0.0, 5.0)]))
 
 

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from schedmate.errors import INPUT, InputError, UsageError
 from schedmate.jobs import WorkloadMetadata
 from schedmate.schedulers import Cluster, Job, Start
+from schedmate.schedulers.decisions import Migrate, Preempt, Resize
 from schedmate.schedulers.goodput.agent import Shape
 from schedmate.schedulers.policies.gavel import Gavel
 from schedmate.schedulers.policies.pollux import Pollux
@@ -29,7 +30,6 @@ from schedmate.schedulers.policies.sia import Sia, program
 from schedmate.schedulers.policies.sia.configurations import allowed, shapes
 from schedmate.schedulers.policies.sia.placement import Placement, Wish, decisions
 from schedmate.schedulers.policies.sia.program import Choice, ProgramError, solve
-from schedmate.schedulers.policy import Migrate, Preempt, Resize, View
 from schedmate.schedulers.sim.elastic.physics import TablePhysics
 from schedmate.schedulers.sim.elastic.workload import physics_of
 from schedmate.schedulers.sim.engine import Simulation
@@ -39,6 +39,7 @@ from schedmate.schedulers.sim.runs import Plan, run_policy
 from schedmate.schedulers.sim.traces import read_trace
 from schedmate.schedulers.sim.workload import Workload
 from schedmate.schedulers.space import Space
+from schedmate.schedulers.view import View
 
 CLUSTER = Cluster.parse("3x4:slow,2x4:fast")
 

@@ -188,7 +188,7 @@ class Needs(Mine):
         ),
         ("Elsewhere", INTERNAL, "with nodes of the cluster"),
         ("Twice", INTERNAL, "decided Start of job j1 at 10.000 s, which is impossible: not all"),
-        ("Never", INTERNAL, "left 12 jobs waiting for ever, the first j0"),
+        ("Never", INTERNAL, "left 12 jobs waiting forever, the first j0"),
         ("Needs", USAGE, "needs limit: give the argument a default"),
     ],
 )
@@ -366,14 +366,14 @@ def test_a_policy_without_virtual_clusters_is_refused_where_there_are_some(
     given = ("simulate", str(path), "--policy", f"fifo,{policy}", "--cluster")
     result = cli(*given, "1x4@nlp,1x4@vision")
     assert result.code == USAGE
-    assert f"policy {policy} knows no virtual clusters" in result.err
+    assert f"policy {policy} does not support virtual clusters" in result.err
     assert "nlp, vision" in result.err
     for cluster in ("2x4", "1x4@nlp"):
         rest = ("--policy", f"fifo,{policy}", "--cluster", cluster)
         if cluster == "1x4@nlp":  # all of it is one
             path.write_text("job_id,submit_s,duration_s,gpus,vc\na,0,60,2,nlp\n")
         assert cli("simulate", str(path), *rest).code == 0, result.err
-    with pytest.raises(UsageError, match="knows no virtual clusters"):
+    with pytest.raises(UsageError, match="does not support virtual clusters"):
         Board(Cluster.parse("1x4@nlp,1x4@vision"), registry.make(policy))
 
 

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from schedmate.errors import InputError, UsageError
 from schedmate.schedulers import Cluster, Forecast, Job, Pack, Policy, Preempt, Start
+from schedmate.schedulers.decisions import Evict, Migrate, Resize
 from schedmate.schedulers.estimators import Estimator, Table, UserMean, noisy
 from schedmate.schedulers.model import Profile
 from schedmate.schedulers.policies.horus import Horus
-from schedmate.schedulers.policy import Evict, Migrate, Resize
 from schedmate.schedulers.registry import BUNDLED, make
 from schedmate.schedulers.sim.engine import Simulation
-from schedmate.schedulers.sim.engine.decisions import DecisionError
+from schedmate.schedulers.sim.engine.actions import DecisionError
 from schedmate.schedulers.sim.engine.record import Outcome, Segment
 from schedmate.schedulers.sim.outcome.audit import LawBrokenError, audit
 from schedmate.schedulers.sim.parameters import HONEST, PUBLISHED
@@ -305,13 +305,13 @@ class Scripted(Policy):
     [
         (lambda running, waiting: [Preempt(waiting)], "the job is not running"),
         (lambda running, waiting: [Start(running, running.allocation)], "the job is not waiting"),
-        (lambda running, waiting: [Start(waiting, ((0, 1),))], "it is given 1 GPU and asks for 2"),
+        (lambda running, waiting: [Start(waiting, ((0, 1),))], "it would get 1 GPU and asks for 2"),
         (lambda running, waiting: [Start(waiting, ((0, 3),))], "not all of these GPUs are free"),
         (lambda running, waiting: [Evict(waiting)], "the job is not running"),
         (lambda running, waiting: [Pack(waiting, waiting)], "the partner does not run alone"),
         (lambda running, waiting: [Resize(running, ((0, 1),))], "cannot run on that many GPUs"),
-        (lambda running, waiting: [Migrate(running, ((0, 1),))], "moves to as many GPUs"),
-        (lambda running, waiting: [], "left 1 job waiting for ever"),
+        (lambda running, waiting: [Migrate(running, ((0, 1),))], "move to the same number of GPUs"),
+        (lambda running, waiting: [], "left 1 job waiting forever"),
     ],
 )
 def test_an_impossible_decision_is_refused_by_name(then: object, reason: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from schedmate.schedulers import Borrow, Evict, Migrate, Pack, Preempt, Resize, Start, View
-from schedmate.schedulers.sim.engine.decisions import DecisionError
+from schedmate.schedulers.sim.engine.actions import DecisionError
 from schedmate.schedulers.sim.engine.ledger import Eviction, Hold, Loan
 from schedmate.schedulers.sim.outcome.audit import LawBrokenError, audit
 from schedmate.schedulers.sim.outcome.besides import besides
@@ -69,7 +69,7 @@ def test_who_was_told_to_stop_can_be_ended_at_once_but_not_otherwise_touched() -
         lambda view: [Pack(job(view, "1"), job(view, "0"))],
         evict_first(60.0),
     ):
-        with pytest.raises(DecisionError, match="was told to stop"):
+        with pytest.raises(DecisionError, match="was asked to stop"):
             run(workload, Scripted({20.0: evict_first(60.0), 21.0: then}), "1x2")
 
 
@@ -160,7 +160,7 @@ def test_lent_gpus_are_not_free_ones() -> None:
     outcome = run(lender(), Scripted({}), "1x2")
     assert of(outcome, 0) == [(0.0, 100.0, "run")]
     assert outcome.first_start[1] == 100.0
-    with pytest.raises(DecisionError, match="only to be borrowed"):
+    with pytest.raises(DecisionError, match="can only be borrowed"):
         run(lender(), Scripted({20.0: lambda v: [Start(job(v, "1"), ((0, 3),))]}), "1x2")
 
 
@@ -325,5 +325,5 @@ def test_a_policy_that_evicts_and_starts_without_end_is_told() -> None:
                 return [Evict(one), Start(one, one.allocation)]
             return super().decide(view)
 
-    with pytest.raises(DecisionError, match="without end at 20 s"):
+    with pytest.raises(DecisionError, match="endlessly at 20 s"):
         run(two(), Restless({}), "1x2")

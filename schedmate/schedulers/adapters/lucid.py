@@ -9,11 +9,12 @@ from typing import Any, ClassVar
 
 from schedmate.logparse.progress.ratio import THRESHOLD
 from schedmate.schedulers.adapters.modules import WithSchedMate
+from schedmate.schedulers.decisions import Decision, Evict, Start
 from schedmate.schedulers.model import Job, Profile
 from schedmate.schedulers.policies.lucid.binder import Bound, has_room
 from schedmate.schedulers.policies.lucid.policy import Lucid, newcomer
-from schedmate.schedulers.policy import Decision, Evict, Start, View
 from schedmate.schedulers.remaining import predicted_s, remaining_s
+from schedmate.schedulers.view import View
 
 SLOWED = "slowed"
 """The lane of running jobs whose partner is to leave."""

@@ -10,8 +10,8 @@ from schedmate.schedulers.lanes import Rank
 from schedmate.schedulers.model import Job
 from schedmate.schedulers.policies.preemptive import Srtf
 from schedmate.schedulers.policies.queues import Qssf, Sjf
-from schedmate.schedulers.policy import NEVER
 from schedmate.schedulers.remaining import remaining_s
+from schedmate.schedulers.terms import NEVER
 
 
 class SjfWithSchedMate(WithSchedMate, Sjf):

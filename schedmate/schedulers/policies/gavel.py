@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from schedmate.errors import UsageError
+from schedmate.schedulers.decisions import Decision
 from schedmate.schedulers.goodput.agent import Shape
 from schedmate.schedulers.goodput.throughput import Floats
 from schedmate.schedulers.learned.packages import require
@@ -20,7 +21,8 @@ from schedmate.schedulers.policies.sia.placement import (
     decisions,
     settled,
 )
-from schedmate.schedulers.policy import Decision, Policy, View
+from schedmate.schedulers.policy import Policy
+from schedmate.schedulers.view import View
 
 OBJECTIVES = ("max-min", "max-sum")
 

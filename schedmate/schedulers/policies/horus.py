@@ -7,9 +7,11 @@ from collections.abc import Hashable, Sequence
 from typing import ClassVar
 
 from schedmate.errors import UsageError
+from schedmate.schedulers.decisions import Decision, Pack, Start
 from schedmate.schedulers.lanes import Rank
 from schedmate.schedulers.model import Job
-from schedmate.schedulers.policy import Decision, Pack, Policy, Start, View
+from schedmate.schedulers.policy import Policy
+from schedmate.schedulers.view import View
 
 ORDERS = ("utilisation", "submission")
 ABOVE = 1.6

@@ -6,11 +6,13 @@ from collections.abc import Hashable, Sequence
 from functools import partial
 from typing import ClassVar
 
+from schedmate.schedulers.decisions import Decision, Preempt, Start
 from schedmate.schedulers.lanes import Rank
 from schedmate.schedulers.model import Allocation, Job
 from schedmate.schedulers.policies.room import Stopped, make_room
-from schedmate.schedulers.policy import Decision, Policy, Preempt, Start, View
+from schedmate.schedulers.policy import Policy
 from schedmate.schedulers.remaining import predicted_s
+from schedmate.schedulers.view import View
 
 
 class Preemptive(Policy):

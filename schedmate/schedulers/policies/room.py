@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from schedmate.schedulers.lanes import Rank
 from schedmate.schedulers.model import Allocation, Job
-from schedmate.schedulers.policy import View
 from schedmate.schedulers.pools import lowest
+from schedmate.schedulers.view import View
 
 
 class Stopped(set[Job]):

@@ -14,8 +14,10 @@ from schedmate.errors import UsageError, reason_of
 from schedmate.schedulers.lanes import Rank
 from schedmate.schedulers.model import Allocation, Job
 from schedmate.schedulers.policies.preemptive import Preemptive
-from schedmate.schedulers.policy import HAIR, NEVER, ServiceRank, View
+from schedmate.schedulers.policy import HAIR, ServiceRank
 from schedmate.schedulers.pools import lowest
+from schedmate.schedulers.terms import NEVER
+from schedmate.schedulers.view import View
 
 _STEPS = 64
 """Values that a Gittins index takes; at each the rank of a running job changes."""

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from schedmate.plain import LONGEST_S
 from schedmate.schedulers.estimators import Estimator, Table, TimeLimit, UserMean
 from schedmate.schedulers.model import Cluster, Job
-from schedmate.schedulers.policy import NEVER, Policy, ServiceRank, StaticRank
+from schedmate.schedulers.policy import Policy, ServiceRank, StaticRank
 from schedmate.schedulers.sim.engine.record import Outcome, Segments
 from schedmate.schedulers.sim.parameters import Parameters
 from schedmate.schedulers.sim.requests import Requests
@@ -33,6 +33,7 @@ from schedmate.schedulers.sim.serving import Served
 from schedmate.schedulers.sim.static_loop import Queue, Ran, run
 from schedmate.schedulers.sim.workload import Workload
 from schedmate.schedulers.space import Space
+from schedmate.schedulers.terms import NEVER
 
 _ASKED = ("vc", "gpu_type", "share", "cpus", "memory_mb")
 """What the space looks at, besides GPUs."""

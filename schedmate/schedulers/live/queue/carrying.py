@@ -6,6 +6,16 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from schedmate.schedulers.board import Board
+from schedmate.schedulers.decisions import (
+    Decision,
+    Drop,
+    Evict,
+    Migrate,
+    Pack,
+    Preempt,
+    Profile,
+    Resize,
+)
 from schedmate.schedulers.live.queue.options import Options
 from schedmate.schedulers.live.queue.orders import orders_of
 from schedmate.schedulers.live.queue.requests import SIGNALS, Place, StoredJob, StoredRun
@@ -17,18 +27,8 @@ from schedmate.schedulers.live.queue.seats import (
 from schedmate.schedulers.live.queue.store import Store
 from schedmate.schedulers.model import Allocation, Job
 from schedmate.schedulers.observer import Observer
-from schedmate.schedulers.policy import (
-    NEVER,
-    Decision,
-    Drop,
-    Evict,
-    Migrate,
-    Pack,
-    Policy,
-    Preempt,
-    Profile,
-    Resize,
-)
+from schedmate.schedulers.policy import Policy
+from schedmate.schedulers.terms import NEVER
 
 CANCEL, LIMIT, PROFILED = "CANCELLED", "TIMEOUT", "PROFILED"
 STOPPED = {

@@ -24,8 +24,9 @@ from schedmate.schedulers.live.queue.seats import Seats
 from schedmate.schedulers.live.queue.store import Store
 from schedmate.schedulers.model import Allocation, Cluster, Forecast, Job, Node
 from schedmate.schedulers.observer import Observer
-from schedmate.schedulers.policy import NEVER, Policy
+from schedmate.schedulers.policy import Policy
 from schedmate.schedulers.pools import lowest
+from schedmate.schedulers.terms import NEVER
 
 WEEK_S = 8 * 86_400.0
 """How far back submissions are known to the forecast of load [s]."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from schedmate.schedulers.decisions import Decision, Evict, Migrate, Pack, Preempt, Profile, Resize
 from schedmate.schedulers.live.queue.carrying import (
     CANCEL,
     FINAL,
@@ -19,15 +20,6 @@ from schedmate.schedulers.live.queue.jobs import profile_of
 from schedmate.schedulers.live.queue.orders import report_of
 from schedmate.schedulers.live.queue.requests import StoredRun
 from schedmate.schedulers.model import Allocation, Job
-from schedmate.schedulers.policy import (
-    Decision,
-    Evict,
-    Migrate,
-    Pack,
-    Preempt,
-    Profile,
-    Resize,
-)
 from schedmate.schedulers.pools import lowest
 
 LONGEST_PAUSE_S = 300.0

@@ -8,8 +8,8 @@ from heapq import heapify, heappop, heappush
 from schedmate.durations import format_duration
 from schedmate.schedulers.live.queue.controller import Controller
 from schedmate.schedulers.model import Job
-from schedmate.schedulers.policy import NEVER
 from schedmate.schedulers.remaining import predicted_s, remaining_s
+from schedmate.schedulers.terms import NEVER
 from schedmate.terminal import counted
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from schedmate.errors import UsageError, did_you_mean
+from schedmate.schedulers.decisions import Decision, Drop
 from schedmate.schedulers.goodput.agent import Shape
 from schedmate.schedulers.goodput.planned import PlannedAgent, Size
 from schedmate.schedulers.model import Job
@@ -13,8 +14,9 @@ from schedmate.schedulers.policies.arena.objectives import NEVER, OBJECTIVES, Pr
 from schedmate.schedulers.policies.arena.scaling import Allocations, Scaling
 from schedmate.schedulers.policies.sia.configurations import of_size, shape_of
 from schedmate.schedulers.policies.sia.placement import Wish, capacity_of, decisions, settled
-from schedmate.schedulers.policy import Decision, Drop, Policy, View
+from schedmate.schedulers.policy import Policy
 from schedmate.schedulers.remaining import predicted_s, remaining_s
+from schedmate.schedulers.view import View
 
 
 class Arena(Policy):

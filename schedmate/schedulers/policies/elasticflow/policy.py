@@ -9,14 +9,16 @@ from heapq import heappop, heappush
 import numpy as np
 
 from schedmate.errors import UsageError
+from schedmate.schedulers.decisions import Decision, Drop
 from schedmate.schedulers.goodput.agent import Shape
 from schedmate.schedulers.goodput.planned import PlannedAgent
 from schedmate.schedulers.model import Cluster, Job
 from schedmate.schedulers.policies.elasticflow.shares import Demand, admit, share, slots
 from schedmate.schedulers.policies.sia.configurations import allowed, shape_of
 from schedmate.schedulers.policies.sia.placement import Wish, capacity_of, decisions, settled
-from schedmate.schedulers.policy import Decision, Drop, Policy, View
+from schedmate.schedulers.policy import Policy
 from schedmate.schedulers.remaining import remaining_s
+from schedmate.schedulers.view import View
 
 LATE = ("drop", "wait")
 

@@ -9,8 +9,8 @@ from schedmate.schedulers.load import BIN_S
 from schedmate.schedulers.model import Job
 from schedmate.schedulers.model import Profile as Use
 from schedmate.schedulers.policies.lucid.packing import Scorer
-from schedmate.schedulers.policy import View
 from schedmate.schedulers.remaining import predicted_s, remaining_s
+from schedmate.schedulers.view import View
 
 
 class Bound(set[int]):

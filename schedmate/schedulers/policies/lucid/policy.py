@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from schedmate.errors import UsageError
+from schedmate.schedulers.decisions import Decision, Evict, Pack, Profile, Start
 from schedmate.schedulers.lanes import Rank
 from schedmate.schedulers.load import BIN_S
 from schedmate.schedulers.model import PROFILING, Cluster, Job
@@ -30,8 +31,9 @@ from schedmate.schedulers.policies.lucid.profiler import (
     is_burst,
     set_nodes_aside,
 )
-from schedmate.schedulers.policy import Decision, Evict, Pack, Policy, Profile, Start, View
+from schedmate.schedulers.policy import Policy
 from schedmate.schedulers.remaining import predicted_s
+from schedmate.schedulers.view import View
 
 UNSTABLE = "unstable"
 """The lane of jobs that share GPUs and whose use was seen to change."""

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 
 from schedmate.schedulers.load import BIN_S
 from schedmate.schedulers.model import PROFILING, Allocation, Cluster, Job
-from schedmate.schedulers.policy import View
+from schedmate.schedulers.view import View
 
 
 def set_nodes_aside(cluster: Cluster, count: int) -> Cluster:

@@ -11,8 +11,8 @@ from schedmate.schedulers.model import Allocation, Job
 from schedmate.schedulers.policies.pollux.genetic import Counts, Problem, search
 from schedmate.schedulers.policies.sia.configurations import groups
 from schedmate.schedulers.policies.sia.policy import restart_factor
-from schedmate.schedulers.policy import View
 from schedmate.schedulers.pools import lowest
+from schedmate.schedulers.view import View
 
 
 class Options(NamedTuple):

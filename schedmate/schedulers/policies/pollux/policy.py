@@ -14,6 +14,7 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 
 from schedmate.errors import UsageError
+from schedmate.schedulers.decisions import Decision
 from schedmate.schedulers.goodput.agent import Shape
 from schedmate.schedulers.learned.packages import require
 from schedmate.schedulers.model import Cluster, Job
@@ -22,7 +23,8 @@ from schedmate.schedulers.policies.sia.configurations import allowed, shape_of
 from schedmate.schedulers.policies.sia.placement import Placement, Wish, capacity_of, decisions
 from schedmate.schedulers.policies.sia.policy import restart_factor
 from schedmate.schedulers.policies.sia.program import Choice, ProgramError, solve
-from schedmate.schedulers.policy import Decision, Policy, View
+from schedmate.schedulers.policy import Policy
+from schedmate.schedulers.view import View
 
 SEARCHES = ("optimum", "genetic", "greedy")
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from schedmate.schedulers.decisions import Decision, Migrate, Preempt, Resize, Start
 from schedmate.schedulers.goodput.agent import Shape
 from schedmate.schedulers.model import Allocation, Job, gpus_in
 from schedmate.schedulers.policies.sia.configurations import groups, shape_of
-from schedmate.schedulers.policy import Decision, Migrate, Preempt, Resize, Start, View
 from schedmate.schedulers.pools import lowest
+from schedmate.schedulers.view import View
 
 _PINNED = 1000
 """How many times over a job that should not move counts."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from schedmate.schedulers.decisions import Decision, Profile
 from schedmate.schedulers.goodput.agent import Shape
 from schedmate.schedulers.goodput.throughput import Floats
 from schedmate.schedulers.learned.packages import require
@@ -20,7 +21,8 @@ from schedmate.schedulers.policies.sia.placement import (
     settled,
 )
 from schedmate.schedulers.policies.sia.program import Choice, ProgramError, solve
-from schedmate.schedulers.policy import Decision, Policy, Profile, View
+from schedmate.schedulers.policy import Policy
+from schedmate.schedulers.view import View
 
 _MOST = 3000.0
 """No cost is larger: what is worse counts as bad."""

@@ -9,9 +9,9 @@ anything are left alone.
 from __future__ import annotations
 
 from schedmate.schedulers.model import Allocation, Job
-from schedmate.schedulers.policy import View
 from schedmate.schedulers.remaining import remaining_s
 from schedmate.schedulers.terms import NEVER
+from schedmate.schedulers.view import View
 
 RESTART_S = 62.0
 """What a restart takes (Tiresias, NSDI'19) [s]."""

@@ -15,14 +15,16 @@ from collections.abc import Hashable, Sequence
 from typing import ClassVar
 
 from schedmate.errors import UsageError, did_you_mean
+from schedmate.schedulers.decisions import Borrow, Decision, Drop, Evict, Start
 from schedmate.schedulers.fitting import Order
 from schedmate.schedulers.lanes import Rank
 from schedmate.schedulers.model import Allocation, Job
 from schedmate.schedulers.policies.spot.knowing import evicting_costs, window_is_worth
 from schedmate.schedulers.policies.spot.ranking import Ranking
 from schedmate.schedulers.policies.spot.victims import Victims
-from schedmate.schedulers.policy import Borrow, Decision, Drop, Evict, Policy, Start, View
+from schedmate.schedulers.policy import Policy
 from schedmate.schedulers.remaining import remaining_s
+from schedmate.schedulers.view import View
 
 _VICTIMS = ("cost", "random", "remaining", "none")
 _WINDOWS = ("all", "worth", "none")

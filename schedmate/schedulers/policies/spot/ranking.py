@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from schedmate.schedulers.fitting import Order
 from schedmate.schedulers.model import Allocation
-from schedmate.schedulers.policy import View
 from schedmate.schedulers.pools import bits
+from schedmate.schedulers.view import View
 
 
 class Ranking:

@@ -14,8 +14,8 @@ from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from schedmate.schedulers.model import Allocation, Job
-from schedmate.schedulers.policy import View
 from schedmate.schedulers.pools import bits, lowest
+from schedmate.schedulers.view import View
 
 _EPSILON = 1e-9
 _SHARE_EPSILON = 1e-6

@@ -8,22 +8,23 @@ from heapq import heappush
 from schedmate.errors import InputError
 from schedmate.schedulers.model import Allocation, Job
 from schedmate.schedulers.observer import Observer
-from schedmate.schedulers.policy import NEVER, Policy, View
-from schedmate.schedulers.sim.engine.ledger import Dropped
-from schedmate.schedulers.sim.engine.progress import (
+from schedmate.schedulers.policy import Policy
+from schedmate.schedulers.sim.engine.events import (
     PACKED,
     REORDER,
     SUBMIT,
     TICK,
     WAKE,
     PhysicsError,
-    Progress,
 )
-from schedmate.schedulers.sim.engine.underway import Underway
+from schedmate.schedulers.sim.engine.ledger import Dropped
+from schedmate.schedulers.sim.engine.progress import Progress
 from schedmate.schedulers.sim.parameters import Parameters
 from schedmate.schedulers.sim.workload import Workload
 from schedmate.schedulers.sim.world.faults import ORDINARY, Again, Failure, Faults
 from schedmate.schedulers.sim.world.physics import Physics, TracePhysics
+from schedmate.schedulers.terms import NEVER
+from schedmate.schedulers.view import View
 
 ASKED = 1
 """In the place of the epoch: a tick that is no round."""
@@ -65,7 +66,6 @@ class Execution(Progress):
         super().__init__(workload, policy, view, physics, observers)
         self.parameters = parameters
         self.jobs = workload.jobs
-        self.underway = Underway(self, workload)
         self._reorders = type(policy).waiting_until is not Policy.waiting_until
         self.faults = faults or ORDINARY
         self.coming = 0
@@ -182,16 +182,6 @@ class Execution(Progress):
         for observer in self.observers:
             observer.packed(partner)
 
-    def evict(self, job: Job, grace_s: float = 0.0) -> None:
-        """The job leaves its GPUs; without a grace time nothing asks it to save its work first.
-
-        SchedMate, section 4.1.
-        """
-        if grace_s > 0:
-            self.underway.tell_to_stop(job, grace_s)
-        else:
-            self.underway.leave(job)
-
     def interrupt(self, job: Job) -> None:
         """The job leaves its GPUs with all its work kept, and waits again."""
         self.stop(job)
@@ -204,7 +194,7 @@ class Execution(Progress):
         else:
             self.view.pending.remove(job)
         self.unfinished -= 1
-        self.underway.ledger.dropped[job.index] = Dropped(self.view.now, why)
+        self.ledger.dropped[job.index] = Dropped(self.view.now, why)
         for observer in self.observers:
             observer.failed(job, again=False)
 
@@ -235,8 +225,7 @@ class Execution(Progress):
 
     def close(self) -> None:
         """The simulation is stopped: record the work of running jobs."""
-        self.underway.cancel_starts()
-        self.underway.ledger.horizon = self.view.now
+        self.ledger.horizon = self.view.now
         for job in list(self.view.running):
             self.advance(job)
             self.release(job)

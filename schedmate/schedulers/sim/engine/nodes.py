@@ -8,13 +8,13 @@ from heapq import heappush
 
 from schedmate.errors import InputError
 from schedmate.schedulers.model import Cluster, Job
-from schedmate.schedulers.policy import NEVER
+from schedmate.schedulers.sim.engine.events import DOWN, DRAIN, UP
 from schedmate.schedulers.sim.engine.execution import Execution
 from schedmate.schedulers.sim.engine.ledger import Outage
-from schedmate.schedulers.sim.engine.progress import DOWN, DRAIN, UP
+from schedmate.schedulers.sim.engine.underway import Underway
 from schedmate.schedulers.sim.parameters import Parameters
 from schedmate.schedulers.sim.world.maintenance import Maintenance
-from schedmate.schedulers.terms import NodeNews
+from schedmate.schedulers.terms import NEVER, NodeNews
 
 _AT_RANDOM = -1
 
@@ -29,12 +29,14 @@ class Nodes:
         self,
         cluster: Cluster,
         execution: Execution,
+        underway: Underway,
         parameters: Parameters,
         seed: int,
         maintenance: Sequence[Maintenance] = (),
     ) -> None:
         self._cluster = cluster
         self._execution = execution
+        self._underway = underway
         self._mtbf_s = parameters.node_mtbf_s
         self._repair_s = parameters.repair_s
         self._draw = random.Random(seed)  # noqa: S311 - an experiment, not a secret
@@ -70,7 +72,7 @@ class Nodes:
         """A node fails, or is taken down; the jobs that ended by it."""
         execution, view = self._execution, self._execution.view
         up = now + self._repair_s if number == _AT_RANDOM else self._maintenance[number].up
-        execution.underway.cancel_starts(node)
+        self._underway.cancel_starts(node)
         hit = view.running.by_rank(view.on(node))
         ended = [job for job in hit if not execution.fail(job, node)]
         if number == _AT_RANDOM:
@@ -85,7 +87,7 @@ class Nodes:
         execution, view = self._execution, self._execution.view
         execution.coming -= 1
         outage = self._outages.pop((node, number))
-        execution.underway.ledger.outages.append(outage._replace(up=now))
+        execution.ledger.outages.append(outage._replace(up=now))
         self._closed[node] -= 1
         if not self._closed[node]:
             execution.space.reopen(node)
@@ -96,12 +98,12 @@ class Nodes:
 
     def end(self) -> None:
         """The simulation is over: what is down now stays so."""
-        self._execution.underway.ledger.outages.extend(self._outages.values())
+        self._execution.ledger.outages.extend(self._outages.values())
 
     def _close(self, node: int, number: int, outage: Outage) -> None:
         self._outages[node, number] = outage
         self._closed[node] = self._closed.get(node, 0) + 1
-        self._execution.underway.lose(node)
+        self._underway.lose(node)
         if self._closed[node] == 1:
             self._execution.space.close(node)
 

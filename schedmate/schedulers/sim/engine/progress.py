@@ -4,33 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from heapq import heappush
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from schedmate.errors import SchedmateError
 from schedmate.schedulers.model import Allocation, Job
 from schedmate.schedulers.observer import Observer
-from schedmate.schedulers.policy import NEVER, Policy, View
-from schedmate.schedulers.sim.engine.record import KINDS, Segments
+from schedmate.schedulers.policy import Policy
+from schedmate.schedulers.sim.engine.events import (
+    END,
+    FAIL,
+    LEFT,
+    PACE,
+    PROFILE,
+    PROFILED,
+    RERANK,
+    RUN,
+    Event,
+    PhysicsError,
+)
+from schedmate.schedulers.sim.engine.ledger import Ledger
+from schedmate.schedulers.sim.engine.record import Segments
 from schedmate.schedulers.sim.workload import Workload
 from schedmate.schedulers.sim.world.physics import Physics, TracePhysics
+from schedmate.schedulers.terms import NEVER
+from schedmate.schedulers.view import View
 
-if TYPE_CHECKING:
-    from schedmate.schedulers.sim.engine.underway import Underway
-
-END, FAIL, PROFILED, LEFT, PACE, RERANK = range(6)
-"""Kinds of events of a job as it runs now; at one instant all events happen in this order."""
-DRAIN, MOVED, RECLAIM, LEND, SUBMIT, WAKE, REORDER, UP, DOWN, TICK, HORIZON = range(6, 17)
-"""Those that hold whatever became of the job meanwhile, and of nodes and the clock."""
-
-Event = tuple[float, int, int, int]
-"""Time, kind, position of the job or node, epoch; of a wake: which observer."""
-
-RUN, PACKED, PROFILE, LOAN = range(len(KINDS))
 _ALONE = (RUN, PROFILE)
 
 
-class PhysicsError(SchedmateError):
-    """A physics, a faults object or an observer asked for something impossible."""
+class Departures(Protocol):
+    """Frees the GPUs of jobs that leave them while they have a `Status`."""
+
+    def give(self, job: Job, allocation: Allocation) -> None:
+        """Free these GPUs, and whatever else the job's status reserves."""
+        ...
+
+    def settle(self, job: Job) -> None:
+        """End the job's status, now that it holds no GPUs."""
+        ...
 
 
 class Progress:
@@ -49,12 +59,15 @@ class Progress:
         "_until",
         "_work",
         "booked",
+        "departures",
         "done",
         "done_before",
         "epoch",
         "events",
         "fails_at",
+        "halted",
         "kind",
+        "ledger",
         "observers",
         "physics",
         "policy",
@@ -63,11 +76,11 @@ class Progress:
         "segments",
         "space",
         "started",
-        "underway",
         "view",
     )
 
-    underway: Underway
+    departures: Departures
+    """Set by whatever gives jobs a status."""
 
     def __init__(
         self,
@@ -90,6 +103,7 @@ class Progress:
         self.started = [NEVER] * count
         """When each job first held GPUs [s]."""
         self.segments = Segments()
+        self.ledger = Ledger()
         self.kind: dict[int, int] = {}
         """Of a job that does more or less than run: `PACKED` or `PROFILE`."""
         self.done = [0.0] * count
@@ -100,6 +114,8 @@ class Progress:
         self.profiled_at: dict[int, float] = {}
         self.previous: dict[int, Allocation] = {}
         """GPUs last held by a job that goes on from where it was."""
+        self.halted: dict[int, float] = {}
+        """Jobs that hold GPUs without progress: until when; infinity: until others leave [s]."""
         self.booked = False
         """Whether the space knows already what is being carried out."""
         self._work = physics.work
@@ -146,7 +162,7 @@ class Progress:
             return
         restart_s = self.physics.restart_s(index, allocation, previous)
         if restart_s > most_s:
-            restart_s = self.underway.ledger.handovers[index, now] = most_s
+            restart_s = self.ledger.handovers[index, now] = most_s
         if restart_s:
             if not 0.0 < restart_s < NEVER:
                 raise PhysicsError(f"job {job.id} cannot take {restart_s} s to start.")
@@ -183,7 +199,7 @@ class Progress:
         at = self._since[index] + (goal - done) / speed if speed else NEVER
         if job.profiling and self.profiled_at[index] < at:
             at, kind = self.profiled_at[index], PROFILED
-        if job.status is not None and (halted := self.underway.halted.get(index)) is not None:
+        if job.status is not None and (halted := self.halted.get(index)) is not None:
             at, kind, self._speed[index] = halted, LEFT, 0.0
         if at < NEVER:
             heappush(self.events, (at, kind, index, self.epoch[index]))
@@ -232,7 +248,7 @@ class Progress:
         status = job.status
         if partner is None:
             if status is not None:
-                self.underway.give(job, allocation)
+                self.departures.give(job, allocation)
             elif not self.booked:
                 self.space.give(job, allocation)
         else:
@@ -244,7 +260,7 @@ class Progress:
                 observer.unpacked(partner)
         job.allocation = ()
         if status is not None:
-            self.underway.settle(job)
+            self.departures.settle(job)
 
     def withdraw(self, job: Job) -> None:
         """Forget what was foreseen of a running job, as its circumstances change."""

@@ -7,8 +7,9 @@ from heapq import heappush
 
 from schedmate.durations import format_duration
 from schedmate.errors import InputError
-from schedmate.schedulers.policy import NEVER, View
-from schedmate.schedulers.sim.engine.progress import TICK, Event
+from schedmate.schedulers.sim.engine.events import TICK, Event
+from schedmate.schedulers.terms import NEVER
+from schedmate.schedulers.view import View
 
 _IDLE = 1000
 """Rounds in which nothing runs, comes or is decided, after which a policy is given up."""

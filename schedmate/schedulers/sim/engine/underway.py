@@ -1,31 +1,28 @@
-"""What takes a job time besides running: leaving, moving, lending (see `Status`).
+"""Transitions of jobs that hold GPUs: leaving, moving and lending them (see `Status`).
 
-Nobody pays for it but the jobs that have a status.
+They cost nothing for jobs without a status.
 """
 
 from __future__ import annotations
 
 from heapq import heappush
-from typing import TYPE_CHECKING
 
 from schedmate.schedulers.model import Allocation, Job, Status, gpus_in
-from schedmate.schedulers.sim.engine.ledger import Eviction, Hold, Ledger, Loan
-from schedmate.schedulers.sim.engine.progress import LEND, LOAN, MOVED, RECLAIM
+from schedmate.schedulers.sim.engine.events import LEND, LOAN, MOVED, RECLAIM
+from schedmate.schedulers.sim.engine.execution import Execution
+from schedmate.schedulers.sim.engine.ledger import Eviction, Hold, Loan
+from schedmate.schedulers.sim.workload import Workload
 from schedmate.schedulers.terms import NEVER
-
-if TYPE_CHECKING:
-    from schedmate.schedulers.sim.engine.execution import Execution
-    from schedmate.schedulers.sim.workload import Workload
 
 
 class Underway:
-    """Jobs that were told to stop, are brought up elsewhere, or lend their GPUs."""
+    """Jobs that were asked to stop, are being started elsewhere, or lend their GPUs."""
 
     def __init__(self, execution: Execution, workload: Workload) -> None:
-        self.ledger = Ledger()
-        self.halted: dict[int, float] = {}
-        """Jobs that make no progress: when they leave their GPUs; infinity: when others do [s]."""
         self._execution = execution
+        self._ledger = execution.ledger
+        self._halted = execution.halted
+        execution.departures = self
         self._windows = workload.standby
         self._told: dict[int, tuple[float, float, bool]] = {}  # when, grace [s], whether it saves
         self._moves: dict[int, tuple[int, float]] = {}  # serial number, when it began
@@ -42,7 +39,17 @@ class Underway:
 
     # Leaving.
 
-    def tell_to_stop(self, job: Job, grace_s: float) -> None:
+    def evict(self, job: Job, grace_s: float = 0.0) -> None:
+        """Take the job off its GPUs (SchedMate, section 4.1).
+
+        Without a grace time it is not asked to save its work first.
+        """
+        if grace_s > 0:
+            self.ask_to_stop(job, grace_s)
+        else:
+            self.leave(job)
+
+    def ask_to_stop(self, job: Job, grace_s: float) -> None:
         """It does no more work, and leaves when its handler is through or the time is over."""
         execution, index, now = self._execution, job.index, self._execution.view.now
         takes_s = execution.parameters.shutdown.takes_s(job.id, job.evictions)
@@ -52,7 +59,7 @@ class Underway:
         execution.withdraw(job)
         job.put_under_way(Status(leaves_by=now + grace_s))
         execution.view.leaving[index] = job
-        self.halted[index] = now + min(takes_s, grace_s)
+        self._halted[index] = now + min(takes_s, grace_s)
         execution.run(job)
 
     def leave(self, job: Job) -> None:
@@ -66,7 +73,7 @@ class Underway:
         execution.done[index] = kept
         execution.view.evicted.add(job)
         execution.interrupt(job)
-        self.ledger.evictions[len(execution.segments) - 1] = Eviction(
+        self._ledger.evictions[len(execution.segments) - 1] = Eviction(
             index, told, execution.view.now, grace_s, done, kept, saves
         )
 
@@ -159,7 +166,7 @@ class Underway:
         assert job.status is not None
         _, began = self._moves.pop(job.index)
         now = self._execution.view.now
-        self.ledger.holds.append(Hold(job.index, began, now, job.status.moves_to, moved))
+        self._ledger.holds.append(Hold(job.index, began, now, job.status.moves_to, moved))
 
     # Lending.
 
@@ -192,12 +199,12 @@ class Underway:
         self._borrowers[index] = {one.index for one in borrowers}
         execution.advance(job)
         execution.withdraw(job)
-        self.halted[index] = NEVER
+        self._halted[index] = NEVER
         execution.run(job)
         for one in borrowers:
             if one.status is None:
                 one.evictions += 1
-                self.tell_to_stop(one, execution.parameters.reclaim_grace_s)
+                self.ask_to_stop(one, execution.parameters.reclaim_grace_s)
         return True
 
     def borrowers(self, lender: Job) -> list[Job]:
@@ -215,7 +222,7 @@ class Underway:
         execution.space.end_loan(job, job.allocation, left=False)
         self._record_loan(job, job.allocation)
         job.settle()
-        if self.halted.pop(job.index, None) is not None:
+        if self._halted.pop(job.index, None) is not None:
             execution.advance(job)
             execution.withdraw(job)
             execution.run(job)
@@ -223,7 +230,7 @@ class Underway:
     def _record_loan(self, job: Job, allocation: Allocation) -> None:
         now = self._execution.view.now
         _, start, called = self._loans.pop(job.index)
-        self.ledger.loans.append(Loan(job.index, start, min(called, now), now, allocation))
+        self._ledger.loans.append(Loan(job.index, start, min(called, now), now, allocation))
 
     # Whatever ends it.
 
@@ -245,7 +252,7 @@ class Underway:
         """The job has left its GPUs: nothing is under way with it any more."""
         job.settle()
         self._execution.view.leaving.pop(job.index, None)
-        self.halted.pop(job.index, None)
+        self._halted.pop(job.index, None)
         self._told.pop(job.index, None)
         for lender, left in list(self._borrowers.items()):
             left.discard(job.index)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from schedmate.schedulers.policy import Decision
+from schedmate.schedulers.decisions import Decision
 from schedmate.schedulers.terms import EVERYTHING, Capabilities
 
 
