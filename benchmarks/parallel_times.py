@@ -42,7 +42,8 @@ from schedmate.schedulers.parallelism.kernels import calibration
 from schedmate.schedulers.parallelism.models import model
 from schedmate.schedulers.parallelism.network import Network
 from schedmate.schedulers.parallelism.operators import Sizes
-from schedmate.schedulers.parallelism.plan import Plan, read_plans
+from schedmate.schedulers.parallelism.plan import Plan
+from schedmate.schedulers.parallelism.plan_files import read_plans
 from schedmate.schedulers.parallelism.predict import Predictor
 from schedmate.schedulers.parallelism.profile import Tables, read_tables
 

@@ -31,10 +31,10 @@ from scipy import stats
 from schedmate.schedulers import Cluster, Job, Node, Terms, registry
 from schedmate.schedulers.sim.engine import Simulation
 from schedmate.schedulers.sim.engine.record import Outcome
+from schedmate.schedulers.sim.options import make_estimator
 from schedmate.schedulers.sim.outcome.audit import audit
 from schedmate.schedulers.sim.outcome.besides import besides
 from schedmate.schedulers.sim.parameters import HONEST
-from schedmate.schedulers.sim.runs import make_estimator
 from schedmate.schedulers.sim.traces import read_trace
 from schedmate.schedulers.sim.traces.spot import DAY, draw
 from schedmate.schedulers.sim.workload import Workload

@@ -20,14 +20,14 @@ def policies(incomplete: str) -> list[str]:
 
 def estimators(incomplete: str) -> list[str]:
     """Names of estimators that begin so, up to where an argument of theirs is due."""
-    from schedmate.schedulers.sim.runs import ESTIMATORS
+    from schedmate.schedulers.sim.options import ESTIMATORS
 
     return _beginning((one.partition(":")[0] for one in ESTIMATORS), incomplete)
 
 
 def placements(incomplete: str) -> list[str]:
     """Ways to place jobs that begin so."""
-    from schedmate.schedulers.sim.runs import PLACEMENTS
+    from schedmate.schedulers.sim.options import PLACEMENTS
 
     return _beginning(PLACEMENTS, incomplete)
 

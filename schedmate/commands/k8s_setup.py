@@ -62,7 +62,8 @@ def limited(bounds: Bounds, namespaces: list[str] | None) -> Bounds:
 
 def reach(bounds: Bounds, kubeconfig: str | None, context: str | None) -> Api:
     """The cluster's API server, which has answered. Raises `InputError` where none does."""
-    from schedmate.schedulers.live.kubernetes.api import Api, connect
+    from schedmate.schedulers.live.kubernetes.api import Api
+    from schedmate.schedulers.live.kubernetes.connecting import connect
 
     client = connect(kubeconfig, context)
     api = Api(client, qps=bounds.kubernetes.qps, agent=f"schedmate/{__version__}")

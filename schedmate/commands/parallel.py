@@ -54,7 +54,8 @@ def predict(
     several plans, one that cannot be predicted or read gets a line with its error, and the exit
     code is 3.
     """
-    from schedmate.schedulers.parallelism.plan import NoPlan, Plan, plans_in
+    from schedmate.schedulers.parallelism.plan import Plan
+    from schedmate.schedulers.parallelism.plan_files import NoPlan, plans_in
     from schedmate.schedulers.parallelism.predict import Predictor
 
     given = list(plans_in(plans))
@@ -240,7 +241,7 @@ def export(
 ) -> None:
     """Print the launch arguments that run a plan."""
     from schedmate.schedulers.parallelism.export import FRAMEWORKS, exported
-    from schedmate.schedulers.parallelism.plan import read_plans
+    from schedmate.schedulers.parallelism.plan_files import read_plans
 
     if to not in FRAMEWORKS:
         raise UsageError(f"--to {to}: say one of {', '.join(FRAMEWORKS)}")
@@ -316,7 +317,8 @@ def _what(
     repo: Path | None, command: str | None, name: str | None
 ) -> tuple[ModelSpec, int | None, int | None]:
     """The model, and the global batch and sequence length that the source code states."""
-    from schedmate.schedulers.parallelism.models import from_metadata, model
+    from schedmate.schedulers.parallelism.models import model
+    from schedmate.schedulers.parallelism.sizes import from_metadata
 
     if repo is None:
         if name is None:

@@ -244,7 +244,8 @@ def simulate(
 
     from schedmate.schedulers.registry import split_outside_quotes
     from schedmate.schedulers.sim.comparison import compare, over_seeds
-    from schedmate.schedulers.sim.runs import PLACEMENTS, Plan, check_plan
+    from schedmate.schedulers.sim.options import PLACEMENTS
+    from schedmate.schedulers.sim.runs import Plan, check_plan
     from schedmate.schedulers.sim.tables import parquet_is_there
 
     if cross_switch is not None and switch_nodes is None:

@@ -14,9 +14,10 @@ from schedmate.durations import format_duration
 from schedmate.report import figures, over_time
 from schedmate.report.explained import explained
 from schedmate.report.page import embedded, render
+from schedmate.schedulers.sim.options import ESTIMATORS
 from schedmate.schedulers.sim.outcome.results import Result
 from schedmate.schedulers.sim.outcome.words import differences, headlines, label, varied, warnings
-from schedmate.schedulers.sim.runs import ESTIMATORS, Plan
+from schedmate.schedulers.sim.runs import Plan
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -30,8 +29,8 @@ from schedmate.retrieval.advisor import SchedulingAdvisor
 from schedmate.retrieval.history import JobHistory
 from schedmate.retrieval.stores import open_history
 from schedmate.serve import board as shown
-from schedmate.serve.board import Board
-from schedmate.serve.errors import AbsentError
+from schedmate.serve.browsing import Browsing
+from schedmate.serve.dashboard import Dashboard
 from schedmate.serve.lane import Lane
 from schedmate.serve.metrics import Metrics
 from schedmate.serve.models import (
@@ -51,7 +50,7 @@ from schedmate.settings import Settings
 log = logging.getLogger("schedmate.serve")
 
 BATCH = 256
-"""Writes committed together at most."""
+"""Most writes committed together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,7 @@ class _Question:
 
 
 class Service:
-    """Opened by `start`, which may take seconds; `close` finishes what was begun."""
+    """Opened by `start`, which may take seconds; `close` completes what was accepted."""
 
     def __init__(self, settings: Settings, options: ServeOptions) -> None:
         self.settings = settings
@@ -70,25 +69,25 @@ class Service:
         self.metrics = Metrics()
         self.plans = Plans(options.record)
         self._stack = ExitStack()
-        self._browsing = threading.Lock()
         self.ready = False
         self.failure: str | None = None
-        """Why it could not start."""
+        """Why it could not start; None: it has started, or still may."""
         self.stopping = False
 
     # -- life ---------------------------------------------------------------
 
     def start(self) -> None:
-        """Open the history, load what makes vectors, start the readers. Raises `InputError`."""
+        """Open the history, load the embedder, start the readers. Raises `InputError`."""
         settings, stack = self.settings, self._stack
         try:
             embedder = embedder_of(settings)
             # the writer's commits wait for the disk, so reading has connections of its own
             writing = stack.enter_context(open_history(settings.history, embedder, poll=True))
-            self._advising, self._browse = (
+            self._advising, browsing = (
                 stack.enter_context(JobHistory.open(writing.path, embedder, read_only=True))
                 for _ in range(2)
             )
+            self._browse = Browsing(browsing)
             prepare = getattr(embedder, "prepare", None)
             if prepare is not None:
                 prepare()
@@ -98,16 +97,17 @@ class Service:
                 k=settings.top_k,
                 method=settings.method,
             )
-            self.board = Board(self.options.state, self._checked)
-            stack.callback(self.board.close)
+            self.dashboard = Dashboard(self.options.state, self.metrics)
+            self.board = self.dashboard.board
+            stack.callback(self.dashboard.close)
             limits = self.options.limits
             readers = Readers(settings.memory_mb, at_once=limits.reading)
             self.reading = Reading(readers, self.options.roots, limits.reading)
             stack.callback(self.reading.close)
             if self.options.roots:
                 readers.prepare()
-            self._shown: Lane[shown.Update, None] = Lane("board", self._show, batch=4 * BATCH)
-            stack.callback(self._shown.close)
+            self.dashboard.start()
+            stack.callback(self.dashboard.stop)
             self._writes: Lane[Write, Written] = Lane(
                 "writing", Writer(writing, self._written), batch=BATCH
             )
@@ -129,23 +129,23 @@ class Service:
         return None if self.ready else "is starting"
 
     def _warm(self) -> None:
-        """Import and compile now what the first estimate would have to wait for."""
+        """Make a first estimate now, so that the first request need not wait for imports."""
         sample = {"model_config": {"model_name": "resnet50"}, "dataset_config": {"train": "cifar"}}
         try:
             self._estimates([_Question(WorkloadMetadata.model_validate(sample), LaunchConfig(), 0)])
         except SchedmateError as error:
-            # every answer will say so, and so does the log now
+            # every answer will say so
             log.warning("the history cannot be asked: %s", error)
 
     def close(self) -> None:
-        """Finish what was accepted, and release everything. May be repeated."""
+        """Complete what was accepted, and release everything. May be called again."""
         self.stopping = True
         self._stack.close()
 
     # -- answers ------------------------------------------------------------
 
     async def advise(self, request: AdviseRequest, deadline: float) -> Advice:
-        """How long a job will run; `deadline` [s] by `time.monotonic`."""
+        """Estimate a job's run time; `deadline` is a time of `time.monotonic` [s]."""
         job = request.job
         launch = job.launch
         warnings: list[str] = []
@@ -178,7 +178,9 @@ class Service:
             )
             await self._writes.do(Store([record], new=True), deadline)
         self.metrics.advice.labels("abstained" if estimate.abstained else "estimated").inc()
-        self._tell(shown.Advised(job.model_copy(update={"launch": launch}), estimate, time.time()))
+        self.dashboard.tell(
+            shown.Advised(job.model_copy(update={"launch": launch}), estimate, time.time())
+        )
         return Advice(
             duration_s=estimate.duration_s,
             summary=summary(estimate),
@@ -192,7 +194,7 @@ class Service:
         )
 
     async def track(self, request: TrackRequest, deadline: float) -> Progress:
-        """How a running job is going."""
+        """Progress of a running job, by its log."""
 
         def read(readers: Readers, left_s: float) -> Progress:
             return readers.track(
@@ -203,7 +205,7 @@ class Service:
             )
 
         found = await self.reading.do(read, deadline)
-        self._tell(
+        self.dashboard.tell(
             shown.Tracked(
                 request.job, found, time.time(), request.log, request.batch_size, request.follow
             )
@@ -211,7 +213,7 @@ class Service:
         return found
 
     async def diagnose(self, request: DiagnoseRequest, deadline: float) -> Diagnosis:
-        """What failed first in a job."""
+        """The first failure of a job, by its logs."""
 
         def read(readers: Readers, left_s: float) -> Diagnosis:
             allowed = self.reading.allowed
@@ -224,50 +226,42 @@ class Service:
 
         found = await self.reading.do(read, deadline)
         self.metrics.verdicts.labels(found.error_type).inc()
-        self._tell(shown.Diagnosed(request.job, found, time.time()))
+        self.dashboard.tell(shown.Diagnosed(request.job, found, time.time()))
         return found
 
     async def store(self, jobs: Sequence[JobRecord], deadline: float) -> int:
-        """Store jobs; on return they survive a crash."""
+        """Store jobs durably; return their number."""
         return len(await self._writes.do(Store(jobs), deadline))
 
     async def finish(self, request: FinishRequest, deadline: float) -> JobRecord:
-        """Say how a stored job ended."""
+        """Store how a stored job ended."""
         return (await self._writes.do(request, deadline))[0]
 
     async def jobs(
         self, job_id: str | None, *, limit: int, offset: int, state: str | None, user: str | None
     ) -> tuple[int, list[JobRecord]]:
-        """How many jobs the history holds, and some of them."""
+        """Number of jobs in the history, and a page of them or the one with `job_id`.
 
-        def look() -> tuple[int, list[JobRecord]]:
-            with self._browsing:
-                if job_id is None:
-                    found = self._browse.list(limit, offset, state, user)
-                elif (one := self._browse.get(job_id)) is not None:
-                    found = [one]
-                else:
-                    raise AbsentError(f"no job {job_id!r} in the history.")
-                return len(self._browse), found
-
-        return await asyncio.to_thread(look)
+        Raises `AbsentError` if no job has this id.
+        """
+        if job_id is not None:
+            return await asyncio.to_thread(self._browse.one, job_id)
+        return await asyncio.to_thread(self._browse.page, limit, offset, state, user)
 
     def text_of_metrics(self) -> bytes:
         """The metrics in Prometheus' format."""
-        with self._browsing:
-            size = len(self._browse)
-        return self.metrics.show(self.plans.counts(), size)
+        return self.metrics.show(self.plans.counts(), len(self._browse))
 
     # -- the dashboard ------------------------------------------------------
 
     async def look_again(self) -> None:
-        """Read the logs that are followed, and ask the history what became of open jobs."""
+        """Read the logs that are followed, and look up in the history how open jobs ended."""
         heard = await asyncio.to_thread(self._news)
         for one in heard:
-            self._tell(one)
+            self.dashboard.tell(one)
         for job in await asyncio.to_thread(self.board.followed, 32):
             if self.stopping or not self.reading.idle:
-                return  # requests come first; the longest not looked at is the next one's first
+                return  # requests come first; the next pass begins with the log read longest ago
             spec = JobSpec(job_id=job["job_id"])
             request = TrackRequest(job=spec, log=job["log"], batch_size=job["batch_size"])
             try:
@@ -275,31 +269,14 @@ class Service:
             except (SchedmateError, TimeoutError, OSError) as error:
                 log.info("the log of job %s was not read: %s", job["job_id"], error)
                 nothing = Progress(reason=str(error) or "it was not read in time")
-                self._tell(shown.Tracked(spec, nothing, time.time(), job["log"], None, False))
+                self.dashboard.tell(
+                    shown.Tracked(spec, nothing, time.time(), job["log"], None, False)
+                )
 
     def _news(self) -> list[shown.Heard]:
-        now, found = time.time(), []
-        for job_id in self.board.open(500):
-            with self._browsing:
-                record = self._browse.get(job_id)
-            if record is not None:
-                found.append(shown.Heard(record, now))
-        return found
-
-    def _tell(self, update: shown.Update) -> None:
-        if not self._shown.tell(update):
-            self.metrics.unshown.inc()
-
-    def _show(self, updates: Sequence[shown.Update]) -> Sequence[Exception | None]:
-        try:
-            self.board.write(updates)
-        except Exception as error:  # noqa: BLE001 - the answers were given
-            log.warning("the dashboard missed %d updates: %s", len(updates), error)
-        return [None] * len(updates)
-
-    def _checked(self, one: shown.Checked) -> None:
-        self.metrics.error.observe(one.duration_s / one.estimate_s)
-        self.metrics.within.labels(one.place).inc()
+        now = time.time()
+        records = map(self._browse.get, self.board.open(500))
+        return [shown.Heard(record, now) for record in records if record is not None]
 
     # -- in the lanes -------------------------------------------------------
 
@@ -318,4 +295,4 @@ class Service:
         self.metrics.stored.inc(len(jobs))
         now = time.time()
         for job in jobs:
-            self._tell(shown.Heard(job, now))
+            self.dashboard.tell(shown.Heard(job, now))

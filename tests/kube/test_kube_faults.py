@@ -25,7 +25,8 @@ from schedmate.schedulers.live.bounds import KubernetesBounds
 from schedmate.schedulers.live.claims import ClaimedError
 from schedmate.schedulers.live.executor import ExecutorError
 from schedmate.schedulers.live.kubernetes.adapter import KubernetesAdapter
-from schedmate.schedulers.live.kubernetes.api import Api, KubernetesError, connect
+from schedmate.schedulers.live.kubernetes.api import Api, KubernetesError
+from schedmate.schedulers.live.kubernetes.connecting import connect
 from schedmate.schedulers.live.kubernetes.lease import Leadership
 from schedmate.schedulers.live.kubernetes.mirror import Mirror
 from schedmate.schedulers.live.record import Record

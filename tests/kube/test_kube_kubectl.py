@@ -17,7 +17,8 @@ from schedmate.schedulers.fleet.readers import read_snapshot
 from schedmate.schedulers.live.actions import Drain, Resume
 from schedmate.schedulers.live.bounds import KubernetesBounds
 from schedmate.schedulers.live.kubernetes.adapter import KubernetesAdapter
-from schedmate.schedulers.live.kubernetes.api import Api, connect
+from schedmate.schedulers.live.kubernetes.api import Api
+from schedmate.schedulers.live.kubernetes.connecting import connect
 
 pytestmark = pytest.mark.live
 

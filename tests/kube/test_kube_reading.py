@@ -16,8 +16,9 @@ from kube_files import AgentFiles
 from schedmate.logparse.triage import find_targets
 from schedmate.schedulers.live.actions import Annotate
 from schedmate.schedulers.live.bounds import CodeBounds, ImageCode
-from schedmate.schedulers.live.kubernetes.api import Api, KubernetesError, Pace, connect
+from schedmate.schedulers.live.kubernetes.api import Api, KubernetesError, Pace
 from schedmate.schedulers.live.kubernetes.code import below, command_of, folder_of
+from schedmate.schedulers.live.kubernetes.connecting import connect
 from schedmate.schedulers.live.kubernetes.fields import every
 from schedmate.schedulers.live.kubernetes.kinds import BOOST, REQUEUED, kinds
 from schedmate.schedulers.live.kubernetes.logs import LONGEST, TAIL_LINES, Logs, Source

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from schedmate.errors import InputError
 from schedmate.schedulers.parallelism.kernels import calibration
 from schedmate.schedulers.parallelism.network import Network, alpha_beta, interpolated
-from schedmate.schedulers.parallelism.plan import Plan, parse_plan, read_plans
+from schedmate.schedulers.parallelism.plan import Plan, parse_plan
+from schedmate.schedulers.parallelism.plan_files import read_plans
 from schedmate.schedulers.parallelism.predict import Prediction, Predictor
 from schedmate.schedulers.parallelism.profile import Tables, read_tables
 

@@ -8,13 +8,14 @@ import pytest
 
 from schedmate.errors import InputError
 from schedmate.schedulers.parallelism.devices import described, device, devices
-from schedmate.schedulers.parallelism.models import from_sizes, model, models, named_or_sized
+from schedmate.schedulers.parallelism.models import model, models
 from schedmate.schedulers.parallelism.operators import (
     Sizes,
     all_layers,
     flops_per_sample,
     saved_bytes,
 )
+from schedmate.schedulers.parallelism.sizes import from_sizes, named_or_sized
 
 
 @pytest.mark.parametrize(

@@ -396,9 +396,8 @@ def test_estimates_that_are_no_time_are_counted_in_the_summary(
     arguments = ("--cluster", "1x1", "--policy", "sjf+schedmate", "--estimator", "column:told")
     done = cli("simulate", str(trace), *arguments)
     assert done.code == 0, done.err
-    assert (
-        "warning: sjf+schedmate: an estimate was no time that a job can take (3 times)"
-        in " ".join(done.out.split())
+    assert "warning: sjf+schedmate: an estimate was not a possible run time (3 times)" in " ".join(
+        done.out.split()
     )
 
 

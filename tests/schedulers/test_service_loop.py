@@ -15,9 +15,9 @@ from schedmate.schedulers.registry import make
 from schedmate.schedulers.sim import static_queue
 from schedmate.schedulers.sim.engine import Simulation
 from schedmate.schedulers.sim.engine.record import Outcome
+from schedmate.schedulers.sim.options import make_estimator
 from schedmate.schedulers.sim.outcome.audit import audit
 from schedmate.schedulers.sim.parameters import HONEST, Parameters
-from schedmate.schedulers.sim.runs import make_estimator
 from schedmate.schedulers.sim.workload import Workload
 
 CLUSTERS = ("1x8", "4x4", "3x8", "2x4:T4,3x8:A100", "2x8@a,3x4@b", "2x4:T4@a,2x8:A100@b,1x8:T4")

@@ -21,10 +21,10 @@ from schedmate.schedulers.registry import make
 from schedmate.schedulers.sim import static_queue
 from schedmate.schedulers.sim.engine import Simulation
 from schedmate.schedulers.sim.engine.record import Outcome
+from schedmate.schedulers.sim.options import make_estimator
 from schedmate.schedulers.sim.outcome.audit import audit
 from schedmate.schedulers.sim.parameters import HONEST, Parameters
 from schedmate.schedulers.sim.requests import Jobs, RequestsOf
-from schedmate.schedulers.sim.runs import make_estimator
 from schedmate.schedulers.sim.workload import Workload
 
 POLICIES = ("fifo", "sjf", "qssf", "sjf-ageing", "sjf-ageing:weight=3")

@@ -139,7 +139,7 @@ class Advisor(Estimator, Observer):
             duration_s *= math.exp(draw.gauss(0.0, self._error))
         if not 0 < duration_s <= ABSURD_S:  # NaN too
             self.counts["rejected"] += 1
-            self.warnings["the advisor's estimate was no time that a job can take"] += 1
+            self.warnings["the advisor's estimate was not a possible run time"] += 1
             return None
         self.counts["matched"] += 1
         self.matched(job, estimate)

@@ -1,10 +1,10 @@
-"""The actions that schedmate may take on a cluster: a closed list, and nothing else is possible.
+"""The closed list of actions that schedmate may take on a cluster.
 
-Each action is data: its target and arguments are its fields, `precondition` says what must be true
-of the cluster before it is taken (empty: nothing), and `undo()` is the action that takes it back,
-or None. An action is written so that its effect can be seen afterwards (`Executor.probe`), because
-whoever takes it may be killed at any moment: a drain carries a mark of its plan, a requeue the
-number of the run it ends, an order the values before and after.
+Each action is data: its fields are target and arguments, `precondition` is what must be true of the
+cluster before it is taken (empty: nothing), and `undo()` is the action that reverts it, or None.
+The effect of an action can be seen afterwards (`Executor.probe`), because the process that takes it
+may be killed at any moment: a drain carries a mark of its plan, a requeue the number of the run
+that it ends, an order the values before and after.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ __all__ = [
     "Release",
     "Requeue",
     "Resume",
+    "may_annotate",
 ]
 
 
@@ -62,13 +63,37 @@ class _Action(BaseModel):
 
     @property
     def precondition(self) -> str:
-        """What must be true of the cluster before it is taken, as a sentence; `Executor.probe`
-        is where that is looked up."""
+        """What must be true of the cluster before it is taken, as a sentence.
+
+        `Executor.probe` checks it.
+        """
         raise NotImplementedError
 
     def undo(self) -> Action | None:
-        """The action that takes it back; None where nothing can or need be taken back."""
+        """The action that reverts it; None if nothing can or need be reverted."""
         return None
+
+
+class _OnJob(_Action):
+    job: JobId
+
+    @property
+    def target(self) -> str:
+        return f"job {self.job}"
+
+
+class _OnNode(_Action):
+    node: NodeName
+    mark: Mark
+
+    @property
+    def target(self) -> str:
+        return f"node {self.node}"
+
+    @property
+    def reason(self) -> str:
+        """`schedmate: MARK`, which tells administrators, and `Resume`, whose drain it is."""
+        return f"{REASON_PREFIX} {self.mark}"
 
 
 def _jobs(ids: dict[str, object] | dict[str, int] | dict[str, str]) -> str:
@@ -76,10 +101,10 @@ def _jobs(ids: dict[str, object] | dict[str, int] | dict[str, str]) -> str:
 
 
 class Order(_Action):
-    """Give pending jobs a place in the queue: `values` by job, `previous` what they had.
+    """Set the queue positions of pending jobs: new `values` by job, and the `previous` ones.
 
-    The unit is the adapter's (Slurm: SiteFactor), larger is earlier. An adapter sends jobs of equal
-    value together. It is done when every job that is still pending has its value.
+    The unit is the adapter's (Slurm: SiteFactor); larger is earlier. An adapter sets jobs of equal
+    value together. The action is done when every job that is still pending has its value.
     """
 
     kind: Literal["order"] = "order"
@@ -92,7 +117,7 @@ class Order(_Action):
 
     @property
     def precondition(self) -> str:
-        return "each job is pending and has the value that it had; others are left out"
+        return "each job is pending and has its previous value; others are left out"
 
     def undo(self) -> Action | None:
         known = {job: self.previous[job] for job in self.values if job in self.previous}
@@ -100,7 +125,7 @@ class Order(_Action):
 
 
 class Annotate(_Action):
-    """Write a line beside jobs for people to read: `texts` by job, `previous` what stood there."""
+    """Write a note on jobs for people to read: new `texts` by job, and the `previous` ones."""
 
     kind: Literal["annotate"] = "annotate"
     texts: dict[JobId, Note] = Field(min_length=1)
@@ -112,28 +137,17 @@ class Annotate(_Action):
 
     @property
     def precondition(self) -> str:
-        return "what stands beside each job is empty or schedmate's own"
+        return "the note of each job is empty or schedmate's own"
 
     def undo(self) -> Action | None:
         before = {job: self.previous.get(job, "") for job in self.texts}
         return Annotate(texts=before, previous=self.texts)
 
 
-class Drain(_Action):
-    """Take a node out of service; jobs on it go on. The node's reason becomes `reason`."""
+class Drain(_OnNode):
+    """Take a node out of service, with `reason`; its jobs keep running."""
 
     kind: Literal["drain"] = "drain"
-    node: NodeName
-    mark: Mark
-
-    @property
-    def reason(self) -> str:
-        """`schedmate: MARK`, by which an administrator, and `Resume`, knows whose drain it is."""
-        return f"{REASON_PREFIX} {self.mark}"
-
-    @property
-    def target(self) -> str:
-        return f"node {self.node}"
 
     @property
     def precondition(self) -> str:
@@ -143,43 +157,27 @@ class Drain(_Action):
         return Resume(node=self.node, mark=self.mark)
 
 
-class Resume(_Action):
-    """Put a node back into service that `Drain` with the same mark took out, and no other."""
+class Resume(_OnNode):
+    """Return a node to service that a `Drain` with the same mark took out of it."""
 
     kind: Literal["resume"] = "resume"
-    node: NodeName
-    mark: Mark
-
-    @property
-    def reason(self) -> str:
-        """The reason that the node must have now."""
-        return f"{REASON_PREFIX} {self.mark}"
-
-    @property
-    def target(self) -> str:
-        return f"node {self.node}"
 
     @property
     def precondition(self) -> str:
-        return f"the node is drained, for the reason '{self.reason}' to the letter"
+        return f"the node is drained, with exactly the reason '{self.reason}'"
 
 
-class Requeue(_Action):
-    """Put a job that ended, or runs, back into the queue, where it will not start on `exclude`.
+class Requeue(_OnJob):
+    """Requeue a job that has ended, or is running, so that it does not start on `exclude`.
 
-    `run` is the number of the run that this ends or follows (restarts so far: 0 the first). Where
-    it takes several steps (Slurm: requeuehold, ExcNodeList, release), the adapter takes what is
-    left of them when asked again.
+    `run` is the number of the run that this ends or follows (restarts so far, from 0). If it takes
+    several steps (Slurm: requeuehold, ExcNodeList, release), a repeated call takes the remaining
+    ones.
     """
 
     kind: Literal["requeue"] = "requeue"
-    job: JobId
     run: int = Field(ge=0)
     exclude: tuple[NodeName, ...] = ()
-
-    @property
-    def target(self) -> str:
-        return f"job {self.job}"
 
     @property
     def in_words(self) -> str:
@@ -187,18 +185,13 @@ class Requeue(_Action):
 
     @property
     def precondition(self) -> str:
-        return f"run {self.run} is the job's last, and its scheduler still knows it"
+        return f"run {self.run} is the job's last, and the scheduler still knows the job"
 
 
-class Hold(_Action):
+class Hold(_OnJob):
     """Keep a pending job from starting."""
 
     kind: Literal["hold"] = "hold"
-    job: JobId
-
-    @property
-    def target(self) -> str:
-        return f"job {self.job}"
 
     @property
     def precondition(self) -> str:
@@ -208,15 +201,10 @@ class Hold(_Action):
         return Release(job=self.job)
 
 
-class Release(_Action):
+class Release(_OnJob):
     """Let a held job start again."""
 
     kind: Literal["release"] = "release"
-    job: JobId
-
-    @property
-    def target(self) -> str:
-        return f"job {self.job}"
 
     @property
     def precondition(self) -> str:
@@ -227,11 +215,11 @@ class Release(_Action):
 
 
 class Diagnose(_Action):
-    """Run one of the administrator's diagnostics on nodes; what it shows is the answer's `data`.
+    """Run one of the administrator's diagnostics on nodes; the answer's `data` is its result.
 
-    `diagnostic` is a name in `recovery.yaml`; the command stands there, never in a plan. It is run
-    on `each` node alone, or over all of them together (a collective) and, where that fails, over
-    groups of them, `halving` those until the faulty nodes are found.
+    `diagnostic` is a name in `recovery.yaml`, which has the command; a plan never has. It runs on
+    `each` node alone, or as a collective over all of them and, if that fails, over smaller groups,
+    `halving` them until the faulty nodes are found.
     """
 
     kind: Literal["diagnose"] = "diagnose"
@@ -258,7 +246,7 @@ class Diagnose(_Action):
 
 
 class Notify(_Action):
-    """Tell a person; `text` is what they read. It changes nothing on the cluster."""
+    """Send `text` to a person. Changes nothing on the cluster."""
 
     kind: Literal["notify"] = "notify"
     to: Literal["user", "operator"]
@@ -282,11 +270,16 @@ Action = Annotated[
     Order | Annotate | Drain | Resume | Requeue | Hold | Release | Diagnose | Notify,
     Field(discriminator="kind"),
 ]
-"""Any of them; as JSON, `kind` tells which."""
+"""Any action; in JSON, `kind` names it."""
 
 Kind = Literal[
     "order", "annotate", "drain", "resume", "requeue", "hold", "release", "diagnose", "notify"
 ]
 
 ACTION: TypeAdapter[Action] = TypeAdapter(Action)
-"""`ACTION.validate_json(text)` is an action from JSON."""
+"""`ACTION.validate_json(text)` parses an action."""
+
+
+def may_annotate(present: str, text: str) -> bool:
+    """Whether `text` may replace the `present` note of a job: it is empty, or another of ours."""
+    return present != text and (not present or present.startswith(REASON_PREFIX))

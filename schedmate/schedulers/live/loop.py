@@ -1,41 +1,39 @@
 """The reconcile loop: observe, advise, follow and diagnose, plan, guard, act, record.
 
-`Agent.once` makes one pass; `watch.py` makes them for ever. A pass may be cut off anywhere: what it
-found out is in the `Memory`, what it began to do in the `Record`, and the next pass goes on from
-there. When the scheduler does not answer nothing is done, and it goes on as without schedmate.
+`Agent.once` makes one pass; `watch.py` repeats them. A pass may be interrupted anywhere: its
+findings are in the `Memory`, its actions in the `Record`, and the next pass resumes from there. If
+the scheduler does not answer, nothing is done, and the cluster runs as without schedmate.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from schedmate.durations import format_duration
 from schedmate.errors import SchedmateError
-from schedmate.jobs import Estimate, WorkloadMetadata
+from schedmate.jobs import Estimate
 from schedmate.mate import SchedMate
 from schedmate.paths import exists
 from schedmate.schedulers.live.acting import Acting
 from schedmate.schedulers.live.actions import REASON_PREFIX, Annotate
-from schedmate.schedulers.live.adapter import ClusterAdapter, Description, EndedRun, LiveJob
+from schedmate.schedulers.live.adapter import ClusterAdapter, EndedRun, LiveJob
+from schedmate.schedulers.live.advising import Advising
 from schedmate.schedulers.live.bounds import Bounds
-from schedmate.schedulers.live.ended import EndedRuns, Healer, read_job
+from schedmate.schedulers.live.ended import EndedRuns, Healer
 from schedmate.schedulers.live.executor import ExecutorError
 from schedmate.schedulers.live.memory import Memory
 from schedmate.schedulers.live.ordering import in_order, to_set, value_of
 from schedmate.schedulers.live.plans import Plan
 from schedmate.schedulers.live.record import Record
-from schedmate.schedulers.live.report import Estimated, Failed, Followed, Pass
+from schedmate.schedulers.live.report import Failed, Followed, Pass
 from schedmate.schedulers.live.spool import remove, waiting
-
-DESCRIBED = 20
-"""New jobs that are asked for together: each costs a command for its script."""
 
 
 class Agent:
-    """One cluster's agent. `record` is None in a dry run, which changes nothing anywhere."""
+    """The agent of one cluster. `record` is None in a dry run, which changes nothing."""
 
     def __init__(
         self,
@@ -57,8 +55,7 @@ class Agent:
         self._clock = clock
         self._acting = Acting(adapter, record, bounds, healer)
         self._ended = EndedRuns(adapter, mate, memory, record, bounds, healer)
-        self._estimates: dict[str, Estimate] = {}
-        self._stale: set[str] = set()
+        self._advising = Advising(adapter, mate, memory, bounds.advise, clock)
         self._due: dict[str, float] = {}
 
     def once(self) -> Pass:
@@ -86,7 +83,7 @@ class Agent:
             try:
                 step(jobs, found)
             except (SchedmateError, OSError) as error:
-                # one part that fails (a database that is down) keeps no other from its work
+                # a step that fails (its database is down) does not stop the others
                 found.problems.append(f"{step.__name__.strip('_').replace('_', ' ')}: {error}")
         if self._record is not None:
             waiting = self._record.plans(states={"proposed"})
@@ -95,7 +92,7 @@ class Agent:
         return found
 
     def look_into(self, run: EndedRun, now: float) -> tuple[Failed, Plan | None]:
-        """The diagnosis of a failed run, and its plan; nothing is stored or carried out."""
+        """Diagnosis and plan of a failed run; nothing is stored or carried out."""
         failed, failure = self._ended.look_into(run, now)
         if failure is None or self._healer is None:
             return failed, None
@@ -104,55 +101,8 @@ class Agent:
     def _go_on(self, _jobs: list[LiveJob], found: Pass) -> None:
         self._acting.go_on(found)
 
-    # -- advice ----------------------------------------------------------
-
     def _advise(self, jobs: list[LiveJob], found: Pass) -> None:
-        deadline = time.monotonic() + self.bounds.advise.seconds
-        keys = {job.key for job in jobs}
-        self._estimates = {key: one for key, one in self._estimates.items() if key in keys}
-        missing = [key for key in keys if key not in self._estimates]
-        self._estimates |= self._memory.estimates(missing)
-        new = {job.key: job for job in jobs if job.key not in self._estimates}
-        # what waits first: the order of what runs cannot be changed any more
-        queue = sorted(new.values(), key=lambda job: (job.state != "PENDING", job.submitted or 0.0))
-        done = 0
-        while done < len(queue) and time.monotonic() < deadline:
-            some = queue[done : done + DESCRIBED]
-            described = self.adapter.describe([job.id for job in some])
-            for job in some:
-                if time.monotonic() >= deadline:
-                    break
-                done += 1
-                if job.id in described:
-                    self._read_code(job, described[job.id], found)
-        found.unread = len(queue) - done
-        self._advise_again([job for job in jobs if job.state == "PENDING"], deadline, found)
-
-    def _read_code(self, job: LiveJob, description: Description, found: Pass) -> None:
-        known = read_job(self._mate, job.key, description, self.bounds.advise.each, self._clock())
-        self._memory.remember(known)
-        self._estimates[job.key] = known.estimate
-        found.problems += description.problems  # once, as a job that was read is remembered
-        found.estimated.append(Estimated(job=job.id, user=job.user, estimate=known.estimate))
-
-    def _advise_again(self, pending: Sequence[LiveJob], deadline: float, found: Pass) -> None:
-        """Update estimates of waiting jobs when more runs are known; code is not read again."""
-        for job in pending:
-            if time.monotonic() >= deadline:
-                return
-            if job.key not in self._stale:
-                continue
-            self._stale.discard(job.key)
-            known = self._memory.known(job.key)
-            if known is None or known.metadata == WorkloadMetadata():
-                continue
-            estimate = self._mate.estimate(known.metadata, known.spec.launch, self._clock())
-            if estimate.duration_s != known.estimate.duration_s:
-                self._memory.remember(known._replace(estimate=estimate))
-                self._estimates[job.key] = estimate
-                found.estimated.append(
-                    Estimated(job=job.id, user=job.user, estimate=estimate, again=True)
-                )
+        self._advising.advise(jobs, found)
 
     # -- order and notes ---------------------------------------------------
 
@@ -164,7 +114,7 @@ class Agent:
         wanted = {
             job.id: value_of(
                 bounds,
-                self._estimates.get(job.key),
+                self._advising.estimates.get(job.key),
                 trust=trust.get(job.user, 1.0),
                 waited_s=found.time - (job.submitted or found.time),
             )
@@ -180,7 +130,7 @@ class Agent:
         if differs:
             present = self.adapter.order_values(differs)
             has = {job: value for job, value in present.items() if value == wanted[job]}
-            self._memory.give(has, has, sure=True)  # where an earlier pass was cut off
+            self._memory.give(has, has, sure=True)  # set by an earlier pass that was interrupted
             action = to_set({job: wanted[job] for job in differs}, present, given)
             if action is not None:
                 self._memory.give(action.values, action.previous, sure=False)
@@ -196,10 +146,11 @@ class Agent:
             return
         pending = {job.id: job for job in jobs if job.state == "PENDING"}
         noted = self._memory.noted(job.key for job in pending.values())
+        estimates = self._advising.estimates
         texts = {
-            id_: note_of(self._estimates[job.key])
+            id_: note_of(estimates[job.key])
             for id_, job in pending.items()
-            if job.key in self._estimates and not self._estimates[job.key].abstained
+            if job.key in estimates and not estimates[job.key].abstained
         }
         texts = {id_: text for id_, text in texts.items() if noted.get(pending[id_].key) != text}
         texts = dict(list(texts.items())[: bounds.most])
@@ -208,7 +159,7 @@ class Agent:
         ):
             self._memory.note({pending[id_].key: text for id_, text in texts.items()}, found.time)
 
-    # -- what runs and what has ended --------------------------------------
+    # -- running and ended jobs --------------------------------------
 
     def _learn(self, jobs: list[LiveJob], found: Pass) -> None:
         spool = self.bounds.learn.spool
@@ -219,7 +170,7 @@ class Agent:
         if self._record is not None:
             remove(dropped, {run.raw for run in runs}, self._clock())
         if found.learned:
-            self._stale = {job.key for job in jobs if job.state == "PENDING"}
+            self._advising.stale = {job.key for job in jobs if job.state == "PENDING"}
 
     def _follow(self, jobs: list[LiveJob], found: Pass) -> None:
         bounds = self.bounds.follow
@@ -249,9 +200,9 @@ class Agent:
         }
 
     def take_back_order(self) -> int:
-        """Give pending jobs the value 0 again that they had before; gives how many there were.
+        """Reset the order values of pending jobs to 0, and return the number of jobs.
 
-        Raises `ExecutorError` when it cannot be done now.
+        Raises `ExecutorError` if this fails.
         """
         given = self._memory.ordering()
         jobs = [job.id for job in self.adapter.jobs() if job.state == "PENDING"]
@@ -260,7 +211,7 @@ class Agent:
         if action is None:
             return 0
         found = Pass(cluster=self.adapter.cluster, time=self._clock())
-        if not self._acting.do("ordering", action, found, "the order is taken back"):
+        if not self._acting.do("ordering", action, found, "the order is reset"):
             raise ExecutorError("; ".join(found.problems))
         self._memory.forget_given([])
         return len(action.values)
@@ -274,7 +225,7 @@ class Agent:
 
 
 def note_of(estimate: Estimate) -> str:
-    """An estimate as the line that stands beside a job."""
+    """An estimate as the note on a job."""
     low, high = estimate.duration_p10_s, estimate.duration_p90_s
     text = f"{REASON_PREFIX} about {format_duration(estimate.duration_s or 0.0)}"
     if low is not None and high is not None:
@@ -284,7 +235,7 @@ def note_of(estimate: Estimate) -> str:
 
 
 def _has_text(path: Path) -> bool:
-    """Whether anything has been written to a log yet."""
+    """Whether a log is not empty."""
     try:
         return path.stat().st_size > 0
     except OSError:
@@ -293,9 +244,9 @@ def _has_text(path: Path) -> bool:
 
 @contextmanager
 def only_agent(record: Record, cluster: str) -> Iterator[None]:
-    """The lease: held by one agent of a cluster until its process ends, however that ends.
+    """Hold the lease of a cluster's agent until the process ends, in whatever way.
 
-    Raises `ClaimedError` at once where another agent holds it.
+    Raises `ClaimedError` at once if another agent holds it.
     """
     with record.claim(f"agent of {cluster}"):
         yield

@@ -17,7 +17,7 @@ from schedmate.jobs import Estimate, JobRecord
 from schedmate.schedulers.live.actions import Action, Order
 from schedmate.schedulers.live.adapter import LiveJob
 from schedmate.schedulers.live.bounds import OrderBounds
-from schedmate.schedulers.live.executor import RefusedError
+from schedmate.schedulers.live.executor import Finding, RefusedError
 
 TOO_LONG = 1.5
 """A run that took this many times the 90th percentile of its estimate counts against the user."""
@@ -84,6 +84,26 @@ def to_set(
         and (present[job] == 0 or present[job] in ours.get(job, ()))
     }
     return Order(values=values, previous={job: present[job] for job in values}) if values else None
+
+
+def left_to_set(action: Order, present: Mapping[str, int | None]) -> tuple[Finding, dict[str, int]]:
+    """What is left of an order to carry out: the finding, and the values still to be set.
+
+    `present` are the values of the jobs that are still pending. A job whose value is neither the
+    wanted nor the previous one was ordered by somebody else and is left alone.
+    """
+    values = action.values
+    left = {
+        job: value
+        for job, value in values.items()
+        if job in present and present[job] != value and present[job] == action.previous.get(job)
+    }
+    foreign = [job for job in present if job not in left and present[job] != values[job]]
+    if left:
+        return Finding("ready", f"{len(left)} to be set"), left
+    if foreign:
+        return Finding("changed", f"somebody else ordered job {', '.join(foreign[:5])}"), {}
+    return Finding("done", f"{len(present)} pending have their value"), {}
 
 
 def in_order(bounds: OrderBounds, job: LiveJob) -> bool:

@@ -14,9 +14,10 @@ import numpy as np
 
 from schedmate.errors import SchedmateError
 from schedmate.schedulers.sim import fingerprint
+from schedmate.schedulers.sim.options import make_estimator
 from schedmate.schedulers.sim.outcome.metrics import HOUR, paired_difference
 from schedmate.schedulers.sim.outcome.results import Result, result_of
-from schedmate.schedulers.sim.runs import Plan, check_plan, make_estimator, run_policy
+from schedmate.schedulers.sim.runs import Plan, check_plan, run_policy
 from schedmate.schedulers.sim.workload import Workload
 from schedmate.terminal import counted
 

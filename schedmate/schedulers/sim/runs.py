@@ -1,4 +1,4 @@
-"""One run: a policy over a trace, with everything that its result depends on."""
+"""One run of a policy over a trace, with everything that its result depends on."""
 
 from __future__ import annotations
 
@@ -9,111 +9,30 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from schedmate.errors import SchedmateError, UsageError, did_you_mean, ends_the_program
+from schedmate.errors import SchedmateError, UsageError, ends_the_program
 from schedmate.schedulers import registry
-from schedmate.schedulers.estimators import Estimator, Table, TimeLimit, UserMean, noisy
-from schedmate.schedulers.load import Load
+from schedmate.schedulers.estimators import Estimator
 from schedmate.schedulers.model import Cluster
 from schedmate.schedulers.policy import Policy, check_pool
 from schedmate.schedulers.sim import static_queue
 from schedmate.schedulers.sim.engine.record import Outcome
 from schedmate.schedulers.sim.equipment import Equipment, Equipped, World
+from schedmate.schedulers.sim.options import (
+    make_estimator,
+    make_load,
+    make_space,
+    make_trace_free_estimator,
+)
 from schedmate.schedulers.sim.outcome.audit import audit
 from schedmate.schedulers.sim.outcome.metrics import PerJob, summary
 from schedmate.schedulers.sim.outcome.spent import Spent, spent
 from schedmate.schedulers.sim.parameters import Parameters
 from schedmate.schedulers.sim.workload import Workload
-from schedmate.schedulers.space import Space
 
 if TYPE_CHECKING:
     from schedmate.schedulers.sim.elastic.physics import TablePhysics
     from schedmate.schedulers.sim.world.failures import FailureRates
     from schedmate.schedulers.sim.world.phases import ChangingUse, Phases
-
-ESTIMATORS = {
-    "oracle": "the true duration and utilisation: an upper bound that no scheduler can know",
-    "noisy:SIGMA": "the true duration times a log-normal factor: an oracle of known quality",
-    "column:NAME": "a column of the trace with predicted seconds",
-    "limit": "the time limit that the user gave",
-    "user-mean": "the mean of the user's finished jobs of as many GPUs; learns while it runs",
-    "qssf": "half the user's last jobs of such a name, half boosted trees over the past (QSSF)",
-    "boosting": "gradient-boosted trees over the past alone, fitted every week",
-    "ga2m": "an additive model with interactions over the past, fitted every week (Lucid)",
-    "none": "nothing is known",
-}
-
-
-def make_estimator(text: str, workload: Workload, seed: int = 0) -> Estimator | None:
-    """The estimator called `text`, one of `ESTIMATORS`. Raises `UsageError` for another."""
-    name, _, argument = text.partition(":")
-    if name == "oracle" and not argument:
-        return Table(workload.duration_s, workload.profiles, method="oracle", oracle=True)
-    if name == "noisy":
-        try:
-            sigma = float(argument)
-        except ValueError:
-            sigma = -1.0
-        if not 0.0 <= sigma < float("inf"):
-            raise UsageError(
-                f"--estimator {text}: write it like noisy:1.0, a number of at least 0."
-            )
-        durations = noisy(workload.duration_s, sigma, seed)
-        return Table(durations, workload.profiles, method=text, oracle=True)
-    if name == "column":
-        if argument not in workload.columns:
-            has = ", ".join(workload.columns) or "none"
-            hint = did_you_mean(argument, workload.columns) or "."
-            raise UsageError(f"the trace has no column {argument!r} of numbers; it has {has}{hint}")
-        return Table(workload.columns[argument], workload.profiles, method=text)
-    return _without_trace(text)
-
-
-def _without_trace(text: str) -> Estimator | None:
-    if text == "limit":
-        return TimeLimit()
-    if text == "user-mean":
-        return UserMean()
-    if text in ("boosting", "ga2m"):
-        from schedmate.schedulers.learned import Learned
-
-        return Learned(text)
-    if text == "qssf":
-        from schedmate.schedulers.learned import QuasiShortest
-
-        return QuasiShortest()
-    if text == "none":
-        return None
-    name = text.partition(":")[0]
-    hint = did_you_mean(name, [one.partition(":")[0] for one in ESTIMATORS]) or "."
-    raise UsageError(f"no estimator {text!r}; there are {', '.join(ESTIMATORS)}{hint}")
-
-
-def make_load(text: str) -> Load:
-    """The forecast of submissions called `text`: `season` or `ga2m`. Raises `UsageError`."""
-    if text == "season":
-        return Load()
-    if text == "ga2m":
-        from schedmate.schedulers.learned import LearnedLoad
-
-        return LearnedLoad()
-    raise UsageError(f"no forecast {text!r}; there are season and ga2m.")
-
-
-PLACEMENTS = ("best-fit", "fgd", "fgd-priced")
-"""The fullest nodes, or where a job leaves least GPUs to waste (`FragmentationSpace`)."""
-
-
-def make_space(placement: str, workload: Workload) -> Callable[[Cluster], Space]:
-    """The class of free space for a placement rule. Raises `UsageError` for an unknown one."""
-    if placement == "best-fit":
-        return Space
-    if placement not in PLACEMENTS:
-        raise UsageError(f"no placement {placement!r}; there are {', '.join(PLACEMENTS)}.")
-    from schedmate.schedulers.fragmentation import FragmentationSpace
-
-    return lambda cluster: FragmentationSpace(
-        cluster, workload.jobs, priced=placement == "fgd-priced"
-    )
 
 
 class PolicyError(SchedmateError):
@@ -122,7 +41,7 @@ class PolicyError(SchedmateError):
 
 @dataclass(frozen=True)
 class Plan:
-    """A run: everything besides the trace that the result depends on."""
+    """Everything that the result of a run depends on besides the trace."""
 
     policies: tuple[str, ...]
     cluster: Cluster
@@ -131,28 +50,28 @@ class Plan:
     seed: int = 0
     check: bool = True
     cluster_name: str = ""
-    """What the cluster is called in results."""
+    """The cluster's name in results."""
     load: str = "season"
     """The forecast of submissions (`make_load`)."""
     placement: str = "best-fit"
-    """Where jobs are put on free GPUs, one of `PLACEMENTS`."""
+    """Placement rule, one of `PLACEMENTS`."""
     failures: FailureRates | None = None
-    """How jobs fail by themselves."""
+    """Failure rates of jobs; None: they do not fail by themselves."""
     phases: Phases | None = None
-    """How the GPU use of jobs changes; None: it does not."""
+    """Changes of GPU use over a job's life; None: it is constant."""
 
 
 def check_plan(plan: Plan) -> None:
-    """Find what is wrong with a plan before its trace is read.
+    """Check a plan before its trace is read.
 
-    Raises `UsageError` for an unknown policy, setting, estimator or forecast, and for a policy
-    that the cluster is not for, and `MissingExtraError` for one whose packages are not installed.
+    Raises `UsageError` for an unknown policy, setting, estimator or forecast and for a policy that
+    does not support the cluster, and `MissingExtraError` if a package is not installed.
     """
     for policy in plan.policies:
         check_pool(registry.make(policy), plan.cluster)
     make_load(plan.load)
     if plan.estimator.partition(":")[0] not in ("oracle", "noisy", "column"):
-        _without_trace(plan.estimator)
+        make_trace_free_estimator(plan.estimator)
 
 
 @dataclass(frozen=True)
@@ -165,7 +84,7 @@ class Run:
     outcome: Outcome
     cluster: Cluster
     spent: Spent | None
-    """What became of the GPU time of each segment; None where work is not seconds."""
+    """Use of the GPU time of each segment; None if work is not in seconds."""
 
 
 def run_policy(
@@ -174,43 +93,22 @@ def run_policy(
     policy: str,
     progress: Callable[[int], None] | None = None,
 ) -> Run:
-    """Simulate one policy; with `plan.check`, prove that the run could have happened."""
-    asked = registry.PolicySpec.parse(policy)
-    name = asked.name
-    asked = asked.with_defaults(plan.parameters.settings_of(name))
-    told = "oracle" if name in plan.parameters.oracles else plan.estimator
-    estimator = make_estimator(told, workload, plan.seed)
+    """Simulate one policy, and audit the run if `plan.check`.
+
+    `progress` is called from time to time with the number of jobs submitted so far. Raises
+    `PolicyError` for an error in a custom policy, `UsageError` for settings that do not go
+    together, and `LawBrokenError` if the run breaks a conservation law.
+    """
+    spec = registry.PolicySpec.parse(policy)
+    spec = spec.with_defaults(plan.parameters.settings_of(spec.name))
+    source = "oracle" if spec.name in plan.parameters.oracles else plan.estimator
+    estimator = make_estimator(source, workload, plan.seed)
     began = time.process_time()
-    made = registry.make(asked)
-    own: TablePhysics | ChangingUse | None = None
-    if workload.tables is not None:
-        if plan.phases is not None:
-            raise UsageError("--phases is not for elastic jobs, whose speeds are measured.")
-        from schedmate.schedulers.sim.elastic.workload import physics_of
-
-        own = physics_of(workload, workload.tables, plan.cluster, plan.parameters, type(made))
-    elif plan.phases is not None:
-        from schedmate.schedulers.sim.world.phases import ChangingUse
-
-        own = ChangingUse(workload, plan.parameters, plan.phases, plan.seed, plan.cluster)
-    world = World(workload, estimator, plan.failures, plan.seed)
+    made = registry.make(spec)
+    physics = _physics_of(workload, plan, made)
     try:
-        parts = made.equip(world) if isinstance(made, Equipped) else Equipment()
-    except SchedmateError:
-        raise
-    except BaseException as error:
-        if ends_the_program(error):
-            raise
-        raise _failed(made, error) from error
-    faults = parts.faults
-    if faults is None and plan.failures is not None:
-        from schedmate.schedulers.sim.world.failures import JobFailures
-
-        faults = JobFailures(workload, plan.failures, plan.seed)
-    try:
-        done = _simulate(
-            workload, plan, made, estimator, parts._replace(faults=faults), own, progress
-        )
+        parts = _equip(workload, plan, made, estimator)
+        done = _simulate(workload, plan, made, estimator, parts, physics, progress)
     except SchedmateError:
         raise
     except BaseException as error:
@@ -221,21 +119,22 @@ def run_policy(
     cpu_s = time.process_time() - began
     if plan.check:
         audit(workload, cluster, outcome)
-    became = spent(workload, outcome, plan.parameters.restart)
+    gpu_time = spent(workload, outcome, plan.parameters.restart)
     per_job = PerJob.of(workload, outcome)
+    published = getattr(physics, "published", False)
     numbers = {
         "policy": policy,
         "trace": workload.name,
         "origin": workload.origin,
-        "settings": str(asked),
-        "estimator": told,
-        "oracle": (estimator is not None and estimator.oracle) or getattr(own, "published", False),
+        "settings": str(spec),
+        "estimator": source,
+        "oracle": (estimator is not None and estimator.oracle) or published,
         "mode": plan.parameters.name,
         "cluster": plan.cluster_name,
         "seed": plan.seed,
         "loop": loop,
         "cpu_s": round(cpu_s, 3),
-        **summary(workload, cluster, outcome, per_job, became),
+        **summary(workload, cluster, outcome, per_job, gpu_time),
         "warnings": dict(warnings),
     }
     if made.packs and workload.tables is None:
@@ -244,8 +143,38 @@ def run_policy(
         numbers["warnings"].update(counted.pop("warnings", {}))
         numbers["schedmate"] = counted
     if outcome.bad_estimates:
-        numbers["warnings"]["an estimate was no time that a job can take"] = outcome.bad_estimates
-    return Run(policy, numbers, per_job, outcome, cluster, became)
+        numbers["warnings"]["an estimate was not a possible run time"] = outcome.bad_estimates
+    return Run(policy, numbers, per_job, outcome, cluster, gpu_time)
+
+
+def _physics_of(
+    workload: Workload, plan: Plan, policy: Policy
+) -> TablePhysics | ChangingUse | None:
+    """The physics that the trace or `--phases` needs; None: the engine's default."""
+    if workload.tables is not None:
+        if plan.phases is not None:
+            raise UsageError("--phases is not for elastic jobs, whose speeds are measured.")
+        from schedmate.schedulers.sim.elastic.workload import physics_of
+
+        return physics_of(workload, workload.tables, plan.cluster, plan.parameters, type(policy))
+    if plan.phases is not None:
+        from schedmate.schedulers.sim.world.phases import ChangingUse
+
+        return ChangingUse(workload, plan.parameters, plan.phases, plan.seed, plan.cluster)
+    return None
+
+
+def _equip(
+    workload: Workload, plan: Plan, policy: Policy, estimator: Estimator | None
+) -> Equipment:
+    """What the policy brings along, with the failures that the plan asks for."""
+    world = World(workload, estimator, plan.failures, plan.seed)
+    parts = policy.equip(world) if isinstance(policy, Equipped) else Equipment()
+    if parts.faults is None and plan.failures is not None:
+        from schedmate.schedulers.sim.world.failures import JobFailures
+
+        return parts._replace(faults=JobFailures(workload, plan.failures, plan.seed))
+    return parts
 
 
 class _Done(NamedTuple):
@@ -254,7 +183,7 @@ class _Done(NamedTuple):
     """With the roles that the policy gave its nodes."""
     warnings: Mapping[str, int]
     loop: str
-    """What simulated it: `queue`, or `events`, the engine."""
+    """The loop that simulated it: `queue` (specialised) or `events` (the engine)."""
 
 
 def _simulate(
@@ -266,24 +195,24 @@ def _simulate(
     own: TablePhysics | ChangingUse | None,
     progress: Callable[[int], None] | None,
 ) -> _Done:
-    """By the short loop where that gives the same result, else by the engine."""
+    """Use the specialised loop if it gives the same result, else the engine."""
     observers = (*(() if own is None else (own,)), *parts.observers)
-    told_by = parts.estimator or estimator
+    source = parts.estimator or estimator
     usual = plan.placement == "best-fit"
     if usual and parts.physics is None and parts.faults is None and not observers:
         outcome = static_queue.simulate(
-            workload, policy, plan.cluster, told_by, plan.parameters, progress
+            workload, policy, plan.cluster, source, plan.parameters, progress
         )
         if outcome is not None:
             return _Done(outcome, plan.cluster, {}, "queue")
     from schedmate.schedulers.sim.engine import Simulation
 
-    workload.jobs = list(workload.jobs)  # the engine looks at them again and again
+    workload.jobs = list(workload.jobs)  # the engine reads each job many times
     simulation = Simulation(
         workload,
         policy,
         plan.cluster,
-        estimator=told_by,
+        estimator=source,
         parameters=plan.parameters,
         physics=parts.physics or own,
         faults=parts.faults,
@@ -301,8 +230,8 @@ def _unpackable(workload: Workload) -> dict[str, int]:
     unknown = workload.profiles.count(None)
     if unknown == len(workload):
         what = "the trace does not say how jobs use their GPUs, so none of them can be packed"
-        return {f"{what}: name a column of utilisation with --map, or --workloads": 1}
-    what = "a job of which the trace does not say how it uses its GPUs, and which cannot be packed"
+        return {f"{what}: name a column of utilisation with --map, or add one by --workloads": 1}
+    what = "a job cannot be packed, as the trace does not say how it uses its GPUs"
     return {what: unknown} if unknown else {}
 
 

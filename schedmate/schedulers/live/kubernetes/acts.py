@@ -25,6 +25,7 @@ from schedmate.schedulers.live.actions import (
     Order,
     Requeue,
     Resume,
+    may_annotate,
 )
 from schedmate.schedulers.live.executor import Answer, ExecutorError, Finding
 from schedmate.schedulers.live.kubernetes.api import (
@@ -60,6 +61,7 @@ from schedmate.schedulers.live.kubernetes.nodes import (
 )
 from schedmate.schedulers.live.kubernetes.pods import annotation, is_live
 from schedmate.schedulers.live.kubernetes.workloads import Workload, outcome
+from schedmate.schedulers.live.ordering import left_to_set
 
 TRIES = 5
 """How often an object is read again that somebody else has changed meanwhile."""
@@ -99,26 +101,15 @@ class KubernetesActs(Lookups):
     def _sorted_out(self, action: Order) -> tuple[Finding, dict[str, Json]]:
         """The finding, and the Workloads that are still to be set."""
         found = self.queued(action.values)
-        values = {job: boost_of(one) for job, one in found.items()}
-        left = {
-            job: found[job]
-            for job, value in action.values.items()
-            if job in values and values[job] != value and values[job] == action.previous.get(job)
-        }
-        foreign = [job for job in values if job not in left and values[job] != action.values[job]]
-        if left:
-            return Finding("ready", f"{len(left)} to be set"), left
-        if foreign:
-            return Finding("changed", f"somebody else ordered job {', '.join(foreign[:5])}"), {}
-        return Finding("done", f"{len(values)} pending have their value"), {}
+        finding, left = left_to_set(action, {job: boost_of(one) for job, one in found.items()})
+        return finding, {job: found[job] for job in left}
 
     def _unwritten(self, action: Annotate) -> tuple[Finding, dict[str, Workload]]:
         left = {}
         for job, text in action.texts.items():
             found = self.job(job)
             present = "" if found is None else annotation(found.found, ESTIMATE)
-            free = not present or present.startswith(REASON_PREFIX)
-            if found is not None and present != text and free:
+            if found is not None and may_annotate(present, text):
                 left[job] = found
         if left:
             return Finding("ready", f"{len(left)} to be written"), left

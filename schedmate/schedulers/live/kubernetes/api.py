@@ -8,22 +8,19 @@ JSON, since custom resources have no models. Every request has a time limit and 
 from __future__ import annotations
 
 import json
-import os
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from schedmate.errors import InputError, require
-from schedmate.paths import is_file
+from schedmate.errors import InputError
 from schedmate.schedulers.live.kubernetes.watching import Json, KubernetesError, Watching
 from schedmate.terminal import clean
 
 if TYPE_CHECKING:
     from kubernetes.client import ApiClient
 
-__all__ = ["Api", "Json", "KubernetesError", "Pace", "Watching", "connect"]
+__all__ = ["Api", "Json", "KubernetesError", "Pace", "Watching"]
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
@@ -34,7 +31,6 @@ TIMEOUT_S = 30.0
 """How long a request may take, with everything that is asked again [s]."""
 CONNECT_S = (3.0, 5.0)
 """How long the first request may take to reach the server, and to be answered [s]."""
-MOST_CONNECTIONS = 64
 PAGE = 500
 """Objects in one answer of a list."""
 LONGEST_ANSWER = 64 << 20
@@ -55,54 +51,6 @@ class Pace:
             now = self._clock()
             self._free_at = max(self._free_at + 1.0 / self._qps, now - 1.0 + 1.0 / self._qps)
             return max(0.0, self._free_at - now)
-
-
-def connect(kubeconfig: str | None = None, context: str | None = None) -> ApiClient:
-    """The cluster of a kubeconfig file, or the one that this runs in.
-
-    Raises `MissingExtraError` without schedmate[k8s], `InputError` where there is none.
-    """
-    require("Kubernetes", "k8s", "kubernetes")
-    import yaml
-    from kubernetes import client, config
-
-    found = client.Configuration()
-    files = _kubeconfigs(kubeconfig)
-    try:
-        if kubeconfig is None and context is None:
-            try:
-                config.load_incluster_config(client_configuration=found)
-            except config.ConfigException:
-                _load(files, None, found)
-        else:
-            _load(files, context, found)
-    except (config.ConfigException, OSError, ValueError, TypeError, yaml.YAMLError) as error:
-        said = f"{', '.join(files)}: {clean(error, 300).rstrip('.')}"
-        raise InputError(f"no cluster is known: {said}; {_NAME_ONE}.") from None
-    found.connection_pool_maxsize = MOST_CONNECTIONS  # each watch keeps one
-    found.retries = False  # they are made here, where it is known what may be asked again
-    return client.ApiClient(found)
-
-
-_NAME_ONE = (
-    "name a kubeconfig with --kubeconfig or KUBECONFIG, or run this in a pod with a service account"
-)
-
-
-def _kubeconfigs(named: str | None) -> list[str]:
-    """The files that say how to reach a cluster, as kubectl looks for them."""
-    said = named or os.environ.get("KUBECONFIG") or str(Path("~/.kube/config").expanduser())
-    return [said] if named else [one for one in said.split(os.pathsep) if one]
-
-
-def _load(files: list[str], context: str | None, into: Any) -> None:
-    from kubernetes import config
-
-    there = [one for one in files if is_file(Path(one))]
-    if not there:
-        raise InputError(f"no cluster is known: there is no {' or '.join(files)}; {_NAME_ONE}.")
-    place = os.pathsep.join(there)
-    config.load_kube_config(config_file=place, context=context, client_configuration=into)
 
 
 class Api:

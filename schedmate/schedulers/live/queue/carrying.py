@@ -39,13 +39,13 @@ STOPPED = {
     Pack: "EVICTED",
     Drop: CANCEL,
 }
-"""What a run ends as that a decision has stopped."""
+"""Outcome of a run that a decision has stopped, by its kind."""
 FINAL = (CANCEL, LIMIT)
-"""What a run is stopped for whose job is not put back."""
+"""Outcomes after which a job is not requeued."""
 
 
 class Carrying:
-    """The hands of the queue."""
+    """Starts and stops runs on seats as the policy decides."""
 
     def __init__(
         self,
@@ -79,6 +79,11 @@ class Carrying:
         self._dirty = True
 
     # -- decisions ---------------------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        """The clock [s since epoch]."""
+        return self._clock()
 
     def carry_out(self, decisions: Sequence[Decision]) -> None:
         """Begin to carry out decisions, and those that follow."""

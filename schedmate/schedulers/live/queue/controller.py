@@ -1,8 +1,7 @@
-"""The queue: jobs from the store, a policy over a `Board`, commands on seats.
+"""The queue's control loop: jobs from the store, a policy over a `Board`, commands on seats.
 
-`Controller.tick` does everything, from one thread; others only write to the store. Whoever is
-killed meanwhile: what was decided is in the store, what runs is on the seats, and `recover` puts
-the two together.
+`Controller.tick` does everything, in one thread; others only write to the store. Any process may be
+killed: decisions are in the store, running commands on the seats, and `recover` reconciles them.
 """
 
 from __future__ import annotations
@@ -13,30 +12,25 @@ from collections.abc import Callable, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
-from schedmate.schedulers.board import Board
-from schedmate.schedulers.live.queue.backend import NodeSeen
 from schedmate.schedulers.live.queue.gangs import Event
 from schedmate.schedulers.live.queue.jobs import job_of, profile_of
+from schedmate.schedulers.live.queue.nodes import NodesOnBoard
 from schedmate.schedulers.live.queue.options import Options
-from schedmate.schedulers.live.queue.outcomes import Outcomes
 from schedmate.schedulers.live.queue.requests import OVER, StoredJob, StoredRun
 from schedmate.schedulers.live.queue.seats import Seats
 from schedmate.schedulers.live.queue.store import Store
-from schedmate.schedulers.model import Allocation, Cluster, Forecast, Job, Node
+from schedmate.schedulers.model import Forecast, Job
 from schedmate.schedulers.observer import Observer
 from schedmate.schedulers.policy import Policy
-from schedmate.schedulers.pools import lowest
 from schedmate.schedulers.terms import NEVER
 
-WEEK_S = 8 * 86_400.0
-"""How far back submissions are known to the forecast of load [s]."""
 MEASURE_S = 2.0
-"""Between two questions what a job uses of which that is not known yet [s]."""
+"""Interval of measuring the use of jobs without a profile [s]."""
 LOOK_S = 0.5
-"""Between two looks at the nodes [s]."""
+"""Interval of checking the nodes [s]."""
 
 
-class Controller(Outcomes):
+class Controller(NodesOnBoard):
     """One queue on one cluster; the `Watch` of its observers."""
 
     def __init__(
@@ -50,28 +44,21 @@ class Controller(Outcomes):
         observers: Sequence[Observer] = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`forecasts` gives the current estimates of jobs, None for a job without one; without
-        `forecasts`, jobs do not wait for an estimate."""
+        """`forecasts` returns the present estimates by job, None for a job without one; if it is
+        None, jobs do not wait for an estimate."""
         super().__init__(store, policy, seats, options, observers, clock)
         self._forecasts = forecasts
         self._change = 0
-        self._counted = 0
         self._events: deque[Event] = deque()
-        self._drains: set[str] = set()
         self._looked = self._measure_at = 0.0
         self._round = 0.0
         self._wakes: list[tuple[float, int, Observer, Job]] = []
         self.decided_s = 0.0
-        """How long the last decision took [s]."""
+        """Time that the last decision took [s]."""
         for observer in observers:
             observer.attach(self)
 
-    # -- what observers may do ------------------------------------------------
-
-    @property
-    def now(self) -> float:
-        """The clock [s since epoch]."""
-        return self._clock()
+    # -- for observers ------------------------------------------------
 
     def wake(self, observer: Any, job: Job, at: float) -> None:
         """See `Watch.wake`."""
@@ -83,10 +70,10 @@ class Controller(Outcomes):
         if job is not None and self.board is not None:
             self.board.changed(job, self.now)
 
-    # -- what is to be seen ---------------------------------------------------
+    # -- state ---------------------------------------------------
 
     def outside(self, id_: int) -> float | None:
-        """Until when the policy does not see a job [s since epoch]; None: it does."""
+        """Time until which the policy does not see a job [s since epoch]; None: it sees it."""
         return self._outside.get(id_)
 
     def is_unadvised(self, id_: int) -> bool:
@@ -97,7 +84,7 @@ class Controller(Outcomes):
 
     def recover(self) -> None:
         """Resume running jobs after a restart of this process or of the cluster."""
-        self._see_nodes()
+        self.see_nodes()
         found = self.seats.adopt()
         for run in self.store.open_runs():
             nodes = [place.node for place in run.places]
@@ -115,14 +102,14 @@ class Controller(Outcomes):
                 self._arrive(stored)
 
     def tick(self, timeout_s: float) -> None:
-        """Handle what has happened, wait for something at most so long [s], and decide."""
+        """Handle what has happened, waiting at most `timeout_s` for it, and decide."""
         self._events.extend(self.seats.poll(0.0 if self._events else timeout_s))
         while self._events:
             self.handle(self._events[0])
-            self._events.popleft()  # only now: what could not be handled is tried again
+            self._events.popleft()  # only now, so that a failed one is handled again
         if time.monotonic() - self._looked >= LOOK_S:
             self._looked = time.monotonic()
-            self._see_nodes()
+            self.see_nodes()
         self._see_changes()
         self._see_forecasts()
         self._see_times()
@@ -147,78 +134,6 @@ class Controller(Outcomes):
         self.decided_s = time.perf_counter() - began
         self.carry_out(decisions)
 
-    # -- nodes ----------------------------------------------------------------------
-
-    def _see_nodes(self) -> None:
-        seen = {node.id: node for node in self.seats.nodes()}
-        drains = self.store.drains()
-        if set(seen) - set(self.places) and (self.board is None or not self.board.in_flight()):
-            self._build(seen)
-        if self.board is None:
-            return
-        for id_ in set(self.places) - set(seen) - self._gone:
-            self._gone.add(id_)
-            self._dirty = True
-            # what ran there ends as its seats are found to be gone
-            self.board.down(self.places[id_], self.now)
-        for name in self._drains ^ set(drains):
-            for id_, position in self.places.items():
-                if self.board.cluster.nodes[position].name == name and id_ not in self._gone:
-                    self._dirty = True
-                    if name in drains:
-                        self.board.drain(position, self.now)
-                    else:
-                        self.board.up(position, self.now)
-        self._drains = set(drains)
-
-    def _build(self, seen: Mapping[str, NodeSeen]) -> None:
-        """Build a board of the present nodes, with all waiting and running jobs."""
-        nodes = sorted(seen.values(), key=lambda one: (one.name, one.id))
-        cluster = Cluster(
-            tuple(Node(one.name, one.gpus, one.gpu_type, one.cpus, one.memory_mb) for one in nodes)
-        )
-        running = [job for job in self.jobs.values() if job.allocation]
-        before = {job.index: job.partner for job in running}
-        since = {job.index: job.started for job in running}
-        where = {job.index: self._ids_of(job.allocation) for job in running}
-        self.board = Board(cluster, self.policy, self.options.can, self.options.late_s)
-        self.places = {one.id: position for position, one in enumerate(nodes)}
-        self._gone, self._drains, self._dirty = set(), set(), True
-        view = self.board.view
-        for number, submitted, gpus in self.store.submissions(self.now - WEEK_S):
-            self._counted = number
-            view.submitted.append(submitted)
-            view.asked.append(view.asked[-1] + max(1, int(gpus)))
-        for job in self.jobs.values():
-            job.settle()
-            job.allocation, job.partner = (), None
-        for job in running:
-            partner = before[job.index]
-            host = partner if partner is not None and partner.allocation else None
-            self._place(job, where[job.index], since[job.index], host)
-        for job in self.jobs.values():
-            if not job.allocation and job.index not in self.runs and job.index not in self._outside:
-                self.board.rejoin(job, self.now)
-
-    def _ids_of(self, allocation: Allocation) -> list[tuple[str, int]]:
-        ids = {position: id_ for id_, position in self.places.items()}
-        return [(ids[node], mask.bit_count()) for node, mask in allocation]
-
-    def _place(
-        self, job: Job, where: Sequence[tuple[str, int]], since: float, host: Job | None
-    ) -> None:
-        """A job that runs already gets as many GPUs of these nodes on the board."""
-        assert self.board is not None
-        free = self.board.view.space.free
-        parts = []
-        for id_, gpus in where:
-            position = self.places.get(id_)
-            if position is None or (host is None and free[position].bit_count() < gpus):
-                return  # its node is gone: its seat will be found to be so too
-            parts.append((position, lowest(free[position], gpus)))
-        allocation = host.allocation if host is not None else tuple(sorted(parts))
-        self.board.resume(job, allocation, self.now, since, host)
-
     # -- after a restart -----------------------------------------------------------------
 
     def _take_up(self, run: StoredRun, nodes: list[str]) -> None:
@@ -235,13 +150,13 @@ class Controller(Outcomes):
             hosts = [self.jobs[id_] for id_, one in self.runs.items() if one.id == run.beside]
             where = [(place.node, max(1, int(place.gpus))) for place in run.places]
             host = hosts[0] if hosts and hosts[0].allocation else None
-            self._place(job, where, at, host)
+            self.place(job, where, at, host)
         self.watch_over(job, run)
         if run.stop:
             self.stop_again(run)
 
     def _look_for(self, run: StoredRun) -> None:
-        """A run that is on no seat: it has ended meanwhile, or was lost."""
+        """A run that is on no seat has ended meanwhile, or is lost."""
         stored = self.store.job(run.job)
         assert stored is not None
         self._know(stored)

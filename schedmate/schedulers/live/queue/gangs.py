@@ -1,4 +1,4 @@
-"""What seats hold, and what happens to runs on them."""
+"""Seats, gangs (one run on its seats) and the events of runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Started(NamedTuple):
 
 
 class NotStarted(NamedTuple):
-    """A run was not started on all of its nodes, and no part of it remains."""
+    """A run did not start on all of its nodes, and no part of it remains."""
 
     run: int
     why: str
@@ -31,7 +31,7 @@ class Ended(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """A runner or its node is gone; from `safe_at` on [s since epoch] nothing of it is alive."""
+    """A runner or its node is gone; its commands have ended by `safe_at` [s since epoch]."""
 
     run: int
     why: str
@@ -43,6 +43,8 @@ Event = Started | NotStarted | Ended | Lost
 
 @dataclass(eq=False)
 class Seat:
+    """A runner that holds GPUs of one node."""
+
     name: str
     node: str
     gpus: float
@@ -52,11 +54,11 @@ class Seat:
     born: float = 0.0
     idle_since: float = 0.0
     waits: bool = False
-    """Whether a call for news is under way."""
+    """Whether a call for news is pending."""
     silent_since: float | None = None
     ask_at: float = 0.0
     seen: set[int] = field(default_factory=set)
-    """Runs whose end is known, to be said with the next call."""
+    """Runs whose end is known, which the next call acknowledges."""
 
 
 @dataclass(eq=False)
@@ -73,8 +75,19 @@ class Gang:
     refused: str = ""
     safe_at: float = 0.0
     stop: tuple[int, float] | None = None
-    """The signal and the grace time [s] with which it was told to stop."""
+    """Signal and grace time [s] of the request to stop."""
 
     @property
     def over(self) -> bool:
+        """Whether every seat's command has ended or is lost."""
         return len(self.ended) + len(self.gone) == len(self.seats)
+
+    def result(self) -> Event:
+        """The outcome of a run that is over."""
+        if self.gone:
+            return Lost(self.run, next(iter(self.gone.values())), self.safe_at)
+        if self.refused:
+            return NotStarted(self.run, self.refused)
+        reports = sorted(self.ended.values(), key=lambda one: float(one.get("ended", 0.0)))
+        failed = [one for one in reports if one.get("exit_code") != 0]
+        return Ended(self.run, failed[0] if failed else reports[-1])

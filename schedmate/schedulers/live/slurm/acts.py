@@ -7,11 +7,10 @@ touched: `Priority`, which would be fixed from then on, and `TimeLimit`, which c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from schedmate.schedulers.live.actions import (
-    REASON_PREFIX,
     Action,
     Annotate,
     Drain,
@@ -20,15 +19,12 @@ from schedmate.schedulers.live.actions import (
     Release,
     Requeue,
     Resume,
+    may_annotate,
 )
-from schedmate.schedulers.live.adapter import EndedRun
 from schedmate.schedulers.live.executor import Answer, ExecutorError, Finding
+from schedmate.schedulers.live.ordering import left_to_set
 from schedmate.schedulers.live.slurm.commands import CommandError, Commands
-from schedmate.schedulers.live.slurm.reading.accounting import delimiter
-from schedmate.schedulers.live.slurm.reading.details import details_format, parse_details
-from schedmate.schedulers.live.slurm.reading.jobs import Job, parse_jobs
-from schedmate.schedulers.live.slurm.reading.nodes import Node, parse_nodes
-from schedmate.schedulers.live.slurm.reading.queue import parse_factors
+from schedmate.schedulers.live.slurm.lookups import Lookups
 from schedmate.schedulers.live.slurm.reading.shapes import OutageError
 from schedmate.terminal import counted
 
@@ -36,7 +32,7 @@ AT_ONCE: Final = 200
 """Jobs in one command at most."""
 
 
-class SlurmActs:
+class SlurmActs(Lookups):
     """The executor's half of `SlurmAdapter`."""
 
     name = "slurm"
@@ -44,75 +40,10 @@ class SlurmActs:
     def __init__(
         self, commands: Commands, *, drain: Sequence[str] = (), annotate: str = "off"
     ) -> None:
-        self.commands = commands
+        super().__init__(commands, annotate=annotate)
         self._drain = list(drain)
-        self._annotate = annotate
-        self._version: tuple[int, int] | None = None
 
     # -- looking up ------------------------------------------------------
-
-    def version(self) -> tuple[int, int]:
-        """Year and month of Slurm's release: (22, 5)."""
-        if self._version is None:
-            printed = self.commands.run("squeue", "--version")
-            numbers = printed.split()[-1].split(".")
-            if len(numbers) < 2 or not all(one.isdigit() for one in numbers[:2]):
-                raise OutageError(f"squeue --version printed {printed.strip()!r}.")
-            self._version = int(numbers[0]), int(numbers[1])
-        return self._version
-
-    def job(self, job: str) -> Job | None:
-        """A job as the controller knows it; None when it has forgotten it."""
-        words = ["squeue", "--json"]  # which cannot be asked for one job alone
-        if self.version() >= (23, 2):
-            words = ["scontrol", "show", "job", job, "--json"]
-        try:
-            printed = self.commands.run(*words)
-        except CommandError as error:
-            if "Invalid job id" in error.said:
-                return None
-            raise
-        array, _, task = job.partition("_")
-        for one in parse_jobs(printed, " ".join(words)):
-            if one.job == job or (task and one.array == array and str(one.task) == task):
-                return one
-        return None
-
-    def restarts(self, run: EndedRun) -> int | None:
-        """See `ClusterAdapter.restarts`. A requeue is another submission of the job."""
-        found = self.job(run.job)
-        if found is None:
-            return None
-        again = found.submitted != run.record.submit_time
-        return max(0, found.restarts - again)
-
-    def read_nodes(self) -> list[Node]:
-        """All nodes."""
-        new = self.version() >= (23, 2)  # where `sinfo --json` lists groups of nodes instead
-        words = ("scontrol", "show", "nodes", "--json") if new else ("sinfo", "--json")
-        return parse_nodes(self.commands.run(*words), " ".join(words))
-
-    def order_values(self, jobs: Iterable[str]) -> dict[str, int]:
-        """SiteFactor of pending jobs. `sprio` prints nothing at all while nothing is pending."""
-        wanted = set(jobs)
-        found = parse_factors(self.commands.run("sprio", "-h", "-o", "%i %S"))
-        return {job: value for job, value in found.items() if job in wanted}
-
-    def comments(self, jobs: Iterable[str]) -> dict[str, str]:
-        """What stands beside jobs that are in the queue, or in accounting, by setting."""
-        between, ids = delimiter(), ",".join(jobs)
-        if self._annotate == "comment":
-            printed = self.commands.run(
-                "squeue", "-h", "-a", "-j", ids, "-O", details_format(between)
-            )
-            return {one.job: one.comment for one in parse_details(printed, between)}
-        columns = ("JobIDRaw", "AdminComment")
-        printed = self.commands.run(
-            *("sacct", "-X", "-n", "-p", f"--delimiter={between}", "-j", ids),
-            *("-o", ",".join(columns)),
-        )
-        cells = printed.split(between)[:-1]
-        return {job.strip(): comment for job, comment in zip(cells[::2], cells[1::2], strict=True)}
 
     def probe(self, action: Action) -> Finding:
         """See `Executor.probe`."""
@@ -132,27 +63,14 @@ class SlurmActs:
 
     def _sorted_out(self, action: Order) -> tuple[Finding, dict[str, int]]:
         """The finding, and the values of the jobs that are still to be set."""
-        values = self.order_values(action.values)
-        left = {
-            job: value
-            for job, value in action.values.items()
-            if job in values and values[job] != value and values[job] == action.previous.get(job)
-        }
-        foreign = [job for job in values if job not in left and values[job] != action.values[job]]
-        if left:
-            return Finding("ready", f"{len(left)} to be set"), left
-        if foreign:
-            return Finding("changed", f"somebody else ordered job {', '.join(foreign[:5])}"), {}
-        return Finding("done", f"{len(values)} pending have their value"), {}
+        return left_to_set(action, self.order_values(action.values))
 
     def _unwritten(self, action: Annotate) -> tuple[Finding, dict[str, str]]:
         present = self.comments(action.texts)
         left = {
             job: text
             for job, text in action.texts.items()
-            if job in present
-            and present[job] != text
-            and (not present[job] or present[job].startswith(REASON_PREFIX))
+            if job in present and may_annotate(present[job], text)
         }
         if left:
             return Finding("ready", f"{len(left)} to be written"), left

@@ -150,7 +150,7 @@ class Progress:
         done = self.done_before[index] = self.done[index]
         previous = self.previous.pop(index, ()) if self.previous else ()
         if self._plain and kind in _ALONE and not (previous or self.fails_at):
-            # What all the rest comes to for most jobs, in half the time.
+            # A shortcut for most jobs, in half the time.
             self._speed[index] = 1.0
             at, what = now + (self._work[index] - done), END
             if kind and self.profiled_at[index] < at:
@@ -275,8 +275,6 @@ class Progress:
         until = self.policy.rank_until(job, now)
         if now < until < NEVER:
             heappush(self.events, (until, RERANK, index, self.epoch[index]))
-
-    # For observers.
 
     def repace(self, job: Job) -> None:
         """The speed of a running job has changed by something outside it."""

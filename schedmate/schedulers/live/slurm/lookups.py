@@ -1,0 +1,86 @@
+"""What Slurm's commands say now of jobs, nodes, the order and notes, before anything is done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from schedmate.schedulers.live.adapter import EndedRun
+from schedmate.schedulers.live.slurm.commands import CommandError, Commands
+from schedmate.schedulers.live.slurm.reading.accounting import delimiter
+from schedmate.schedulers.live.slurm.reading.details import details_format, parse_details
+from schedmate.schedulers.live.slurm.reading.jobs import Job, parse_jobs
+from schedmate.schedulers.live.slurm.reading.nodes import Node, parse_nodes
+from schedmate.schedulers.live.slurm.reading.queue import parse_factors
+from schedmate.schedulers.live.slurm.reading.shapes import OutageError
+
+
+class Lookups:
+    """Slurm's present state; `annotate` says where notes stand (`Bounds.annotate.where`)."""
+
+    def __init__(self, commands: Commands, *, annotate: str = "off") -> None:
+        self.commands = commands
+        self._annotate = annotate
+        self._version: tuple[int, int] | None = None
+
+    def version(self) -> tuple[int, int]:
+        """Year and month of Slurm's release: (22, 5)."""
+        if self._version is None:
+            printed = self.commands.run("squeue", "--version")
+            numbers = printed.split()[-1].split(".")
+            if len(numbers) < 2 or not all(one.isdigit() for one in numbers[:2]):
+                raise OutageError(f"squeue --version printed {printed.strip()!r}.")
+            self._version = int(numbers[0]), int(numbers[1])
+        return self._version
+
+    def job(self, job: str) -> Job | None:
+        """A job as the controller knows it; None when it has forgotten it."""
+        words = ["squeue", "--json"]  # which cannot be asked for one job alone
+        if self.version() >= (23, 2):
+            words = ["scontrol", "show", "job", job, "--json"]
+        try:
+            printed = self.commands.run(*words)
+        except CommandError as error:
+            if "Invalid job id" in error.said:
+                return None
+            raise
+        array, _, task = job.partition("_")
+        for one in parse_jobs(printed, " ".join(words)):
+            if one.job == job or (task and one.array == array and str(one.task) == task):
+                return one
+        return None
+
+    def restarts(self, run: EndedRun) -> int | None:
+        """See `ClusterAdapter.restarts`. A requeue is another submission of the job."""
+        found = self.job(run.job)
+        if found is None:
+            return None
+        again = found.submitted != run.record.submit_time
+        return max(0, found.restarts - again)
+
+    def read_nodes(self) -> list[Node]:
+        """All nodes."""
+        new = self.version() >= (23, 2)  # where `sinfo --json` lists groups of nodes instead
+        words = ("scontrol", "show", "nodes", "--json") if new else ("sinfo", "--json")
+        return parse_nodes(self.commands.run(*words), " ".join(words))
+
+    def order_values(self, jobs: Iterable[str]) -> dict[str, int]:
+        """SiteFactor of pending jobs. `sprio` prints nothing at all while nothing is pending."""
+        wanted = set(jobs)
+        found = parse_factors(self.commands.run("sprio", "-h", "-o", "%i %S"))
+        return {job: value for job, value in found.items() if job in wanted}
+
+    def comments(self, jobs: Iterable[str]) -> dict[str, str]:
+        """What stands beside jobs that are in the queue, or in accounting, by setting."""
+        between, ids = delimiter(), ",".join(jobs)
+        if self._annotate == "comment":
+            printed = self.commands.run(
+                "squeue", "-h", "-a", "-j", ids, "-O", details_format(between)
+            )
+            return {one.job: one.comment for one in parse_details(printed, between)}
+        columns = ("JobIDRaw", "AdminComment")
+        printed = self.commands.run(
+            *("sacct", "-X", "-n", "-p", f"--delimiter={between}", "-j", ids),
+            *("-o", ",".join(columns)),
+        )
+        cells = printed.split(between)[:-1]
+        return {job.strip(): comment for job, comment in zip(cells[::2], cells[1::2], strict=True)}
