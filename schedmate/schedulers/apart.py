@@ -14,24 +14,24 @@ class Apart:
         self.closed: set[int] = set()
         """Nodes on which nothing new may start."""
         self.lending: dict[int, int] = {}
-        """GPUs of jobs that lend them, or want them back from whoever still uses them."""
+        """GPUs of jobs that lend them, or that reclaim them from their borrowers."""
         self.lendable: dict[int, int] = {}
         """Of these, those that may be borrowed from now on."""
         self.claimed: dict[int, int] = {}
         """GPUs kept for jobs that start when others have left all of theirs."""
         self.unheld: dict[int, int] = {}
-        """Of all that are set apart, those that nobody uses."""
+        """GPUs of any of these kinds that no job uses."""
 
     def __bool__(self) -> bool:
         return bool(self.closed or self.lending or self.claimed)
 
     def close(self, node: int, free: int) -> None:
-        """Nothing new may start on a node; these of its GPUs are free."""
+        """Close a node with these free GPUs: nothing new may start there."""
         self.closed.add(node)
         self._mark(node, free)
 
     def reopen(self, node: int) -> int:
-        """Return the node to normal use; gives its free GPUs."""
+        """Return the node to normal use; return its free GPUs."""
         self.closed.discard(node)
         return self._unmark(node, ~(self.lending.get(node, 0) | self.claimed.get(node, 0)))
 
@@ -58,12 +58,12 @@ class Apart:
         return unheld if left else 0
 
     def claim(self, node: int, mask: int, free: int) -> None:
-        """These are kept for a job; some of them are `free` already."""
+        """Reserve GPUs for a job; some of them are `free` already."""
         self.claimed[node] = self.claimed.get(node, 0) | mask
         self._mark(node, free)
 
     def end_claim(self, node: int, mask: int) -> int:
-        """Nothing is kept any more; those that are free now."""
+        """End the claim of these GPUs; return those that are free now."""
         if rest := self.claimed.get(node, 0) & ~mask:
             self.claimed[node] = rest
         else:
@@ -71,11 +71,11 @@ class Apart:
         return 0 if node in self.closed else self._unmark(node, mask)
 
     def lent(self, node: int) -> int:
-        """GPUs of a node that can be borrowed at once."""
+        """GPUs of a node that can be borrowed now."""
         return 0 if node in self.closed else self.unheld.get(node, 0) & self.lendable.get(node, 0)
 
     def borrow(self, allocation: Allocation) -> bool:
-        """Borrow these; False, and nothing done, when one of them is not to be had."""
+        """Borrow these; False, without effect, if one of them cannot be borrowed."""
         if any(self.lent(node) & mask != mask for node, mask in allocation):
             return False
         for node, mask in allocation:
@@ -83,7 +83,7 @@ class Apart:
         return True
 
     def give(self, node: int, mask: int) -> int:
-        """GPUs are left by whoever used them; those of them that are free now."""
+        """Release GPUs; return those that are free for other jobs now."""
         kept = self.lending.get(node, 0) | self.claimed.get(node, 0)
         apart = mask if node in self.closed else mask & kept
         if apart:
@@ -91,7 +91,7 @@ class Apart:
         return mask & ~apart
 
     def retake(self, node: int, mask: int) -> int:
-        """Undo `give`; those of the GPUs that were free."""
+        """Undo `give`; return the GPUs that were free."""
         return mask & ~self._unmark(node, mask)
 
     def _mark(self, node: int, mask: int) -> None:

@@ -1,9 +1,9 @@
-"""Decisions of a policy on a live cluster, from the moment they are made until they are answered.
+"""Decisions of a policy on a live cluster, from the decision until its answer.
 
 An executor reports events to the `Board` (`submit`, `ended`, `stopped`, `down` ...), calls
-`decide`, carries out the decisions and answers each of them: `accept` or `refuse`. Until then the
-GPUs are booked, and nothing else is decided about the job. A policy cannot tell this view from a
-simulation's.
+`decide`, carries out the decisions and answers each with `accept` or `refuse`. Until then the GPUs
+are booked, and nothing else is decided about the job. To the policy, this view looks like that of a
+simulation.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Board(LiveView):
         self._flights: dict[int, _Flight] = {}  # by job
 
     def withdraw(self, job: Job, now: float) -> list[Decision]:
-        """A job is not to be started for now, wherever it was; see `ended`."""
+        """Take a job out, waiting or running, until it rejoins; see `ended`."""
         return self.ended(job, now)
 
     def ended(self, job: Job, now: float) -> list[Decision]:
@@ -93,9 +93,9 @@ class Board(LiveView):
         return self.stopped(job, now)
 
     def decide(self, now: float) -> list[Decision]:
-        """Decisions to carry out now, in this order; each has to be answered.
+        """Decisions to carry out now, in order; each must be answered.
 
-        Impossible decisions, and those beyond the executor's capabilities, are refused at once.
+        Impossible decisions, and those beyond the executor's capabilities, are refused immediately.
         """
         self._rank_due(now)
         view = self.view
@@ -124,7 +124,7 @@ class Board(LiveView):
         return self._send()
 
     def refuse(self, decision: Decision, why: str, now: float) -> list[Decision]:
-        """It has not been carried out, and all is as before; see `accept`."""
+        """A decision was not carried out, and its bookings are undone; see `accept`."""
         self.view.now = now
         flight = self._flights.pop(decision.job.index)
         self._undo(flight)
@@ -231,7 +231,7 @@ class Board(LiveView):
             space.take(job, job.allocation, any_size=True)
             return False
         if isinstance(decision, Pack):
-            # A partner that ended meanwhile is no longer there.
+            # The partner may have ended since the decision.
             return bool(decision.partner.allocation) and decision.partner.partner is None
         return True
 

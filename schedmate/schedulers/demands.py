@@ -1,4 +1,4 @@
-"""What jobs take of a node besides whole GPUs: parts of one GPU, processors, memory."""
+"""Use of a node besides whole GPUs: parts of GPUs, CPUs, memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Shares:
         self.used: dict[tuple[int, int], float] = {}
         """(node, bit of the GPU) -> part in use, of those that are cut up."""
         self.promised: dict[int, int] = {}
-        """By node: GPUs that go to somebody else when who shares them has left."""
+        """Shared GPUs, by node, that are reserved for another job once their users have left."""
 
     def fits(self, job: Job, gpu: tuple[int, int]) -> bool:
         """Whether a GPU that is cut up has room for the job."""
@@ -54,7 +54,7 @@ class Hosts:
         self._memory = [node.memory_mb or float("inf") for node in nodes]
 
     def afford(self, node: int, job: Job, gpus: int) -> bool:
-        """Whether the node has what the job needs beside so many of its GPUs."""
+        """Whether the node has the CPUs and memory that belong to this number of the job's GPUs."""
         part = gpus / job.gpus if job.gpus else 1.0
         return (
             job.cpus * part <= self._cpus[node] + _EPSILON
@@ -66,7 +66,7 @@ class Hosts:
         return self._cpus[node], self._memory[node]
 
     def charge(self, job: Job, allocation: Allocation, sign: int) -> None:
-        """Take (-1) or give back (1) what goes with these GPUs."""
+        """Take (-1) or return (1) what belongs to these GPUs."""
         for node, mask in allocation:
             part = sign * mask.bit_count() / job.gpus if job.gpus else float(sign)
             self._cpus[node] += part * job.cpus

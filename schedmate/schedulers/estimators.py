@@ -20,23 +20,23 @@ class Estimator:
 
     name: ClassVar[str] = "none"
     oracle: bool = False
-    """Whether it uses what nobody can know; results that rest on one are labelled."""
+    """Whether it uses knowledge that no scheduler can have; results based on it are labelled."""
 
     def estimate(self, job: Job) -> Forecast | None:
         """The job's predicted run time and use; None without an estimate."""
         return None
 
     def latency_s(self, job: Job) -> float:
-        """How long the answer about this job takes; no policy sees the job before it is there [s].
+        """Time until the estimate for this job is ready; no policy sees the job before [s].
 
-        What is asked at submission rests on what had ended by then, however late the answer.
+        The estimate is based on the jobs that had ended at submission, however late it is.
         """
         return 0.0
 
     def observe(self, job: Job, run_time_s: float, completed: bool) -> None:
-        """A job has ended after running for this long; nothing later is known yet.
+        """Learn from a job that has ended after running for this time.
 
-        One that is not `completed` failed or was cut short: its time is a lower bound.
+        A job that is not `completed` failed or was stopped: its time is a lower bound.
         """
 
 
@@ -69,9 +69,9 @@ class Table(Estimator):
 
 
 def noisy(durations: Sequence[float], sigma: float, seed: int) -> list[float]:
-    """Each duration times a log-normal factor of median 1: a predictor of known quality."""
+    """Each duration times a log-normal factor with median 1: a predictor of known quality."""
     random_ = random.Random(seed)  # noqa: S311 - an experiment, not a secret
-    largest = 500.0  # of a logarithm: what is beyond is absurd either way
+    largest = 500.0  # bounds of a logarithm: anything beyond is absurd
     return [
         duration * math.exp(max(-largest, min(random_.gauss(0.0, sigma), largest)))
         for duration in durations
@@ -90,9 +90,9 @@ class TimeLimit(Estimator):
 
 
 class UserMean(Estimator):
-    """The mean of the same user's finished jobs of as many GPUs, else of all jobs of as many.
+    """The mean of the user's finished jobs with the same number of GPUs, else of all such jobs.
 
-    The fall-backs of Lucid (section 3.4) alone: what a site has without any model.
+    It is the fall-back of Lucid's estimator alone (section 3.4): what a site has without a model.
     """
 
     name = "user-mean"

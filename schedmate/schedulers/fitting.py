@@ -13,7 +13,7 @@ EVERY = -1
 """A bit set of all nodes."""
 
 Order = Callable[[int], Iterator[int]]
-"""The nodes of a bit set, the best first: asked of those that are equally full."""
+"""The nodes of a bit set, best first; orders nodes that are equally full."""
 
 
 def fit(
@@ -126,7 +126,7 @@ def _pods(
     allowed: int,
     order: Order,
 ) -> Allocation | None:
-    """As many pods as fit on one node, on the node that they fill best, until all have a place."""
+    """Put as many pods as fit on the node that they fill best, until all are placed."""
     chosen: list[tuple[int, int]] = []
     left, together = pods, min(pods, most)
     while left and together:

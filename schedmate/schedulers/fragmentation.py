@@ -1,15 +1,15 @@
-"""Where a job leaves least of the GPUs to waste: fragmentation gradient descent (FGD, ATC'23).
+"""Placement where a job wastes the fewest GPUs: fragmentation gradient descent (FGD, ATC'23).
 
-A node's fragment is what of its idle GPUs the jobs to be expected could not use there: all of them
-for a job that lacks GPUs, processors or the GPU type, and those too full for it else; the mean over
-jobs as they come (section 3 of "Beware of Fragmentation"). A job goes to the node, and a part of a
-GPU to the GPU, where that grows least. As in the authors' artifact, growth is compared in a hundred
-steps of a sigmoid, and the most frequent requests stand for all. Of equals the fullest node is
-taken, which is ours.
+A node's fragment is the part of its idle GPUs that the expected jobs could not use there, as a mean
+over the distribution of jobs (section 3 of "Beware of Fragmentation"): all idle GPUs for a job that
+lacks GPUs, CPUs or the GPU type, else those with too little left for it. A job goes to the node,
+and a part of a GPU to the GPU, where the fragment grows least. As in the authors' artifact, growth
+is compared in a hundred steps of a sigmoid, and the most frequent requests stand for all. Ties go
+to the fullest node, which is not in the paper.
 
-Growth knows which rests of GPUs jobs could use, but not how rests and parts make up whole GPUs.
-`priced` (ours) puts a part of a GPU where the rest loses least of its worth (`rests.py`), and where
-several lose as little, by growth.
+Growth knows which remainders of GPUs jobs could use, but not how remainders and parts make up whole
+GPUs. `priced` (not in the paper) puts a part of a GPU where the remainder loses least of its value
+(`rests.py`), and breaks ties by growth.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Choices(NamedTuple):
     gpu: NDArray[np.int64]
     """The one that a part of a GPU would be on."""
     before: Floats
-    """What is idle of each GPU of the node, shape (rows, GPUs)."""
+    """Idle part of each GPU of the node, shape (rows, GPUs)."""
     after: Floats
     """The same with the job."""
     cpus: Floats
@@ -54,13 +54,13 @@ class _Known(NamedTuple):
 
 
 class FragmentationSpace(Space):
-    """A `Space` that puts jobs of up to one node where they add least to the fragment.
+    """A `Space` that places jobs of up to one node where the fragment grows least.
 
-    Jobs over several nodes, and those with constraints, are put as in any space.
+    Jobs over several nodes, and those with constraints, are placed as in any space.
 
     Args:
-        jobs: what is to be expected, such as all jobs of the trace or those of the last month.
-        priced: whether rests of GPUs are kept for what makes most of them (ours).
+        jobs: the expected jobs, such as all jobs of the trace or those of the last month.
+        priced: whether remainders of GPUs are valued by prices (not in the paper).
     """
 
     __slots__ = (
@@ -94,7 +94,7 @@ class FragmentationSpace(Space):
         order: Order | None = None,
         among: int = EVERY,
     ) -> Allocation | None:
-        """See `Space.find`; `order` does not count where the fragment decides."""
+        """See `Space.find`; `order` is ignored where the fragment decides."""
         gpus = gpus or job.gpus
         plain = job.constraints is None and not borrow and not role and not gpu_type
         if not plain or gpus != job.gpus or gpus > self.largest:

@@ -40,17 +40,17 @@ class Shapes:
         )
 
     def fragments(self, left: Floats, cpus: Floats, kind: NDArray[np.int64]) -> Floats:
-        """GPUs that are expected to be of no use, for each row.
+        """Expected number of unusable GPUs for each row.
 
-        `left`: what is idle of each GPU, shape (rows, GPUs); `cpus`: idle processors; `kind`: the
-        position of the GPU type.
+        `left`: idle part of each GPU, shape (rows, GPUs); `cpus`: idle CPUs; `kind`: position of
+        the GPU type.
         """
         usable = left[:, :, None] >= self.part - EPSILON  # rows, GPUs, parts
         enough = usable.sum(axis=1)[:, self.of_part] >= self.gpus
         total = left.sum(axis=1)
         below = total[:, None] - np.einsum("rg,rgp->rp", left, usable)
         fits = enough & (cpus[:, None] >= self.cpus - EPSILON) & self.runs_on[kind]
-        # A job without GPUs can use none of them.
+        # A job without GPUs can use no GPU.
         fits &= self.gpus > 0
         wasted = np.where(fits, below[:, self.of_part], total[:, None])
         found: Floats = wasted @ self.share
@@ -64,7 +64,7 @@ def steps(adds: Floats) -> Floats:
 
 
 class Request(NamedTuple):
-    """The properties by which requests of jobs differ."""
+    """The properties in which requests differ."""
 
     gpus: int
     part: float

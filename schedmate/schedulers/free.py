@@ -10,7 +10,7 @@ from schedmate.schedulers.sites import Sites
 
 
 class Free:
-    """The free GPUs of each node, by pools of nodes that are alike."""
+    """The free GPUs of each node, by pools of equal nodes."""
 
     __slots__ = (
         "_apart",
@@ -61,7 +61,7 @@ class Free:
         return self._sites
 
     def part_used(self, node: int, gpu: int) -> float:
-        """What fractional jobs hold of a GPU, given by its bit: 0 to 1."""
+        """Part of a GPU, given by its bit, that fractional jobs hold: 0 to 1."""
         return self._shares.used.get((node, gpu), 0.0)
 
     def whole(self, job: Job) -> int:
@@ -106,7 +106,7 @@ class Free:
         )
 
     def affords(self, node: int, job: Job, gpus: int) -> bool:
-        """Whether the node has the processors and memory that go with so many GPUs of the job."""
+        """Whether the node has the CPUs and memory that belong to this number of the job's GPUs."""
         return self._hosts.afford(node, job, gpus)
 
     def could(self, job: Job, role: str = "") -> bool:
@@ -120,7 +120,7 @@ class Free:
     # GPUs that are set apart: of nodes that are closed, and lent.
 
     def close(self, node: int) -> None:
-        """Nothing new may start on the node; what is given back there stays unused."""
+        """Close the node: nothing new may start there, and returned GPUs stay unused."""
         free = self.free[node]
         self._take(((node, free),))
         self._apart.close(node, free)
@@ -132,7 +132,7 @@ class Free:
         self._some_apart = bool(self._apart)
 
     def closed(self, node: int) -> bool:
-        """Whether nothing new may start on the node."""
+        """Whether the node is closed."""
         return node in self._apart.closed
 
     def lend(self, job: Job, allocation: Allocation) -> None:
@@ -158,8 +158,8 @@ class Free:
             self.sites.give(job, allocation)
 
     def owed(self, node: int) -> int:
-        """Bit mask of the GPUs of a node that go to somebody when who uses them leaves: to a job
-        that lends them, or to one about to start."""
+        """Bit mask of the GPUs of a node that are reserved: for the job that lends them, or for one
+        about to start."""
         return self._apart.lending.get(node, 0) | self._apart.claimed.get(node, 0)
 
     def _claim(self, allocation: Allocation) -> None:
@@ -177,7 +177,7 @@ class Free:
         self._some_apart = bool(self._apart)
 
     def lent(self, node: int) -> int:
-        """Bit mask of the GPUs of a node that can be borrowed at once."""
+        """Bit mask of the GPUs of a node that can be borrowed now."""
         return self._apart.lent(node)
 
     def borrows(self, allocation: Allocation) -> bool:
@@ -186,7 +186,7 @@ class Free:
         return bool(lending) and any(lending.get(node, 0) & mask for node, mask in allocation)
 
     def lending(self) -> int:
-        """How many GPUs can be borrowed at once."""
+        """Number of GPUs that can be borrowed now."""
         return sum(self._apart.lent(node).bit_count() for node in self._apart.lendable)
 
     def find_lent(self, job: Job) -> Allocation | None:

@@ -1,4 +1,4 @@
-"""Which jobs hold GPUs of each node, and of which class and tenant they are."""
+"""Jobs that hold GPUs of each node, with their class and tenant."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from schedmate.schedulers.model import Job
 
 
 class Census:
-    """Jobs by node, class and tenant; GPUs of low-priority jobs can be taken back."""
+    """Jobs by node, class and tenant; the GPUs of low-priority jobs can be reclaimed."""
 
     __slots__ = ("_high", "_low", "high", "low", "low_gpus", "tenants")
 
@@ -74,7 +74,7 @@ class Evictions:
             self._levels[count + 1] = self._levels.get(count + 1, 0) | bit
 
     def levels(self) -> list[int]:
-        """Bit sets of nodes with as many evictions, from none at all upwards."""
+        """Bit sets of nodes with equal numbers of evictions, from 0 upwards."""
         return [~self._ever, *(self._levels[count] for count in sorted(self._levels))]
 
 
@@ -86,7 +86,7 @@ class Holders:
     def __init__(self, running: Iterable[Job]) -> None:
         self._jobs: dict[int, dict[int, Job]] = {}
         self.census: Census | None = None
-        """Kept up from the first time that somebody asks for it."""
+        """Maintained from the first access."""
         for job in running:
             self.add(job)
 

@@ -1,4 +1,4 @@
-"""Jobs in the policy's order, grouped into lanes of jobs that are alike to it."""
+"""Jobs in the policy's order, grouped into lanes of jobs with the same request."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SLACK = 32  # entries already passed that a lane may keep before it is cut
 
 
 class _Lane:
-    """The entries from `head` on, sorted; what is before has left, mostly in order."""
+    """The entries from `head` on are sorted; those before have left, mostly in order."""
 
     __slots__ = ("entries", "head", "key")
 
@@ -35,11 +35,11 @@ class _Lane:
 
 
 class Lanes:
-    """A set of jobs, each in one lane, sorted by rank inside it.
+    """A set of jobs, each in one lane, sorted by rank within the lane.
 
-    Jobs of one lane are alike to the policy (the same GPUs asked for, say), so that what does not
-    fit for the first does not fit for the rest: a decision costs the number of lanes, not jobs.
-    Lane and rank of a job are asked for only when somebody looks, as of the time it was put in.
+    Jobs of one lane are equal to the policy (for example, the same number of GPUs), so that if the
+    first does not fit, the others do not either: a decision costs the number of lanes, not of jobs.
+    Lane and rank of a job are computed on the first access, as of the time of its insertion.
     """
 
     __slots__ = ("_lane_of", "_lanes", "_new", "_rank_of", "_where")
@@ -57,7 +57,7 @@ class Lanes:
         return len(self._where) + len(self._new)
 
     def any(self) -> bool:
-        """Whether there is a job at all."""
+        """Whether there is any job."""
         return bool(self._new or self._where)
 
     def __contains__(self, job: Job) -> bool:
@@ -112,16 +112,18 @@ class Lanes:
     def walk(
         self, accept: Callable[[Job], T], hopeless: Callable[[Job], bool] | None = None
     ) -> list[tuple[Job, T]]:
-        """Offer jobs by rank; a lane whose job is not accepted is left alone from there on.
+        """Offer jobs by rank; after a refusal, the rest of the lane is skipped.
 
-        `accept` answers with something true, such as where the job goes, or with something false.
-        The jobs accepted and their answers are returned. Costs the lanes plus the jobs accepted,
-        however long the queue is. A lane is left out from the beginning whose first job is
-        `hopeless`: it would not be accepted, and nobody would notice that it was offered.
+        `accept` returns something true, such as an allocation, or something false. Returns the
+        accepted jobs with those results. Costs the number of lanes plus the accepted jobs, however
+        long the queue is.
+
+        A lane whose first job is `hopeless` is skipped without an offer, which must have no effect
+        otherwise.
         """
         lanes, new = self._lanes, self._new
         if not lanes and len(new) == 1:
-            # One job is in order by itself; mostly it is accepted and gone.
+            # A single job needs no sorting; mostly it is accepted and leaves.
             for job, _ in new.values():
                 return [(job, answer)] if (answer := accept(job)) else []
         if new:
@@ -163,7 +165,7 @@ class Lanes:
         return _jobs(entries, range(len(entries) - skip - 1, begin - 1, -1))
 
     def add(self, job: Job, now: float) -> None:
-        """Put a job in; it must not be there."""
+        """Insert a job, which must not be in the set."""
         self._new[job.index] = (job, now)
 
     def remove(self, job: Job) -> bool:
@@ -193,11 +195,11 @@ class Lanes:
         return iter(self._lanes.values())
 
     def new_heads(self) -> bool:
-        """Whether one of those put in since somebody looked is the first of its lane."""
+        """Whether a job inserted since the last access is the first of its lane."""
         return (not self._lanes and len(self._new) == 1) or self._sort()
 
     def _sort(self) -> bool:
-        """Put those who are new into their lanes; whether one is the first there."""
+        """Sort new jobs into their lanes; return whether one is the first of its lane."""
         if not self._new:
             return False
         found, lanes, where, lane_of, rank_of = (
@@ -225,7 +227,7 @@ class Lanes:
 
 
 def _jobs(entries: list[_Entry], places: range) -> Iterator[Job]:
-    # Costs the jobs looked at, however many were skipped.
+    # Costs the jobs visited, however many were skipped.
     return map(_JOB, map(entries.__getitem__, places))
 
 

@@ -32,7 +32,7 @@ class LiveView:
         self._wakes: list[tuple[float, int, Job]] = []
 
     def submit(self, job: Job, now: float) -> None:
-        """A job has come, with its `forecast` where there is one."""
+        """A job was submitted, with its `forecast` if there is one."""
         self.view.now = now
         self.view.submitted.append(now)
         self.view.asked.append(self.view.asked[-1] + job.gpus)
@@ -46,8 +46,10 @@ class LiveView:
         since: float,
         partner: Job | None = None,
     ) -> bool:
-        """A job runs already, since `since` [s], on the GPUs of `partner` if there is one, which
-        runs alone so far; False: its GPUs are not free."""
+        """Add a job that runs already, since `since` [s], alone or beside `partner`.
+
+        Returns False if its GPUs are not free.
+        """
         self.view.now = now
         if partner is not None:
             self._join(job, partner, since)
@@ -63,14 +65,14 @@ class LiveView:
         self._wait(job)
 
     def drain(self, node: int, now: float, until: float = NEVER) -> None:
-        """Nothing new may start on a node, which goes down at `until` as far as announced [s]."""
+        """Close a node, which goes down at `until` if that was announced [s]."""
         self.view.now = now
         self._close(node)
         self.view.draining[node] = until
         self.view.news.append(NodeNews(node, "drain", now, until))
 
     def down(self, node: int, now: float, until: float = NEVER) -> list[Job]:
-        """A node is gone; the jobs on it, for each of which `ended` or `stopped` has to follow."""
+        """A node is gone; `ended` or `stopped` has to follow for each job on it."""
         self.view.now = now
         self._close(node)
         hit = self.view.on(node)
@@ -105,7 +107,7 @@ class LiveView:
         return self._wakes[0][0] if self._wakes else NEVER
 
     def _rank_due(self, now: float) -> None:
-        """Rank anew the jobs whose rank has changed by itself until now."""
+        """Update the jobs whose rank has changed with time."""
         self.view.now = now
         while self._wakes and self._wakes[0][0] <= now:
             self.changed(heappop(self._wakes)[2], now)
@@ -140,7 +142,7 @@ class LiveView:
         self.view.leaving.pop(job.index, None)
 
     def _off(self, job: Job) -> None:
-        """The job no longer holds its allocation; the caller frees its GPUs."""
+        """The job loses its allocation; the caller frees its GPUs."""
         view = self.view
         view.running.remove(job)
         if view.holders is not None:

@@ -30,9 +30,9 @@ class Load:
         return self._season(submitted, None, now)
 
     def expected_gpus(self, submitted: Sequence[float], asked: Sequence[int], now: float) -> float:
-        """GPUs that the jobs of the next ten minutes will ask for together.
+        """Forecast number of GPUs that the jobs of the next ten minutes will request together.
 
-        `asked`: GPUs of the first jobs of `submitted`: none, the first, the first two and so on.
+        `asked`: running totals of the GPUs requested by `submitted`, beginning with 0.
         """
         return self._season(submitted, asked, now)
 
@@ -63,7 +63,7 @@ class _Hours:
         last = total = day = 0
         begin, end = now - HOUR_S, now
         while True:
-            # The clock goes on a little each time, so the places are near.
+            # The clock advances in small steps, so the places are near.
             low, high = lows[day], highs[day]
             if low < count and times[low] < begin:
                 low += 1

@@ -1,4 +1,4 @@
-"""Watching jobs as they are scheduled: for what reads logs or keeps books beside a policy."""
+"""Observers of scheduling, such as readers of logs beside a policy."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ class Watch(Protocol):
         ...
 
     def wake(self, observer: Any, job: Job, at: float) -> None:
-        """Have `observer.woken(job)` called at `at` [s], whatever becomes of the job meanwhile."""
+        """Have `observer.woken(job)` called at `at` [s], whatever state the job is in by then."""
         ...
 
     def changed(self, job: Job | None = None) -> None:
-        """Something that the policy sees has changed: it decides again at this instant.
+        """Report that something in the policy's view has changed: it decides again now.
 
-        With `job`, the job's lane and rank are asked for anew, as its forecast may be another.
+        With `job`, the job's lane and rank are computed again, as its forecast may have changed.
         """
         ...
 
 
 class Observer:
-    """Base of every observer: override what is to be noticed. Nothing here returns anything."""
+    """Base of every observer: override the events of interest. No method returns anything."""
 
     watch: Watch
 
@@ -40,7 +40,7 @@ class Observer:
         """It waits for the first time, or again after a failure."""
 
     def started(self, job: Job) -> None:
-        """It has GPUs, alone or beside `job.partner`; after a move or resize too."""
+        """The job got GPUs, alone or beside `job.partner`; also after a move or resize."""
 
     def packed(self, job: Job) -> None:
         """It ran alone and now shares its GPUs with `job.partner`."""
@@ -52,10 +52,10 @@ class Observer:
         """It lost its GPUs before it was done: it waits, or is about to start elsewhere."""
 
     def failed(self, job: Job, *, again: bool) -> None:
-        """It lost its GPUs and perhaps work, or was given up; not `again`: this was its end."""
+        """The job lost its GPUs and perhaps work, or was dropped; without `again`, it is over."""
 
     def ended(self, job: Job) -> None:
         """It has done its work."""
 
     def woken(self, job: Job) -> None:
-        """The time asked for by `watch.wake` has come."""
+        """The time requested by `watch.wake` has come."""

@@ -77,7 +77,7 @@ class Policy:
     """Whether elastic jobs choose their batch size; else they keep the requested one."""
 
     packs: bool = False
-    """Whether jobs share GPUs by their GPU use, which has to be known."""
+    """Whether jobs share GPUs by their GPU use, which must be known."""
 
     one_pool: ClassVar[bool] = False
     """Whether the policy ignores virtual clusters, so that any job may get any node. It is refused

@@ -1,6 +1,6 @@
-"""Nodes that are alike, by how many of their GPUs are free: one bit a node.
+"""Equal nodes by their number of free GPUs: one bit for each node.
 
-Finding the fullest node that still fits is two bit operations, whatever the size of the cluster.
+Finding the fullest node that still fits takes two bit operations, whatever the size of the cluster.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Pool:
         """Bit set of the free counts whose bucket is not empty."""
 
     def move(self, bit: int, before: int, after: int) -> None:
-        """A node, given by its bit, had `before` free GPUs and has `after`."""
+        """A node, given by its bit, had `before` free GPUs and has `after` now."""
         buckets = self.buckets
         left = buckets[before] = buckets[before] ^ bit
         if not left:
@@ -56,7 +56,7 @@ class Pool:
         self.counts |= 1 << after
 
     def fullest(self, gpus: int) -> int:
-        """Of the nodes with as many GPUs free, one with the fewest; -1: none."""
+        """The node with the fewest free GPUs among those with at least this number; -1: none."""
         counts = self.counts >> gpus
         if not counts:
             return -1
@@ -83,7 +83,7 @@ class Pools:
         self._pools = {key: Pool(size, key[0]) for key, size in sizes.items()}
         self._open: dict[tuple[str, str, str], list[Pool]] = {}
         self.sole: dict[tuple[str, str, str], Pool] = {}
-        """The only pool open to those who have asked."""
+        """The only pool open to the job."""
         self.of = [self._pools[node.vc, node.gpu_type, node.role] for node in nodes]
         """The pool of each node."""
         for position, (node, pool) in enumerate(zip(nodes, self.of, strict=True)):

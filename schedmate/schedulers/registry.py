@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
 
 ENTRY_POINTS = "schedmate.policies"
-"""The entry point group in which a package names its policies."""
+"""Entry point group in which a package registers its policies."""
 
 BUNDLED = {
     "fifo": "schedmate.schedulers.policies.queues:Fifo",
@@ -48,14 +48,14 @@ BUNDLED = {
 
 
 _QUOTED = r"""'(?:[^']|'')*'|"(?:[^"]|"")*\""""
-"""A value in quotes, in which a doubled quote stands for one."""
+"""A quoted value, in which a doubled quote stands for one."""
 
 
 def split_outside_quotes(text: str, separator: str) -> list[str]:
-    """The parts between separators; those within quotes separate nothing.
+    """Split at separators outside quotes.
 
-    Quotes count at the beginning of a value: after `=`, or after a comma.
-    `a:b='1,2',c` at commas: `a:b='1,2'` and `c`.
+    Quotes count only at the beginning of a value: after `=`, or after a comma. `a:b='1,2',c` split
+    at commas is `a:b='1,2'` and `c`.
     """
     part = re.compile(rf"(?:(?<=[=,])(?:{_QUOTED})|[^{re.escape(separator)}])*")
     parts, at = [], 0
@@ -68,7 +68,7 @@ def split_outside_quotes(text: str, separator: str) -> list[str]:
 
 
 def unquoted(value: str) -> str:
-    """The value of a setting as it is meant; raises `UsageError` for a quote without its end."""
+    """The value without quotes; raises `UsageError` for a quote that is not closed."""
     if value[:1] not in ("'", '"'):
         return value
     if not re.fullmatch(_QUOTED, value, re.DOTALL):
@@ -80,24 +80,24 @@ def unquoted(value: str) -> str:
 
 
 def quoted(value: str) -> str:
-    """The value as `unquoted` reads it: in quotes where it needs them."""
+    """The value in a form that `unquoted` reads, in quotes if needed."""
     if value == value.strip() and not re.search(r"""[:;,]|^['"]""", value):
         return value
     return "'" + value.replace("'", "''") + "'"
 
 
 class PolicySpec(NamedTuple):
-    """A policy as it is asked for: its name, and settings by theirs, none of them checked."""
+    """A requested policy: its name and settings, unchecked."""
 
     name: str
     settings: Mapping[str, str]
 
     @classmethod
     def parse(cls, text: str) -> PolicySpec:
-        """Of `sjf`, `tiresias:threshold_gpu_s=7200` or `module:Class:a=1;b='x:y'`.
+        """Parse `sjf`, `tiresias:threshold_gpu_s=7200` or `module:Class:a=1;b='x:y'`.
 
-        Settings come after a colon each, or after one with semicolons between them. A value with a
-        colon, semicolon or comma stands in quotes. Raises `UsageError` for one that lacks them.
+        Each setting follows a colon, or all follow one colon, separated by semicolons. A value with
+        a colon, semicolon or comma is quoted. Raises `UsageError` for one that is not.
         """
         names, settings = list[str](), dict[str, str]()
         for part in split_outside_quotes(text, ":"):
@@ -116,7 +116,7 @@ class PolicySpec(NamedTuple):
         return cls(":".join(names), settings)
 
     def with_defaults(self, further: Mapping[str, str]) -> PolicySpec:
-        """The same with further settings, as far as the policy has them and they are not given.
+        """The same with default settings that the policy has and that are not given.
 
         Raises `UsageError` for an unknown name.
         """
@@ -142,20 +142,20 @@ class Parameter(NamedTuple):
 
 
 def names() -> list[str]:
-    """Every policy that can be asked for by name."""
+    """Names of all available policies."""
     return sorted({*BUNDLED, *(point.name for point in _of_packages())})
 
 
 def _of_packages() -> EntryPoints:
-    from importlib.metadata import entry_points  # imports much, and is rarely asked
+    from importlib.metadata import entry_points  # imports much, and is rarely needed
 
     return entry_points(group=ENTRY_POINTS)
 
 
 def policy_class(name: str) -> type[Policy]:
-    """The class called `name`: bundled, registered by a package, or `module:Class`.
+    """The class named `name`: bundled, registered by a package, or `module:Class`.
 
-    Raises `UsageError` when there is none.
+    Raises `UsageError` if there is none.
     """
     target = BUNDLED.get(name)
     if target is None:
@@ -218,7 +218,8 @@ def parameters(policy: type[Policy]) -> list[Parameter]:
 
 
 def make(asked: str | PolicySpec) -> Policy:
-    """The policy that is asked for. Raises `UsageError` for an unknown name or setting."""
+    """The policy, constructed with its settings. Raises `UsageError` for an unknown name or
+    setting."""
     name, settings = asked if isinstance(asked, PolicySpec) else PolicySpec.parse(asked)
     found = policy_class(name)
     known = {one.name: one for one in parameters(found)}

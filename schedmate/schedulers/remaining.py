@@ -14,8 +14,10 @@ def predicted_s(job: Job) -> float:
 
 
 def total_s(job: Job, attained_s: float) -> float:
-    """The estimated duration, doubled until a job that has run for `attained_s` can be within it:
-    of run times with a heavy tail, who has run for long has long to go [s]."""
+    """The estimated duration, doubled until it exceeds the time that the job has run [s].
+
+    With heavy-tailed run times, a job that has run for long is expected to run for long.
+    """
     total = max(predicted_s(job), 1.0)
     while total <= attained_s * (1 + 1e-9):
         total *= 2
@@ -23,9 +25,9 @@ def total_s(job: Job, attained_s: float) -> float:
 
 
 def remaining_s(job: Job, now: float) -> float:
-    """Expected time left of a job, also of one that failed or was stopped [s].
+    """Expected remaining time of a job, also of one that failed or was stopped [s].
 
-    By its log where that said (`Job.left`), else by its estimate and how long it has run.
+    From its log if that states it (`Job.left`), else from its estimate and its time so far.
     """
     if job.left is not None:
         ran_s = now - max(job.left.at, job.started) if job.allocation else 0.0

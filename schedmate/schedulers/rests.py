@@ -1,9 +1,9 @@
-"""What the rest of a shared GPU is worth: shadow prices of cutting GPUs up.
+"""The value of the remainder of a shared GPU, by shadow prices.
 
-Parts of a GPU are packed as a cutting stock problem (Gilmore and Gomory, 1961): the fewest GPUs for
-the parts that jobs ask for. The dual of its linear program prices each part in GPUs, and a rest is
-worth the most that parts put into it can be: 0.19 of a GPU that only a rare part could use is worth
-nothing, 0.35 that is half of what a common pair takes is worth a half.
+Dividing GPUs into the parts that jobs request is a cutting stock problem (Gilmore and Gomory,
+1961): use the fewest GPUs. The dual of its linear program prices each part in GPUs, and a remainder
+is worth as much as the best parts that fit into it: 0.19 of a GPU that only a rare part could use
+is worth nothing; 0.35, half of what a common pair takes, is worth a half.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _MOST_PATTERNS = 500
 
 
 def worths(parts: Mapping[int, int]) -> NDArray[np.float64]:
-    """The value of each remainder of a GPU [GPUs], by thousandths, 0 to 1,000.
+    """Value of each remainder of a GPU [GPUs], by thousandths, from 0 to 1,000.
 
-    `parts`: how often each part is asked for, by thousandths (1 to 999). Without any, a rest is
-    worth nothing. Raises `UsageError` without the extra `schedulers`.
+    `parts`: how often each part is requested, by thousandths (1 to 999). Without any, a remainder
+    is worth nothing. Raises `UsageError` without the extra `schedulers`.
     """
     found = np.zeros(STEPS + 1)
     if parts:

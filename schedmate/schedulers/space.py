@@ -12,11 +12,11 @@ from schedmate.schedulers.pools import Pool, bits, lowest
 GIVEN, CLAIMED = "given", "claimed"
 _PLACES = 1 << 17
 Booking = tuple[Job, Allocation] | tuple[Job, Allocation, str]
-"""What was taken, or with `GIVEN` released, or with `CLAIMED` claimed."""
+"""Taken GPUs; with `GIVEN`, released; with `CLAIMED`, claimed."""
 
 
 class Space(Free):
-    """Which GPUs are free. Jobs are put by `find`, booked by `take`, released by `give`."""
+    """The free GPUs: `find` places a job, `take` books GPUs, `give` releases them."""
 
     __slots__ = ("_journal", "_places")
 
@@ -38,12 +38,14 @@ class Space(Free):
         order: Order | None = None,
         among: int = EVERY,
     ) -> Allocation | None:
-        """GPUs for `job` on the fewest nodes, those with the least left over; None: not now.
+        """GPUs for `job` on the fewest nodes with the fewest GPUs left over; None: it does not fit
+        now.
 
-        `gpus` and `gpu_type` instead of what the job asks for, for one that is elastic. `borrow`:
-        on nodes of other virtual clusters than its own, for a `Borrow` or a `Profile`. `order`:
-        which of nodes that are equally full comes first, else the first of the cluster. `among`:
-        bit set of the nodes that it may use.
+        Args:
+            gpus, gpu_type: override the request of an elastic job.
+            borrow: use nodes of other virtual clusters, for a `Borrow` or a `Profile`.
+            order: order of equally full nodes; by default that of the cluster.
+            among: bit set of the nodes that may be used.
         """
         gpus = gpus or job.gpus
         if gpus > self.idle and job.share == 1.0:
@@ -61,7 +63,7 @@ class Space(Free):
         return None
 
     def full(self, job: Job) -> bool:
-        """Whether there is certainly no place for the job; much quicker than to look for one."""
+        """Whether the job certainly does not fit; much quicker than `find`."""
         gpus = job.gpus
         if job.share != 1.0:
             return False
@@ -75,7 +77,7 @@ class Space(Free):
         return not pool.counts >> gpus
 
     def place(self, job: Job, role: str = "") -> Allocation | None:
-        """Find GPUs for the job and book them, at once."""
+        """Find GPUs for the job and book them in one step."""
         gpus = job.gpus
         if job.share == 1.0:
             if gpus > self.idle:
@@ -86,7 +88,7 @@ class Space(Free):
                 and gpus <= pool.size
                 and not (job.cpus or job.memory_mb or job.constraints)
             ):
-                # What `find` and `take` do, for most jobs, with all that is known in between.
+                # The same as `find` and `take` for most jobs, with everything known in between.
                 counts = pool.counts >> gpus
                 if not counts:
                     return None
@@ -116,9 +118,9 @@ class Space(Free):
     # Booking.
 
     def take(self, job: Job, allocation: Allocation, *, any_size: bool = False) -> bool:
-        """Book the GPUs; False, and nothing booked, when one is not free, or they are too many.
+        """Book the GPUs; return False, without effect, if one is not free or the number is wrong.
 
-        `any_size`: as many as these are, whatever the job asks for, as to profile it.
+        `any_size`: accept any number of GPUs, whatever the job requests, for example to profile it.
         """
         if job.share != 1.0:
             ((node, gpu),) = allocation
@@ -193,7 +195,7 @@ class Space(Free):
     # Transactions.
 
     def begin(self) -> None:
-        """From here on, remember what is booked and released, for `rollback`."""
+        """Record bookings and releases from here on, for `rollback`."""
         self._journal = []
 
     def rollback(self) -> None:
@@ -231,7 +233,7 @@ class Space(Free):
             else:
                 self.give(job, allocation)
 
-    # Of `find`, `take` and `give`.
+    # For `find`, `take` and `give`.
 
     def _fit(self, job: Job, gpus: int, pool: Pool, order: Order, among: int) -> Allocation | None:
         sites = None if job.constraints is None else self.sites
@@ -248,7 +250,7 @@ class Space(Free):
         return True
 
     def _retake(self, job: Job, allocation: Allocation) -> None:
-        """Undo `give`, wherever the GPUs went."""
+        """Undo `give`, in whichever pool the GPUs are now."""
         if job.share == 1.0 or allocation[0] not in self._shares.used:
             if self._some_apart:
                 apart = self._apart

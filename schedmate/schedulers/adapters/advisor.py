@@ -1,7 +1,7 @@
 """The Scheduling Advisor as an estimator (SchedMate paper, sections 3.1, 4.1 and 4.3).
 
-It is asked at submission, and its history grows as jobs end: it never sees the future. Where it
-abstains, or answers what no duration can be, another estimator answers.
+It estimates at submission, and its history grows as jobs end: it never uses the future. Where it
+abstains, or its estimate is not a possible duration, another estimator is used.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class Advisor(Estimator, Observer):
     """Estimates from the jobs that have ended so far.
 
     Args:
-        source: says what each job's code says; a `Workload` of the simulator is one.
-        fallback: who answers when the advisor abstains; by default the user's mean.
-        history: past jobs from before the trace, that new ones are added to; by default none.
-        method: `mean` is the paper's mean of the `k` nearest, `weighted` ours.
-        latency_s: how long an answer takes [s].
+        source: provides the metadata of each job's code; a `Workload` of the simulator is one.
+        fallback: estimator used when the advisor abstains; by default the user's mean.
+        history: past jobs from before the trace, to which new ones are added; by default none.
+        method: `mean` is the paper's mean of the `k` nearest, `weighted` is ours.
+        latency_s: time that an estimate takes [s].
         risk: how far the weighted estimate is moved from the median towards the mean of a
             log-normal with the same 10th and 90th percentile, from 0 to 1 (ours).
-        error: standard deviation of the logarithm of an error put into every estimate.
+        error: standard deviation of the logarithm of an artificial error of every estimate.
     """
 
     name: ClassVar[str] = "advisor"
@@ -78,7 +78,9 @@ class Advisor(Estimator, Observer):
 
     def estimate(self, job: Job) -> Forecast | None:
         """The advisor's forecast, else that of the fallback."""
-        fallback = self.fallback.estimate(job)  # asked in any case: it may learn from what it saw
+        fallback = self.fallback.estimate(
+            job
+        )  # in any case, as it may learn from its own estimates
         self._clock = max(self._clock, job.submit_time)
         forecast = self._ask(job)
         return fallback if forecast is None else forecast

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 HANDLING_S = 300.0
 """Test of the node and restart: an assumption; the diagnosis itself takes milliseconds [s]."""
 MOST_RESTARTS = 1
-"""Restarts of one job at about the same work, after which its user is told: who fails twice at
-one point fails there again, whatever its log says."""
+"""Restarts of one job at about the same progress after which its user is notified: a job that fails
+twice at one point will fail there again, whatever its log says."""
 
 
 class Restarts:
-    """Whether failed jobs are to be restarted as they are, by what their logs say."""
+    """Decides by their logs whether failed jobs are restarted unchanged."""
 
     def __init__(self, logs: FailureLogs) -> None:
         self._logs = logs
@@ -45,7 +45,7 @@ class Restarts:
         return plan is not None and plan.restart != "no"
 
     def may(self, job: str, done: float) -> bool:
-        """Whether a job that failed with so much work done may be restarted at all [s]."""
+        """Whether a job that failed after this much work may be restarted [s]."""
         return self._count(job, done) < MOST_RESTARTS
 
     def restarted(self, job: str, done: float) -> None:
@@ -58,10 +58,10 @@ class Restarts:
 
 
 class HandledFailures(JobFailures):
-    """The same failures, restarted by the handler where its plan says so.
+    """The same failures, restarted by the handler if its plan is a restart.
 
-    `recall` and `false_alarms` replace its verdict by dice: the share of infrastructure failures
-    that it recognises, and of bugs that it takes for one.
+    `recall` and `false_alarms` replace its verdict by random draws: the share of infrastructure
+    failures that it recognises, and of bugs that it mistakes for one.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class HandledFailures(JobFailures):
         return self._restarts.says(self._workload.jobs[failure.job].id, failure.attempt)
 
     def of_failure(self, job: str, attempt: int) -> Log | None:
-        """See `FailureLogs`: of the failure that is being handled."""
+        """See `FailureLogs`: the logs of the failure that is being handled."""
         failure = self._failure
         if failure is None:
             return None

@@ -1,5 +1,5 @@
-"""Lucid with SchedMate: no profiling of what is known, better durations, and packings undone that
-slow a job down (SchedMate paper, section 4.1)."""
+"""Lucid with SchedMate: no profiling of known jobs, better durations, and harmful packings undone
+(SchedMate paper, section 4.1)."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ class LucidWithSchedMate(WithSchedMate, Lucid):
     """Lucid with SchedMate: fewer profiling runs, other estimates, packings that are undone.
 
     Args:
-        bypass: jobs with a match are not profiled; what their neighbours used is believed.
-        max_slowdown: loss of speed of the job that was there first from which the other is evicted,
+        bypass: jobs with a match are not profiled; the use of their neighbours is assumed.
+        max_slowdown: loss of speed of the first job of a pair above which the other is evicted,
             never to be packed again; 0.35 in simulation, 0.5 on the paper's cluster, 1: never.
-        spread: share GPUs only where none are free, and evict only a newcomer that gets GPUs of its
-            own at once or whose pair does less than one job alone (ours; Lucid shares first).
-        affine: join the partner of least GPU utilisation whose remaining time, by its estimate and
-            how long it has run, is long enough (ours; Lucid takes the longest whose score fits).
+        spread: share GPUs only if none are free, and evict a newcomer only if it gets other GPUs at
+            once or its pair is slower than one job alone (ours; Lucid shares first).
+        affine: join the partner with the lowest GPU utilisation whose remaining time, by its
+            estimate and its time so far, is long enough (ours; Lucid takes the longest whose score
+            fits).
     """
 
     name: ClassVar[str] = "lucid+schedmate"
@@ -56,7 +57,7 @@ class LucidWithSchedMate(WithSchedMate, Lucid):
         evicted = [
             Evict(newcomer(job)) for job in view.running.lane(SLOWED) if self._gains(view, job)
         ]
-        # The tracker has the policy asked again once they are gone.
+        # The tracker makes the policy decide again once they are gone.
         return evicted or super().decide(view)
 
     def lane(self, job: Job) -> Hashable:

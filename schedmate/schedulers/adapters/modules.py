@@ -18,21 +18,21 @@ class WithSchedMate(Policy):
     """Base of policies with SchedMate's modules around them: `class X(WithSchedMate, Policy)`.
 
     Args:
-        advisor: whether the Scheduling Advisor estimates; else what other policies are told.
+        advisor: whether the Scheduling Advisor estimates; else the estimator of other policies.
         method: `weighted` (ours), or `mean` (the paper's mean of the k nearest).
         k: neighbours of the mean.
-        similarity: least cosine similarity of a neighbour; 0: the embedder's own.
-        latency_s: how long the advisor takes for a job [s].
-        risk: 0: the median of the advisor's interval, 1: the mean that goes with it.
-        error: standard deviation of the logarithm of an error put into its estimates.
+        similarity: least cosine similarity of a neighbour; 0: the embedder's default.
+        latency_s: time that the advisor takes for a job [s].
+        risk: 0: the median of the advisor's interval, 1: the corresponding mean.
+        error: standard deviation of the logarithm of an artificial error of its estimates.
         tracker: whether the Metric Tracker reads the logs of jobs that share GPUs.
-        detection_rate: share of pairs whose slowdown may be found.
-        baseline: whether the logs of past jobs of a workload say how fast it is alone, where a
-            job's own does not (ours).
-        handler: whether the Failure Handler restarts jobs, where failures are simulated.
-        handling_s: how long it takes to do so [s].
+        detection_rate: share of pairs whose slowdown may be detected.
+        baseline: whether logs of past jobs of a workload provide its speed alone if a job's own log
+            does not (ours).
+        handler: whether the Failure Handler restarts jobs, if failures are simulated.
+        handling_s: time that this takes [s].
         recall: share of infrastructure failures that it recognises; -1: the real handler decides.
-        false_alarms: share of bugs that it takes for one; -1: the real handler decides.
+        false_alarms: share of bugs that it mistakes for one; -1: the real handler decides.
     """
 
     advisor_type: type[Advisor] = Advisor

@@ -1,7 +1,7 @@
-"""Sia with SchedMate: a job like past ones starts with what they have learnt of their throughput
-(SchedMate paper, section 4.2, "pre-profiling-free bootstrapping").
+"""Sia with SchedMate: a job starts with the throughput models of similar past jobs (SchedMate
+paper, section 4.2, "pre-profiling-free bootstrapping").
 
-Only jobs without a match are profiled; afterwards all of them measure as they go.
+Only jobs without a match are profiled; afterwards all jobs measure their throughput.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class Bootstrap(Advisor):
-    """The Scheduling Advisor, whose neighbours hand on their performance models.
+    """The Scheduling Advisor, whose neighbours pass on their performance models.
 
-    Only jobs that have ended are neighbours. What came of a match counts: a wrong one misleads the
-    scheduler until the job has measured for itself.
+    Only jobs that have ended are neighbours. The outcome of a match counts: a wrong one misleads
+    the scheduler until the job has measured its own throughput.
     """
 
     match_rate = 1.0

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from schedmate.schedulers.sim.world.faults import Failure
 
 RUNS_DIFFER = 0.1
-"""Standard deviation of the logarithm of step times from one run of a workload to the next, on
-other nodes and beside other users of their storage: an assumption."""
+"""Standard deviation of the logarithm of step times between runs of a workload, on other nodes and
+with other users of their storage: an assumption."""
 
 
 @dataclass
 class SimulatedWindow:
-    """A stretch of a job's log after what is before it."""
+    """Part of a job's log, after the parts before it."""
 
     log: JobLog
     stretch: Stretch
@@ -37,7 +37,7 @@ class SimulatedWindow:
 
     @cached_property
     def text(self) -> str:
-        """All of it, with what is before."""
+        """The whole log so far."""
         head = self.log.head(self.stretch.start) if self.before is None else self.before.text
         return head + self.log.lines(self.stretch)
 
@@ -62,12 +62,12 @@ class SimulatedLogs(Observer):
         self._marks: dict[int, tuple[float, int, SimulatedWindow | None]] = {}
 
     def kind_of(self, job: Job) -> str:
-        """The workload of a job, where its metadata tells it; else only itself."""
+        """The workload of a job, if its metadata states it; else the job itself."""
         metadata = self._workload.metadata_of(job)
         return job.id if metadata is None else metadata.fingerprint()
 
     def mark(self, job: Job) -> None:
-        """See `LogSource`; a job that is alone is compared with nothing before."""
+        """See `LogSource`; there is nothing before to compare a single job with."""
         before = None if job.partner is None else self.window(job)
         self._marks[job.index] = (self.watch.now, self._step(job), before)
 

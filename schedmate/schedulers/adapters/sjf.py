@@ -1,5 +1,5 @@
-"""SchedMate as a scheduler of its own: shortest job first by the advisor's estimates, failed jobs
-restarted by the handler (SchedMate paper, section 4.3)."""
+"""SchedMate as a scheduler: shortest job first by the advisor's estimates, failed jobs restarted by
+the handler (SchedMate paper, section 4.3)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from schedmate.schedulers.terms import NEVER
 
 
 class SjfWithSchedMate(WithSchedMate, Sjf):
-    """Shortest job first with SchedMate: its estimates and its restarts.
+    """Shortest job first with SchedMate's estimates and restarts.
 
-    `backfill` is on, because one large job taken for a short one otherwise holds up the cluster,
+    `backfill` is on, because one large job mistaken for a short one otherwise blocks the cluster,
     and `risk` is 1: among jobs that cannot be stopped, the least expected time goes first. A job
-    that goes on from a checkpoint counts with what it has left.
+    that resumes from a checkpoint counts with its remaining time.
     """
 
     name: ClassVar[str] = "sjf+schedmate"
@@ -44,8 +44,10 @@ class QssfWithSchedMate(WithSchedMate, Qssf):
 
 
 class SrtfWithSchedMate(WithSchedMate, Srtf):
-    """Shortest remaining time first with SchedMate (ours): an estimate that was wrong is not for
-    ever, because whoever outruns it is taken for twice as long, and may be stopped.
+    """Shortest remaining time first with SchedMate (ours).
+
+    A wrong estimate does not last: a job that exceeds it counts as twice as long, and may be
+    stopped.
     """
 
     name: ClassVar[str] = "srtf+schedmate"

@@ -23,17 +23,17 @@ class MetadataSource(Protocol):
     """A source of jobs' metadata."""
 
     def metadata_of(self, job: Job) -> WorkloadMetadata | None:
-        """Of one job; None: nothing is known."""
+        """Metadata of one job; None: unknown."""
         ...
 
     def known_metadata(self) -> Iterable[WorkloadMetadata]:
-        """All that will be asked about, as far as that is known beforehand: it is embedded at once.
-        Empty on a live cluster."""
+        """All metadata that is known beforehand, which is embedded at once. Empty on a live
+        cluster."""
         ...
 
 
 class Window(Protocol):
-    """A part of a job's log, in which it ran in one way."""
+    """Part of a job's log during which its circumstances did not change."""
 
     def progress(self) -> Progress:
         """The Metric Tracker's reading of it; the log is read when this is called."""
@@ -56,7 +56,8 @@ class LogSource(Protocol):
         ...
 
     def alone(self, job: Job) -> Window | None:
-        """The same of one that has ended alone; None: too little to say how fast it was."""
+        """The window of a past job of this workload that ran alone; None: too little to measure its
+        speed."""
         ...
 
 
@@ -64,7 +65,7 @@ class FailureLogs(Protocol):
     """The logs that failed jobs leave."""
 
     def of_failure(self, job: str, attempt: int) -> Log | None:
-        """Of this attempt, counted from 0, of the job of this id; None: there is none."""
+        """The log of an attempt, counted from 0, of the job with this id; None: there is none."""
         ...
 
 
@@ -94,12 +95,12 @@ class FileWindow:
 
 
 class LogFiles:
-    """The logs of a live cluster: a `LogSource` over files that grow.
+    """The logs of a live cluster: a `LogSource` over growing files.
 
     Args:
-        path_of: the file that a job writes; None: not known.
-        kind_of: see `LogSource`; by default each job is of its own kind.
-        read: what reads a file from an offset on.
+        path_of: the log file of a job; None: unknown.
+        kind_of: see `LogSource`; by default each job is a workload of its own.
+        read: reads a file from an offset on.
     """
 
     def __init__(
@@ -123,7 +124,7 @@ class LogFiles:
         try:
             self._marks[job.id] = 0 if path is None else path.stat().st_size
         except OSError:
-            # It has not written anything yet.
+            # The job has not written anything yet.
             self._marks[job.id] = 0
 
     def window(self, job: Job) -> Window:

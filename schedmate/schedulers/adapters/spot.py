@@ -9,9 +9,8 @@ from schedmate.schedulers.policies.spot import Spot
 
 
 class SpotWithSchedMate(WithSchedMate, Spot):
-    """SpotGPU with SchedMate (ours): its estimates of what jobs have left to do say whom to evict,
-    which windows to enter and which spot job comes first (`policies/spot/knowing.py`).
-    """
+    """SpotGPU with SchedMate (ours): estimates of remaining time decide which jobs to evict, which
+    windows to use and which spot job comes first (`policies/spot/knowing.py`)."""
 
     name: ClassVar[str] = "spot+schedmate"
 

@@ -1,9 +1,9 @@
 """The Metric Tracker beside a policy that shares GPUs (SchedMate paper, section 4.1).
 
-Once a job shares its GPUs, its log is read from before and after, as real text in one of many
-formats. Where it says nothing of the time before, because the job got company too soon, the log of
-the last job of the same workload does that ran alone (ours). What the tracker finds becomes
-`Job.slowdown`, which the policy reads; where it abstains, nothing does.
+Once a job shares its GPUs, its log from before and after is read, as real text in one of many
+formats. If the log has nothing of the time before, because the job was packed too soon, that of the
+last job of the same workload that ran alone is used (ours). The result becomes `Job.slowdown`,
+which the policy reads; if the tracker abstains, nothing changes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from schedmate.schedulers.model import Job
 from schedmate.schedulers.observer import Observer
 
 TRIES = 6
-"""Readings after which nothing more is expected of a log; each waits twice as long as the last."""
+"""Most readings of a log; each waits twice as long as the last."""
 LEAST_WAIT_S = 30.0
 """Between two readings of one log [s]."""
 
@@ -35,10 +35,10 @@ class _Watched:
 
 
 class PackingTracker(Observer):
-    """Measures the slowdown of the job that was there first, from its log alone.
+    """Measures the slowdown of the first job of a pair from its log.
 
-    `detection_rate`: share of pairs whose slowdown may be found at all (section 5.5); how many are
-    found is up to the logs.
+    `detection_rate`: share of pairs whose slowdown may be detected at all (section 5.5); the number
+    actually detected depends on the logs.
     """
 
     def __init__(
@@ -49,13 +49,11 @@ class PackingTracker(Observer):
         baseline: bool = True,
         seed: int = 0,
     ) -> None:
-        """
-        Args:
-            logs: what jobs write.
-            detection_rate: see above.
-            baseline: whether logs of past jobs stand in for what a log does not say.
-            seed: of what is not detected.
-        """
+        """Args:
+        logs: the logs of jobs.
+        detection_rate: see above.
+        baseline: whether logs of past jobs replace what a log lacks.
+        seed: of the pairs that are not detected."""
         self._logs = logs
         self._baseline = baseline
         self._rate = detection_rate
@@ -95,7 +93,7 @@ class PackingTracker(Observer):
         self.watch.wake(self, job, now + wait_s)
 
     def woken(self, job: Job) -> None:
-        """Read on; try again later while the log says too little."""
+        """Read on; try again later if the log has too little."""
         pair = self._watched.get(job.index)
         if pair is None or job.partner is not pair.partner or self.watch.now < pair.at:
             return
@@ -115,12 +113,12 @@ class PackingTracker(Observer):
         self.watch.wake(self, job, self.watch.now + pair.wait_s)
 
     def unpacked(self, job: Job) -> None:
-        """It is alone again, and what was measured no longer holds."""
+        """The job is alone again; the measurement no longer applies."""
         self._watched.pop(job.index, None)
         self._is_alone.add(job.index)
         self._logs.mark(job)
         job.slowdown = None
-        # Who was evicted may go elsewhere at once.
+        # An evicted job may start elsewhere at once.
         self.watch.changed(job)
 
     def ended(self, job: Job) -> None:

@@ -1,7 +1,7 @@
-"""What runs beside an elastic job: it measures steps, and says how fast it would train elsewhere.
+"""The agent of an elastic job: it measures steps and predicts throughput elsewhere.
 
-Pollux calls it the agent (OSDI'21, section 4.1). A policy asks it and never tells it anything; an
-executor, be that the simulator or a training job, tells it what was measured.
+Pollux, OSDI'21, section 4.1. A policy only queries it; an executor, that is the simulator or a
+training job, reports what was measured.
 """
 
 from __future__ import annotations
@@ -58,19 +58,21 @@ class Agent:
     limits: Mapping[str, Limits]
     """By GPU type; a type that is not there cannot run the job."""
     initial_batch: int
-    """Global batch size by which progress is counted."""
+    """Global batch size in whose iterations progress is measured."""
     largest_batch: int
     """Largest global batch size with which training is known to converge."""
     fixed_batch: int | None = None
     """The global batch size of a job that may not change it."""
     offered_batch: int | None = None
-    """The largest global batch size that `goodputs` counts on; None: `largest_batch`. The published
-    Sia simulator tells its scheduler of batch sizes up to the one that the user asked for, and then
-    trains with up to the largest."""
+    """Largest global batch size that `goodputs` assumes; None: `largest_batch`.
+
+    The published Sia simulator assumes batch sizes up to the user's, and then trains with up to the
+    largest.
+    """
     restart_s: float = 30.0
-    """What a change of GPUs costs it, as far as it knows [s]."""
+    """Cost of a change of GPUs, as far as it is known [s]."""
     ratios: Mapping[str, float] | None = None
-    """Speed of one GPU by type, told by an oracle; None: only what was measured counts."""
+    """Oracle speed of one GPU by type; None: only measurements count."""
     restarts: int = 0
     """Times it was started or changed."""
     restoring_until: float = 0.0
@@ -143,7 +145,7 @@ class Agent:
     def goodputs(self, shapes: tuple[Shape, ...]) -> Floats:
         """Progress per second on each [iterations of the initial batch size]; 0 if impossible.
 
-        Not a number where nothing is known that could say.
+        NaN if there is no data to predict it from.
         """
         if shapes not in self._known:
             if len(self._known) > 64:
@@ -153,10 +155,10 @@ class Agent:
         return self._known[shapes]
 
     def rate(self, gpus: int) -> float:
-        """Iterations a second at the batch size that it keeps, as if GPUs added up, on its fastest
-        type.
+        """Iterations per second at its fixed batch size on its fastest type, if scaling were
+        linear.
 
-        Not a number where nothing is known.
+        NaN if there is no data to predict it from.
         """
         batch = self.fixed_batch or self.initial_batch
         alone = {name: self._alone(name, model) for name, model in self.models.items()}
@@ -199,7 +201,7 @@ class Agent:
         return (shape.nodes, replicas, limit.smallest, limit.largest, factor, *parameters)
 
     def _model(self, gpu_type: str, replicas: int) -> tuple[Throughput | None, float]:
-        """The model that answers for this type, and by how much its answer is to be scaled."""
+        """The model used for this type, and the factor by which its prediction is scaled."""
         own = self.models.get(gpu_type)
         if self.ratios is not None:
             # As the published simulator: own model, or the first one by the true ratio.

@@ -19,7 +19,7 @@ _SPREAD = np.linspace(0.0, 1.0, _CANDIDATES)
 def gain(batch: Floats, initial: int, noise: tuple[float, float] | None) -> Floats:
     """Progress of one iteration at these batch sizes, in iterations of the initial one.
 
-    `noise`: squared norm and variance of the gradient; None: not known.
+    `noise`: squared norm and variance of the gradient; None: unknown.
     """
     scale = batch / initial
     if noise is None:
@@ -51,10 +51,10 @@ def best(
     most: int,
     noise: tuple[float, float] | None,
 ) -> Floats:
-    """Goodput, batch of a step and accumulation steps: (shapes, 3), which nobody may write to.
+    """Goodput, batch per step and accumulation steps: read-only array of shape (shapes, 3).
 
-    With `most` 0 the global batch size is `largest_total`, else the best up to `most`. Jobs of one
-    program in one phase ask the same.
+    With `most` 0 the global batch size is `largest_total`, else the best one up to `most`. Cached,
+    since jobs of one program in one phase have the same arguments.
     """
     one = _candidates(rows, initial, largest_total, most)
     progress = gain(one.batch, initial, noise)
@@ -81,7 +81,7 @@ def _candidates(
     each = total / replicas
     steps = np.maximum(np.ceil(each / largest - _EPSILON) - 1, 0)
     if most:
-        # With one replica, the gradient's variance is only seen over several steps.
+        # With one replica, the gradient's variance can only be measured over several steps.
         alone = (replicas == 1) & (total > initial * (1 + _EPSILON))
         steps = np.where(alone, np.maximum(steps, 1), steps)
     size = np.ceil(each / (steps + 1) - _EPSILON)

@@ -15,7 +15,7 @@ Size = tuple[str, int]
 """GPU type and number of GPUs."""
 
 Speeds = Mapping[Size, float]
-"""Throughput by GPU type and number of GPUs [samples/s]; what is not there cannot run."""
+"""Throughput by GPU type and number of GPUs [samples/s]; combinations not listed cannot run."""
 
 
 class Seen(NamedTuple):
@@ -30,7 +30,7 @@ class Seen(NamedTuple):
 
 
 class PlannedAgent(Agent):
-    """An agent whose every throughput is known from the beginning, by GPU type and number."""
+    """An agent whose throughputs are known from the start, by GPU type and number."""
 
     def __init__(
         self,
@@ -40,14 +40,12 @@ class PlannedAgent(Agent):
         samples: float | None = None,
         launch_s: float | None = None,
     ) -> None:
-        """
-        Args:
-            speeds: what the scheduler is to believe.
-            batch: global batch size, which stays [samples].
-            restart_s: what a change of GPUs costs [s].
-            samples: what it is to do in all, by its number of iterations; None: not said.
-            launch_s: what its first start costs, profiling included; None: `restart_s` [s].
-        """
+        """Args:
+        speeds: throughputs that the scheduler assumes.
+        batch: fixed global batch size [samples].
+        restart_s: cost of a change of GPUs [s].
+        samples: total work, by its number of iterations; None: unknown.
+        launch_s: cost of its first start, with profiling; None: `restart_s` [s]."""
         types = {gpu_type for gpu_type, _ in speeds}
         super().__init__(
             limits={name: Limits(1, batch) for name in sorted(types)},
@@ -87,7 +85,7 @@ class PlannedAgent(Agent):
         )
 
     def rate(self, gpus: int) -> float:
-        """Iterations a second on so many GPUs of the fastest type; not a number where unknown."""
+        """Iterations per second on this number of GPUs of the fastest type; NaN if unknown."""
         found = [speed for (_, count), speed in self.speeds.items() if count == gpus]
         return max(found, default=math.nan) / self.initial_batch
 

@@ -23,8 +23,8 @@ _START = (0.1, 0.01, 0.1, 0.01, 0.1, 0.01, 1.001)
 _OVERLAP_COST = 1e-3
 _SLOPE_COST = 1e-2
 _TOLERANCE, _SMOOTH = 1e-7, 1e-6
-"""When a fit ends, and what is added to mean squares: without it their roots have a kink at 0, on
-which a fit ends before its time."""
+"""Tolerance of a fit, and the term added to mean squares: without it their roots have a kink at 0,
+where a fit would end too early."""
 _LOOSE_TOLERANCE, _KINK = 1e-5, 1e-16
 _ABOVE = 1.1
 """Over nodes, synchronisation is taken to be at least this much slower than on one (Pollux)."""
@@ -76,12 +76,11 @@ class Throughput(NamedTuple):
 
 
 def fit(observations: tuple[Observation, ...], *, loose: bool = False) -> Throughput:
-    """The model of these observations of one job on one GPU type.
+    """Fit the model to observations of one job on one GPU type.
 
-    What was not observed is taken to be as good as it can be, so that it will be tried (Pollux,
+    Unobserved effects are assumed to be as good as possible, so that they will be tried (Pollux,
     section 4.1): no synchronisation cost until several replicas ran, half of the compute time fixed
-    when one batch size was seen. `loose` fits end early, as those of the published scheduler.
-
+    if only one batch size was seen. `loose` fits end early, as those of the published scheduler.
     Raises `ValueError` without observations, or for times that are not positive numbers.
     """
     if not observations:
@@ -93,7 +92,7 @@ def fit(observations: tuple[Observation, ...], *, loose: bool = False) -> Throug
 
 @lru_cache(maxsize=1 << 14)
 def _fit(observations: tuple[Observation, ...], loose: bool) -> Throughput:
-    """Jobs of one program are often measured alike, and a fit is a pure function."""
+    """Cached: jobs of one program often have equal measurements, and a fit is a pure function."""
     from scipy.optimize import minimize
 
     data = np.array(observations, dtype=float)
@@ -131,7 +130,7 @@ def _fit(observations: tuple[Observation, ...], loose: bool) -> Throughput:
 
     bounds = list(zip(low[free], high[free], strict=True))
     with _threads().limit(limits=1):  # threads only get in the way of seven numbers
-        # The gradient is always asked for where the objective was last evaluated.
+        # The gradient is always evaluated where the objective was evaluated last.
         found = minimize(
             objective,
             start[free],
@@ -170,7 +169,7 @@ class _Problem:
         self.log_accumulation, self.log_step = np.log(data[:, 3]), np.log(data[:, 4])
 
     def __call__(self, x: Floats) -> tuple[float, Floats]:
-        # Called tens of times a fit on a few numbers: nothing is computed twice.
+        # Called tens of times in each fit on few numbers: no term is computed twice.
         *times, overlap = x.tolist()
         accumulation = x[:2] @ self.compute
         network = x[2:6] @ self.network

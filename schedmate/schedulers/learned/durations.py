@@ -1,7 +1,7 @@
-"""Durations learnt from the jobs that have ended: QSSF's model and Lucid's.
+"""Run times learned from the jobs that have ended: QSSF's model and Lucid's.
 
-Both predict the logarithm of the run time from what is known at submission, and are fitted anew
-now and then on nothing but the past (Lucid's Update Engine, section 3.6.2).
+Both predict the logarithm of the run time from what is known at submission, and are refitted from
+time to time on past jobs only (Lucid's Update Engine, section 3.6.2).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FEATURES = (
     "weekday",
     "user_mean",  # of log run time: the user's ended jobs
     "user_last",
-    "name_mean",  # the user's ended jobs of the same name but for numbers, and as many GPUs
+    "name_mean",  # by the same name except for digits, and number of GPUs
     "like_names_mean",  # the user's ended jobs of names like this one (`names.NameGroups`)
     "jobs_of_user",  # up to `_OLD`: what only ever grows is soon out of the range learnt from
     "gpu_util",
@@ -50,17 +50,17 @@ Key = tuple[str, str, int]
 
 
 class Learned(Estimator):
-    """A model of log run time, fitted again every `update_s` of the trace's time.
+    """A model of log run time, refitted every `update_s` of the trace's time.
 
     Args:
         model: `boosting` (QSSF: gradient-boosted trees) or `ga2m` (Lucid: an additive model with
-            pairwise interactions, whose every term can be looked at).
+            pairwise interactions, each of whose terms can be inspected).
         update_s: time between fits [s]; a week is Lucid's choice (section 4.5).
         rounds: most boosting rounds of a GA2M; on the first two thirds of Philly, 500 took a
-            quarter of the time of 2,000 and were less wrong on what came later.
-        least: ended jobs before the first fit; until then the user's mean answers.
+            quarter of the time of 2,000 and had a lower error on the later jobs.
+        least: ended jobs before the first fit; until then the user's mean is used.
 
-    Raises `UsageError` when the package that the model needs is not installed.
+    Raises `UsageError` if the package of the model is not installed.
     """
 
     name: ClassVar[str] = "learned"
@@ -117,7 +117,7 @@ class Learned(Estimator):
         return len(self._rows)
 
     def describe(self, job: Job) -> list[float]:
-        """`FEATURES` of a job as known now; NaN where there is nothing to know."""
+        """`FEATURES` of a job as known now; NaN where unknown."""
         moment = datetime.fromtimestamp(job.submit_time, UTC)
         name = masked(job.name)
         _, count, last = self._users.get(job.user, (0.0, 0, math.nan))
@@ -139,13 +139,13 @@ class Learned(Estimator):
         """Rows of `FEATURES` as the fitted model takes them (n x columns)."""
         import numpy as np
 
-        # A number that no feature has stands for unknown: the plots of a GA2M show it, unlike NaN.
+        # A number that no feature has stands for unknown: plots of a GA2M show it, unlike NaN.
         every: NDArray[np.float64] = np.array(rows, dtype=float)
         return np.where(np.isnan(every), UNKNOWN, every)[:, self.columns]
 
     def seconds(self, row: list[float]) -> float:
         """The fitted model's answer for a job of these `FEATURES` [s]."""
-        # One row at a time, threads cost a thousand times what they save.
+        # For one row at a time, threads cost a thousand times more than they save.
         with self._threads.limit(limits=1):
             (value,) = self.fitted.predict(self.matrix([row]))
         return math.expm1(min(max(float(value), 0.0), 20.0))
@@ -154,7 +154,7 @@ class Learned(Estimator):
         """Fit the model to the jobs that have ended by `now` [s], with a feature that varies."""
         self._fitted_at = now
         self.fits += 1
-        # What the trace does not say, or says the same of all, teaches nothing.
+        # A feature that the trace lacks, or that is constant, teaches nothing.
         self.columns = [
             column
             for column in range(len(FEATURES))
@@ -180,7 +180,7 @@ class Learned(Estimator):
         return Ga2m(names, increasing=["gpus"], rounds=self.rounds)
 
     def _regroup(self) -> None:
-        """Group the names anew, and count for the new groups what was learnt by name."""
+        """Group the names again, and aggregate what was learned by name for the new groups."""
         seen = Counter({name: 0 for _, name, _ in self._names})
         for (_, name, _), (_, count) in self._names.items():
             seen[name] += count

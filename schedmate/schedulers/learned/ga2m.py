@@ -41,8 +41,8 @@ class Ga2m:
 
     Args:
         features: a name for each column.
-        increasing: features in which the answer must not decrease; they take no part in
-            interactions, so that it holds for the whole model.
+        increasing: features in which predictions must not decrease; they take no part in
+            interactions, so that this holds for the whole model.
         rounds: most boosting rounds.
         objective: `rmse`, or `poisson_deviance` for counts.
     """
@@ -104,11 +104,11 @@ class Ga2m:
             model.term_features_, model.term_scores_, model.term_importances(), strict=True
         ):
             cuts = tuple(
-                # An interaction may have coarser bins of its own.
+                # An interaction may use coarser bins than its features.
                 [float(cut) for cut in model.bins_[c][min(len(columns), len(model.bins_[c])) - 1]]
                 for c in columns
             )
-            # The outermost bins stand for missing and unseen, which these rows never have.
+            # The outermost bins are for missing and unseen values, which these rows never have.
             inner = scores[(slice(1, -1),) * len(columns)]
             names = tuple(self.features[column] for column in columns)
             found.append(Term(names, float(importance), cuts, inner.tolist()))

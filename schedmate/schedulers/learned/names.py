@@ -1,8 +1,8 @@
-"""Job names that are alike: Levenshtein similarity, grouped by affinity propagation.
+"""Similar job names: Levenshtein similarity, grouped by affinity propagation.
 
-Lucid buckets the sparse names of jobs this way (section 3.5.3). Digits are masked first, since
-most names of one campaign differ in a number only. Affinity propagation compares all pairs, so it
-sees the most frequent names; any other name joins the nearest exemplar that is like enough.
+Lucid buckets the sparse names of jobs this way (section 3.5.3). Digits are masked first, since most
+names of one campaign differ only in a number. Affinity propagation compares all pairs, so it gets
+the most frequent names only; any other name joins the nearest exemplar that is similar enough.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ def masked(name: str) -> str:
 
 
 class NameGroups:
-    """Groups of like names, each known by its exemplar.
+    """Groups of similar names, each represented by its exemplar.
 
     Args:
-        most: how many distinct names affinity propagation compares; time and memory grow with
-            the square of it.
+        most: most distinct names for affinity propagation, whose time and memory grow with the
+            square.
     """
 
     def __init__(self, most: int = 500) -> None:
@@ -72,8 +72,8 @@ def _exemplars(names: list[str]) -> list[str]:
     pairs = similarity[~np.eye(len(names), dtype=bool)]
     if pairs.min() == pairs.max():
         return names if pairs[0] < _LIKE else names[:1]
-    # The preference is what a name gives for being its own exemplar: at the bar of likeness, a
-    # name is grouped with those that reach it and else stands alone.
+    # The preference is a name's similarity to being its own exemplar: at the threshold, a name
+    # is grouped with those that reach it, and else stays alone.
     model = AffinityPropagation(
         affinity="precomputed", preference=_LIKE, max_iter=1000, random_state=0
     )

@@ -1,4 +1,4 @@
-"""The packages behind the models, which come with the `schedulers` extra."""
+"""The packages of the learned models, which are in the `schedulers` extra."""
 
 from __future__ import annotations
 

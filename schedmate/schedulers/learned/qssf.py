@@ -16,13 +16,14 @@ from schedmate.schedulers.model import Forecast, Job
 
 
 class Rolling(Estimator):
-    """By the user's jobs of a name like this, the later ones counting more.
+    """The mean of the user's jobs of a similar name, with more weight on later ones.
 
-    A user without one has the mean of their jobs of as many GPUs; a new user, of everybody's.
+    A user without such a job gets the mean of their jobs with the same number of GPUs; a new user,
+    that of all users.
 
     Args:
-        fading: what the last such job counts for; all before it count for the rest.
-        regroup: ended jobs after which names are grouped anew.
+        fading: weight of the last such job; all earlier ones share the rest.
+        regroup: ended jobs after which names are grouped again.
     """
 
     name: ClassVar[str] = "rolling"
@@ -49,7 +50,7 @@ class Rolling(Estimator):
         self._seen[masked(job.name)] += 1
         self._ended += 1
         if self._ended % self.regroup == 0:
-            # What was learnt of a group stays with its name, if that is still a group's.
+            # What was learned of a group stays with its name, if a group still has it.
             self._groups.fit(self._seen)
         key = self._key(job)
         before = self._like.get(key, run_time_s)

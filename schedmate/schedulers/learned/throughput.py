@@ -1,5 +1,5 @@
-"""The Throughput Predict Model: what the next ten minutes will bring, in jobs and in the GPUs that
-they ask for (Lucid, 3.5.2)."""
+"""The Throughput Predict Model: jobs submitted in the next ten minutes, and the GPUs that they
+request (Lucid, section 3.5.2)."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ FEATURES = (
 
 
 def features(counts: NDArray[np.float64], first_bin: int) -> NDArray[np.float64]:
-    """What is known before each bin of a series, and before the one after its end.
+    """Features known before each bin of a series, and before the one after its end.
 
     Args:
-        counts: jobs a bin (n), the first bin being number `first_bin` since the epoch.
+        counts: jobs in each bin, shape (n,); the first bin is number `first_bin` since the epoch.
 
-    Returns (n + 1) x `FEATURES`: row i uses `counts[:i]` only.
+    Returns shape (n + 1, `FEATURES`): row i uses `counts[:i]` only.
     """
     import numpy as np
 
@@ -116,13 +116,13 @@ class LearnedLoad(Load):
         return self._jobs.model
 
     def expected(self, submitted: Sequence[float], now: float) -> float:
-        """Jobs to be submitted in the next ten minutes; asked anew only when a bin is over."""
+        """Forecast number of jobs in the next ten minutes; computed once for each bin."""
         if not submitted or now - submitted[0] < self.least_s:
             return super().expected(submitted, now)
         return self._jobs.expected(submitted, None, now)
 
     def expected_gpus(self, submitted: Sequence[float], asked: Sequence[int], now: float) -> float:
-        """GPUs that they will ask for together; asked anew only when a bin is over."""
+        """Forecast number of GPUs that they request together; computed once for each bin."""
         if not submitted or now - submitted[0] < self.least_s:
             return super().expected_gpus(submitted, asked, now)
         return self._gpus.expected(submitted, asked, now)

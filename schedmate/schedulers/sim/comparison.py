@@ -1,7 +1,7 @@
-"""Many runs over one trace: every policy under every plan, one by one or many at once.
+"""Many runs over one trace: every policy under every plan, in parallel.
 
-A run that is finished is kept, whole or not at all; a comparison that was killed goes on where it
-was. How many run at once, and where, changes nothing about a result.
+A finished run is kept, and a comparison that was interrupted resumes after it. How many runs are
+made at once, and where, does not change a result.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from schedmate.schedulers.sim.workload import Workload
 from schedmate.terminal import counted
 
 Progress = Callable[[int, str], None]
-"""Told how many jobs have been submitted over all runs, and the policy at work."""
+"""Called with the number of jobs submitted so far in all runs, and the policy that is running."""
 
 
 class _Task(NamedTuple):
@@ -46,11 +46,10 @@ def compare(
     """The result of each policy under each plan, in that order.
 
     From a plan's second policy on, the numbers hold `jct_less_first_h`: the mean over jobs of the
-    JCT less that of the same job under the first policy, and its 95 % bootstrap interval [h].
-
-    With `out`, finished runs are written there, and one that is already there with the same inputs
-    is not repeated. Runs go on `processes` of this machine, or as tasks of the Ray cluster at the
-    address `ray`. Raises before the first run for a policy or an estimator that does not exist.
+    JCT less that of the same job under the first policy, with its 95 % bootstrap interval [h]. With
+    `out`, finished runs are written there, and a run that is there with the same inputs is not
+    repeated. Runs use `processes` of this machine, or are tasks of the Ray cluster at the address
+    `ray`. Raises before the first run for a policy or an estimator that does not exist.
     """
     for plan in plans:
         check_plan(plan)
@@ -131,7 +130,7 @@ def _results(
     from schedmate.scale.spread import spread
     from schedmate.schedulers.sim.outcome.folder import write
 
-    # a machine of the cluster may not see the folder: then results are written here
+    # a machine of the cluster may lack the folder: results are written on this one
     lost: list[str] = []
     items = [(n, tasks[n]._replace(folder=None) if ray else tasks[n]) for n in left]
     for (number, task), result in spread(

@@ -1,5 +1,7 @@
-"""What a policy may bring along: who estimates, who watches, who handles failures, beside its
-decisions. Adapters use it; a policy without `equip` is run as it is."""
+"""What a policy may bring along besides its decisions: an estimator, observers, failure handling.
+
+Adapters use it; a policy without `equip` runs as it is.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ class World(NamedTuple):
 
     workload: Workload
     estimator: Estimator | None
-    """What every policy of the comparison is told."""
+    """The estimator of the comparison."""
     failures: FailureRates | None
     """How jobs fail; None: they do not."""
     seed: int
@@ -35,7 +37,7 @@ class Equipment(NamedTuple):
     physics: Physics | None = None
     observers: tuple[Observer, ...] = ()
     report: Callable[[], dict[str, Any]] = dict
-    """What it counted, asked for when the run is over: it goes into the results as `schedmate`."""
+    """Its counters at the end of the run, which become `schedmate` in the results."""
 
 
 @runtime_checkable

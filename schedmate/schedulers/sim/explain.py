@@ -17,7 +17,7 @@ from schedmate.schedulers.model import Job
 from schedmate.schedulers.sim.workload import Workload
 
 LEAST = 20
-"""Ended jobs without which nothing is fitted."""
+"""Least number of ended jobs for a fit."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,11 @@ class Local:
     job: str
     answer_s: float
     true_s: float
-    """What the trace says [s]."""
+    """The run time in the trace [s]."""
     contributions: dict[str, float]
     """By term; they add up to the logarithm of `answer_s` + 1."""
     values: dict[str, float | None]
-    """Of each feature, means of run times in seconds; None: nothing was known."""
+    """Mean run time by value of each feature [s]; None: unknown."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class Explanation:
 def explain_run_times(workload: Workload, job: str | None = None) -> Explanation:
     """The Workload Estimate Model, fitted on a trace as if every job started at its submission.
 
-    With `job`, an id, it is the model that would have answered at that job's submission, and its
-    answer is taken apart. Raises `InputError` when there is no such job, or too little before it.
+    With `job`, an id, it is the model as of that job's submission, and its estimate is broken down.
+    Raises `InputError` if there is no such job, or too few jobs before it.
     """
     if job is not None and job not in {one.id for one in workload.jobs}:
         raise InputError(
@@ -106,7 +106,7 @@ def explain_submissions(workload: Workload) -> Explanation:
 def replay(workload: Workload, learned: Learned) -> Iterator[Job]:
     """Every job at its submission, after `learned` has learned from all jobs that had ended.
 
-    Every job starts when it is submitted, and what it uses is known, as after profiling.
+    Every job starts when it is submitted, and its GPU use is known, as after profiling.
     """
     running: list[tuple[float, int]] = []
     jobs = workload.jobs

@@ -1,8 +1,8 @@
-"""A digest of everything that a run depends on, so that a kept one is used for no other.
+"""A digest of everything that a run depends on, to tell whether a kept run can be used.
 
-Whatever is not named here as having no part in a result is part of it: who adds to a workload, a
-plan or a job need not think of this. What cannot be read in full has no digest twice, so that the
-run is made again.
+Everything that is not listed here as irrelevant is included, so that additions to a workload, a
+plan or a job are covered. Objects that cannot be read in full never have the same digest twice, so
+that the run is repeated.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from schedmate.schedulers.sim.workload import Workload
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 _NO_PART = {"policies", "cluster_name", "notes", "jobs"}
-"""Fields of a plan or a workload: what others are compared with, what a run is called, remarks of
-an importer; jobs go by what they ask for."""
+"""Irrelevant fields of a plan or a workload: compared policies, the run's name, remarks of an
+importer; jobs count by their requests."""
 
 
 def of_workload(workload: Workload) -> str:
     """A digest of all that a simulation reads of a trace."""
     requests = workload.requests
-    # Each run sets their virtual clusters anew, from those of the workload.
+    # Each run sets their virtual clusters again, from those of the workload.
     asked = {name: requests.said(name) for name in further() if name != "vc"}
     jobs = (requests.names(), requests.submit_s, requests.gpus, asked)
     return _digest((jobs, _fields(workload))).hex()
 
 
 def of_run(workload: str, plan: Plan, policy: str) -> str:
-    """A digest of one run: of its trace, given as such, its settings, and the code it runs."""
+    """A digest of one run: the digest of its trace, its settings, and the code."""
     asked = registry.PolicySpec.parse(policy)
     named = [*plan.parameters.settings_of(asked.name).values(), *asked.settings.values()]
     files = [Path(one) for one in named if one and "\0" not in one and Path(one).is_file()]
@@ -138,10 +138,10 @@ def _digest(value: object) -> bytes:
 
 
 class _Walk:
-    """Digests of values within values, each object looked at once."""
+    """Digests of nested values; each object is read once."""
 
     def __init__(self) -> None:
-        # The object is kept, so that nothing else gets its number meanwhile.
+        # The object is kept, so that no other gets its id meanwhile.
         self._seen: dict[int, tuple[object, bytes]] = {}
 
     def digest(self, value: object) -> bytes:
@@ -187,7 +187,7 @@ class _Walk:
         try:
             return [pickle.dumps(value)]
         except (pickle.PicklingError, TypeError, AttributeError):
-            # Whatever it is, nobody can say whether it is the same again.
+            # An unknown kind of object: whether it is unchanged cannot be determined.
             return [os.urandom(16)]
 
 

@@ -1,4 +1,4 @@
-"""Watching a simulation, which knows more than any cluster does."""
+"""Observers of a simulation, who can see more than those of a cluster."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Watch(observer.Watch, Protocol):
     """The interface of a simulation to its observers."""
 
     def work_done(self, job: Job) -> float:
-        """Work done so far, in the unit of the physics. The truth, which no policy may see."""
+        """Work done so far, in the unit of the physics; the truth, which no policy may use."""
         ...
 
     def speed(self, job: Job) -> float:
@@ -20,7 +20,7 @@ class Watch(observer.Watch, Protocol):
         ...
 
     def repace(self, job: Job) -> None:
-        """The speed of a running job is another from now on: its physics is asked again."""
+        """Report that the speed of a running job changes: its physics is asked again."""
         ...
 
 

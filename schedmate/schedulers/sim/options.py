@@ -50,7 +50,7 @@ def make_estimator(text: str, workload: Workload, seed: int = 0) -> Estimator | 
 
 
 def make_trace_free_estimator(text: str) -> Estimator | None:
-    """The same for an estimator that needs nothing of the trace beforehand."""
+    """The same for estimators that need nothing of the trace in advance."""
     if text == "limit":
         return TimeLimit()
     if text == "user-mean":

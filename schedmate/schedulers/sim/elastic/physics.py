@@ -1,4 +1,4 @@
-"""Jobs that progress as measured tables say, and whose agents learn from what they see of it."""
+"""Elastic jobs that progress by measured tables, with agents that learn from observations."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _CLOCK_S = 1e-6
 class TablePhysics(Observer):
     """Work is progress in iterations of the initial batch size, summed over epochs.
 
-    A job's agent sees what a real one would: the step times of configurations in which the job has
-    run for `Parameters.report_s`, and its gradient in the present epoch. In the published mode it
-    is also told the true ratio of the speeds of single GPUs, moves between nodes alike cost
+    A job's agent observes what a real one would: the step times of configurations in which the job
+    has run for `Parameters.report_s`, and its gradient in the present epoch. In the published mode
+    it also knows the true ratio of the speeds of single GPUs, moves between equal nodes cost
     nothing, and its reports come at the end of each round.
     """
 
@@ -43,16 +43,15 @@ class TablePhysics(Observer):
         parameters: Parameters,
         asked: Sequence[int | None] | None = None,
     ) -> None:
-        """
-        Args:
-            jobs: in order.
-            applications: of each job.
-            batches: the global batch size that each has to keep; None: it may choose.
-            asked: the global batch size of each request, which the published scheduler counts on.
-            cluster: where they run; its GPU types are those of the tables.
+        """Args:
+            jobs: in order of submission.
+            applications: one for each job.
+            batches: the fixed global batch size of each job; None: it may choose.
+            asked: the global batch size of each request, which the published scheduler assumes.
+            cluster: its GPU types are those of the tables.
             parameters: `sia_oracle` is the published mode.
 
-        Raises `InputError` when no table says how fast a job is on any GPU type of the cluster.
+        Raises `InputError` if no table has the speed of a job on any GPU type of the cluster.
         """
         self.jobs = jobs
         self.applications = applications
@@ -123,7 +122,7 @@ class TablePhysics(Observer):
         return speed, until
 
     def _until_report_s(self, agent: Agent) -> float:
-        """Time for which the job has to run until its agent knows how fast it does [s]."""
+        """Time for which the job has to run until its agent knows its speed [s]."""
         if not self.published:
             return self._report_s
         left = _PUBLISHED_ROUND_S - max(self.watch.now, agent.restoring_until) % _PUBLISHED_ROUND_S
@@ -133,7 +132,7 @@ class TablePhysics(Observer):
     def restart_s(self, job: int, allocation: Allocation, previous: Allocation) -> float:
         """The application's start time, also for its first start.
 
-        In the published mode a move at once to GPUs alike is free.
+        In the published mode an immediate move to equal GPUs is free.
         """
         if self.jobs[job].profiling:
             self._profiling[job] = allocation
@@ -157,7 +156,7 @@ class TablePhysics(Observer):
     # Observer.
 
     def submitted(self, job: Job) -> None:
-        """Its agent is there from the beginning, and knows nothing, unless profiling is free."""
+        """The job gets its agent, which knows nothing yet unless profiling is free."""
         agent = job.agent = self.agents[job.index]
         if self.free_profiles and not agent.models:
             self._measure(job.index, list(agent.limits))
@@ -167,7 +166,7 @@ class TablePhysics(Observer):
         self._begun[job.index] = (self._shape(job.allocation)[0].gpu_type, self.watch.now)
 
     def stopped(self, job: Job) -> None:
-        """It lost its GPUs; at the end of a profile, what was measured is known."""
+        """The job lost its GPUs; at the end of a profile, its agent knows the measurements."""
         index = job.index
         if index in self._begun:
             gpu_type, since = self._begun.pop(index)

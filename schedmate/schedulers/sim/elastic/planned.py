@@ -1,12 +1,11 @@
-"""Jobs that train large models with adaptive parallelism, whatever a scheduler believes of them.
+"""Jobs that train large models with adaptive parallelism (Arena, section 5.1).
 
-As in Arena, section 5.1: submissions and durations are those of a trace; model, batch size, GPUs
-and GPU type are drawn for each job. A job's work is what it does in its duration on the GPUs that
-it asks for, with the best plan there. Every scheduler's jobs run with the best plan; the schedulers
-differ in what their jobs' agents tell them.
-
-The truth is the full cost model times a disturbance, one factor for each model, batch size, GPU
-type and number of GPUs, which no scheduler knows before it has profiled or tried that.
+Submissions and durations are those of a trace; model, batch size, GPUs and GPU type are drawn for
+each job. The work of a job is what it does in its duration on the requested GPUs, with the best
+plan for them. All jobs run with the best plan, under every scheduler; schedulers differ in the
+throughputs that agents report. The true throughput is that of the full cost model times a random
+factor for each model, batch size, GPU type and number of GPUs, which no scheduler knows before it
+has profiled or tried that.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ from schedmate.schedulers.sim.world.physics import FOREVER
 from schedmate.schedulers.terms import Terms
 
 Belief = Literal["adaptive", "data-parallel", "bootstrapped"]
-"""What agents tell: throughput of the best plans, of data parallelism, or that of data parallelism
-on one GPU times their number, until the job has run there."""
+"""Throughputs that agents report: of the best plans, of data parallelism, or of data parallelism on
+one GPU times their number, until the job has run there."""
 
 Freedom = Literal["rigid", "type", "count", "both"]
-"""What of a job's GPUs a scheduler chooses: nothing, their type, their number, both."""
+"""Freedom of a scheduler: nothing, the GPU type, the number of GPUs, or both."""
 
 MODELS: tuple[tuple[str, tuple[int, ...]], ...] = (
     *((f"wide-resnet-{size}", (256, 512, 1024)) for size in ("0.5b", "1b", "2b", "4b")),
@@ -64,12 +63,12 @@ class Costs:
     profile_s: float = 0.0
     """Profiling before the first start; Arena 510 (8.5 minutes), on all GPUs 600 (section 2)."""
     profile_gpu_s: float = 0.0
-    """Profiling that takes so much GPU time on the job's own GPUs, before the first start."""
+    """Profiling that takes this GPU time on the job's own GPUs, before the first start."""
 
 
 @dataclass(frozen=True)
 class Errors:
-    """By how much throughputs differ from what is known of them: parts, standard deviations."""
+    """Errors of the reported throughputs: for each part, a standard deviation."""
 
     truth: float = 0.05
     """Of what runs from the full cost model."""
@@ -99,15 +98,15 @@ def planned_workload(
     """The jobs of a trace with drawn models, and what each one trains.
 
     Args:
-        name: what the workload is called.
+        name: name of the workload.
         rows: submissions and durations.
         performance: throughputs on the cluster.
-        seed: the same draws whatever the freedom.
-        freedom: what of a job's GPUs schedulers choose; the rest is as it asks for.
+        seed: gives the same draws whatever the freedom.
+        freedom: what schedulers choose of a job's GPUs; the rest is as requested.
         models: names and global batch sizes to draw from.
-        deadlines: each job is to end within its duration times a factor between these.
+        deadlines: the deadline of each job is its duration times a factor in this range.
 
-    Raises `InputError` where no model fits anywhere.
+    Raises `InputError` if no model fits anywhere.
     """
     draw = random.Random(seed)  # noqa: S311 - a simulation
     jobs, kinds = [], []
@@ -162,7 +161,7 @@ def disturbed(speeds: Speeds, kind: Kind, part: float, what: str) -> dict[Size, 
 
 
 class PlannedPhysics(Observer):
-    """Work is samples: a job does as many a second as its best plan on the GPUs that it has."""
+    """Work is samples: the speed of a job is the throughput of the best plan for its GPUs."""
 
     def __init__(
         self,
@@ -174,7 +173,7 @@ class PlannedPhysics(Observer):
         costs: Costs,
         errors: Errors | None = None,
     ) -> None:
-        """`belief`: what agents tell; `errors`: None for none at all."""
+        """`belief`: throughputs that agents report; `errors`: None for none."""
         errors = errors or Errors(0.0, 0.0)
         self.work: Sequence[float] = [one or 0.0 for one in workload.columns["samples"]]
         self.cluster, self.costs = cluster, costs
@@ -190,7 +189,7 @@ class PlannedPhysics(Observer):
             truth, told = known[kind]
             self.truth.append(truth)
             if not any(_may_have(job, size) for size in told):
-                # No type that it may get holds the whole model: all they know is what it asks for.
+                # No type that it may get holds the whole model: its request is all that is known.
                 told = {size: speed for size, speed in truth.items() if size[1] == job.gpus}
             cost = costs.search_s + costs.restore_s
             first = costs.search_s + costs.profile_s + costs.profile_gpu_s / job.gpus
@@ -254,7 +253,7 @@ def _may_have(job: Job, size: Size) -> bool:
 def believed(
     performance: Performance, kind: Kind, truth: Speeds, belief: Belief, errors: Errors
 ) -> dict[Size, float]:
-    """What agents tell of a kind of job at first: what is not there cannot run, they say."""
+    """Throughputs that agents report at first; combinations not listed cannot run."""
     if belief == "adaptive":
         return disturbed(truth, kind, errors.profile, "profile")
     copies = performance.data_parallel(kind)

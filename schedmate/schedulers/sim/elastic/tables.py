@@ -155,7 +155,7 @@ class Application:
         return float(self.ends[-1])
 
     def epoch(self, done: float) -> int:
-        """The epoch in which a job is after this progress."""
+        """The epoch of a job after this progress."""
         return min(int(np.searchsorted(self.ends, done * (1 + 1e-12), "right")), len(self.ends) - 1)
 
     def noise(self, batch: float, epoch: int) -> tuple[float, float]:
@@ -168,9 +168,9 @@ class Application:
         return found
 
     def duration_s(self, gpus: int, batch: int) -> float:
-        """Time from begin to end on so many GPUs of the first type by name, at this batch size [s].
+        """Run time on this number of GPUs of the first type by name, at this batch size [s].
 
-        What the user's request would take; no policy of elastic jobs is told it.
+        It is what the user's request would take; no policy of elastic jobs knows it.
         """
         steps = self.steps[min(self.steps)]
         unit, widest = steps.limits.gpus, max(int(max(one)) for one in steps.by_placement)
@@ -187,7 +187,8 @@ class Application:
         return float(total * (more * accumulation + step) * self.slowdown)
 
     def alone(self, gpu_type: str) -> float:
-        """Samples a second of one replica that fills its memory: nobody can know it untried."""
+        """Samples per second of one replica that fills its memory, which can only be known by
+        trying."""
         limits = self.steps[gpu_type].limits
         _, step = self.steps[gpu_type].times((limits.gpus,), limits.largest)
         return limits.largest / step

@@ -1,7 +1,7 @@
 """Workloads of elastic jobs: name, time, application, num_replicas, batch_size[, category].
 
-The applications' tables are looked for in a folder `traces` beside or above the workload, one
-folder an application, as in the artifact of Sia (SOSP'23).
+The tables of the applications are in a folder `traces` beside or above the workload, with one
+folder for each application, as in the artifact of Sia (SOSP'23).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def read_workload(
 ) -> Workload:
     """The workload of these columns and rows, each with its line in the file `path`.
 
-    Raises `InputError` naming the line of a bad row, or when there are no tables.
+    Raises `InputError` with the line of a bad row, or if there are no tables.
     """
     rows, bad, seen = [], [], set[str]()
     for line, cells in table:
@@ -122,7 +122,7 @@ def _row(row: dict[str, str], seen: set[str]) -> _Row:
 
 
 def _metadata(row: _Row, application: Application) -> WorkloadMetadata | None:
-    """The metadata of such a job; None for an undescribed application."""
+    """The metadata of such a job; None for an application without a description."""
     facts = applications_known().get(row.application, {}).get("metadata")
     if facts is None:
         return None

@@ -1,4 +1,4 @@
-"""The event loop, and what it needs to run one policy over one workload."""
+"""The event engine, which runs one policy over one workload."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Simulation"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "Simulation":  # what it recorded is looked at without it too
+    if name == "Simulation":  # its record is also used without it
         from schedmate.schedulers.sim.engine.simulation import Simulation
 
         return Simulation

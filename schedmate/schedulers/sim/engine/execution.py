@@ -1,4 +1,4 @@
-"""What happens to jobs: submission, end, failure, preemption, and what observers ask for."""
+"""The life of jobs: submission, end, failure, preemption, and requests of observers."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Execution(Progress):
         self._reorders = type(policy).waiting_until is not Policy.waiting_until
         self.faults = faults or ORDINARY
         self.coming = 0
-        """Events outstanding that happen whatever the policy decides, besides rounds."""
+        """Outstanding events that will happen whatever the policy decides, without rounds."""
         self.dirty = False
         """Whether the policy has to decide at this instant."""
         self.ended = [NEVER] * len(workload)
@@ -80,7 +80,7 @@ class Execution(Progress):
         self.attended = (
             self._jobs_fail or self._reorders or bool(self.observers) or bool(self._initial)
         )
-        """Whether anybody has to be told or asked when a job is submitted."""
+        """Whether the faults, the policy or an observer need to know of submissions."""
         for observer in self.observers:
             observer.attach(self)
 
@@ -125,7 +125,8 @@ class Execution(Progress):
             observer.ended(job)
 
     def stop_profiling(self, job: Job) -> None:
-        """Its profile is known. What it did meanwhile is lost: nobody says that it was saved."""
+        """Profiling ends with the job's profile; its work meanwhile is lost, as it was not
+        saved."""
         self.done[job.index] = self.done_before[job.index]
         self.release(job)
         job.profiled = True
@@ -170,7 +171,7 @@ class Execution(Progress):
             self.submit(job)
         return True
 
-    # What is done to it.
+    # Actions on it.
 
     def join(self, job: Job, partner: Job) -> None:
         """The job runs on the GPUs of one that runs alone."""
@@ -188,7 +189,7 @@ class Execution(Progress):
         self.wait(job)
 
     def drop(self, job: Job, why: str) -> None:
-        """The job is given up, wherever it is."""
+        """The job is given up, whether it runs or waits."""
         if job.allocation:
             self.stop(job)
         else:
@@ -247,7 +248,7 @@ class Execution(Progress):
         self._expect(at, WAKE, job.index, self.observers.index(observer))
 
     def woken(self, job: Job, which: int) -> None:
-        """It is the time that this observer asked for."""
+        """The time that this observer requested has come."""
         self.coming -= 1
         self.observers[which].woken(job)
 

@@ -1,4 +1,4 @@
-"""What happened besides jobs that ran: evictions, moves, loans, nodes, jobs given up."""
+"""Rare events of a simulation: evictions, moves, loans, outages of nodes, dropped jobs."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ class Eviction(NamedTuple):
     job: int
     """Position in the workload."""
     told: float
-    """When it was told to stop [s]."""
+    """When it was asked to stop [s]."""
     left: float
     """When its GPUs were free [s]."""
     grace_s: float
-    """Time that it was given [s]."""
+    """Its grace time [s]."""
     done: float
     """Work done up to then, in the unit of the physics."""
     kept: float
-    """The part of it from which it goes on."""
+    """The part of it from which it resumes."""
     saves: bool
-    """Whether it made a checkpoint when it was told."""
+    """Whether it saved a checkpoint on the request to stop."""
 
 
 class Hold(NamedTuple):
-    """A job held GPUs on which it did not run yet: it was brought up there."""
+    """A job held GPUs on which it was being started, and did not run yet."""
 
     job: int
     start: float
     end: float
     allocation: Allocation
     moved: bool
-    """Whether it went on there; else something came between."""
+    """Whether it moved there; else the move was cancelled."""
 
 
 class Loan(NamedTuple):
@@ -45,7 +45,7 @@ class Loan(NamedTuple):
     job: int
     start: float
     called: float
-    """When it wanted them back [s]."""
+    """When it reclaimed them [s]."""
     back: float
     """When the last borrower had left them and it used them again, or its own end [s]."""
     allocation: Allocation
@@ -56,15 +56,15 @@ class Outage(NamedTuple):
 
     node: int
     closed: float
-    """From when nothing new could start there [s]."""
+    """Time from which nothing new could start there [s]."""
     down: float
-    """From when nothing ran there [s]."""
+    """Time from which nothing ran there [s]."""
     up: float
     """When it was back; infinity: not while the simulation ran [s]."""
 
 
 class Dropped(NamedTuple):
-    """A job was given up."""
+    """A job was dropped."""
 
     time: float
     why: str
@@ -78,17 +78,17 @@ class Ledger:
     """By position of the segment that ended so."""
     holds: list[Hold] = field(default_factory=list)
     handovers: dict[tuple[int, float], float] = field(default_factory=dict)
-    """By position in the workload and time: the pause of a job that went where it had been brought
-    up [s]."""
+    """Pause of a job that moved to GPUs on which it had been started, by position in the workload
+    and time [s]."""
     loans: list[Loan] = field(default_factory=list)
     outages: list[Outage] = field(default_factory=list)
     dropped: dict[int, Dropped] = field(default_factory=dict)
     """By position in the workload."""
     refused: dict[str, int] = field(default_factory=dict)
-    """How often each reason was given."""
+    """Number of refusals by reason."""
     horizon: float = NEVER
-    """When the simulation was stopped, whatever went on; infinity: it ran to its end [s]."""
+    """When the simulation was stopped at its horizon; infinity: it ran to its end [s]."""
 
 
 NOTHING = Ledger()
-"""Of a run in which none of it could happen."""
+"""The ledger of a run in which none of this could happen."""

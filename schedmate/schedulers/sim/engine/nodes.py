@@ -20,7 +20,7 @@ _AT_RANDOM = -1
 
 
 class Nodes:
-    """Each node fails at random, takes all that runs on it along, and comes back after a while.
+    """Nodes fail at random, with all jobs on them, and come back after a repair.
 
     Maintenance is announced: from the drain on nothing new starts on a node.
     """
@@ -41,7 +41,7 @@ class Nodes:
         self._repair_s = parameters.repair_s
         self._draw = random.Random(seed)  # noqa: S311 - an experiment, not a secret
         self._maintenance = maintenance
-        self._closed: dict[int, int] = {}  # how many reasons there are for each
+        self._closed: dict[int, int] = {}  # number of reasons for each
         self._outages: dict[tuple[int, int], Outage] = {}  # by node and reason
         for one in maintenance:
             if not 0 <= one.node < len(cluster.nodes) or not one.drain <= one.down <= one.up:
@@ -59,7 +59,7 @@ class Nodes:
             self._expect(one.drain, DRAIN, one.node, number)
 
     def drain(self, node: int, number: int) -> None:
-        """From now on nothing new starts on a node, which goes down later."""
+        """Drain a node: nothing new starts on it, and it goes down later."""
         one, now = self._maintenance[number], self._execution.view.now
         self._execution.coming -= 1
         self._close(node, number, Outage(node, now, one.down, NEVER))
@@ -97,7 +97,7 @@ class Nodes:
             self._next(node, now)
 
     def end(self) -> None:
-        """The simulation is over: what is down now stays so."""
+        """The simulation is over: nodes that are down stay down."""
         self._execution.ledger.outages.extend(self._outages.values())
 
     def _close(self, node: int, number: int, outage: Outage) -> None:

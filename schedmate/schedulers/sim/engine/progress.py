@@ -44,9 +44,9 @@ class Departures(Protocol):
 
 
 class Progress:
-    """The state of every job that holds GPUs, the events that follow from it, and what was.
+    """The state of every job that holds GPUs, the events that follow from it, and the record.
 
-    Lists are by position in the workload; what few jobs have is in dictionaries.
+    Lists are by position in the workload; dictionaries have what few jobs need.
     """
 
     __slots__ = (
@@ -80,7 +80,7 @@ class Progress:
     )
 
     departures: Departures
-    """Set by whatever gives jobs a status."""
+    """Set by the object that manages statuses."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Progress:
         self.events: list[Event] = []
         """A heap."""
         self.epoch = [0] * count
-        """An event of a job's older epoch no longer holds."""
+        """Events of a job's older epochs are void."""
         self.started = [NEVER] * count
         """When each job first held GPUs [s]."""
         self.segments = Segments()
@@ -113,11 +113,11 @@ class Progress:
         self.fails_at: dict[int, float] = {}
         self.profiled_at: dict[int, float] = {}
         self.previous: dict[int, Allocation] = {}
-        """GPUs last held by a job that goes on from where it was."""
+        """GPUs last held by a job that resumes its work."""
         self.halted: dict[int, float] = {}
         """Jobs that hold GPUs without progress: until when; infinity: until others leave [s]."""
         self.booked = False
-        """Whether the space knows already what is being carried out."""
+        """Whether the GPUs of the decision being carried out are booked already."""
         self._work = physics.work
         self._profiles = workload.profiles
         self._speed = [1.0] * count
@@ -135,12 +135,12 @@ class Progress:
     def begin(
         self, job: Job, allocation: Allocation, kind: int = RUN, *, most_s: float = NEVER
     ) -> None:
-        """The job gets GPUs, which are booked. It goes on within `most_s`, if it did before [s]."""
+        """The job gets GPUs, which are booked. If it resumes, it does so within `most_s` [s]."""
         view = self.view
         index, now = job.index, view.now
         job.allocation = allocation
         job.started = self._since[index] = now
-        # While it runs, what it uses can be seen.
+        # Its use can be observed while it runs.
         job.profile = self._profiles[index]
         if kind:
             self.kind[index] = kind
@@ -174,7 +174,7 @@ class Progress:
             observer.started(job)
 
     def run(self, job: Job, *, anew: bool = True) -> None:
-        """Ask how fast the job is from here on, and foresee what that leads to.
+        """Ask the physics for the job's speed from now on, and schedule the next event.
 
         `anew`: it was not among the running.
         """
@@ -210,7 +210,7 @@ class Progress:
                 heappush(self.events, (max(until, now), RERANK, index, self.epoch[index]))
 
     def pace(self, job: Job) -> None:
-        """The job has done the work up to which its speed was known."""
+        """The job has reached the work up to which its speed was known."""
         index = job.index
         self.done[index] = self._until[index]
         self._since[index] = self.view.now
@@ -263,7 +263,7 @@ class Progress:
             self.departures.settle(job)
 
     def withdraw(self, job: Job) -> None:
-        """Forget what was foreseen of a running job, as its circumstances change."""
+        """Cancel the scheduled event of a running job, as its circumstances change."""
         self.view.running.remove(job)
         self.epoch[job.index] += 1
 

@@ -11,12 +11,12 @@ from schedmate.schedulers.sim.engine.ledger import NOTHING, Ledger
 from schedmate.schedulers.sim.world.faults import Again, Failure
 
 COUNTED = ("preemptions", "evictions", "failures")
-"""What is counted of each job."""
+"""Counters of each job."""
 KINDS = ("run", "packed", "profile", "loan")
 
 
 class Segment(NamedTuple):
-    """A job held GPUs from `start` to `end` and did `work` of what it needs."""
+    """A job held GPUs from `start` to `end` and did `work` of its total."""
 
     job: int
     """Position in the workload."""
@@ -24,8 +24,8 @@ class Segment(NamedTuple):
     end: float
     allocation: Allocation
     work: float
-    """In the unit of the physics, [s] by default. None of what is done while profiling is kept,
-    unless the job ends by it."""
+    """In the unit of the physics, by default [s]. Work done while profiling is lost, unless the job
+    ends then."""
     kind: str
     """`run`, `packed` (joined another job), `profile` or `loan` (on borrowed GPUs)."""
 
@@ -86,12 +86,12 @@ class Segments(Sequence[Segment]):
 
 
 class Outcome(NamedTuple):
-    """Everything that happened, by position in the workload where it is about jobs."""
+    """The record of a run; lists are by position in the workload."""
 
     first_start: Sequence[float]
     """Infinity: never [s]."""
     end: Sequence[float]
-    """Infinity: it had not ended when the simulation did, or it was given up [s]."""
+    """Infinity: it had not ended when the simulation did, or was dropped [s]."""
     held_s: Sequence[float]
     """Time for which the job held GPUs, in profiling too [s]."""
     segments: Segments
@@ -99,15 +99,15 @@ class Outcome(NamedTuple):
     decisions: dict[str, int]
     """How many of each kind were carried out."""
     failures: dict[int, tuple[Failure, Again | None]]
-    """By position of the segment that ended so: a failure of a job, its own or its node's, and
-    how it went on; None: it did not."""
+    """By position of the segment that ended with it: a failure of a job, by itself or with its
+    node, and how it resumed; None: it did not."""
     work: Sequence[float]
     """What each job needs, in the unit of the physics."""
     bad_estimates: int
     """Estimates that were no positive number, and taken as an abstention."""
     ledger: Ledger = NOTHING
-    """What happened besides jobs that ran; nobody writes to that of a simulation without any."""
+    """Rare events; shared and read-only for a run that had none."""
     told_s: Sequence[float] = ()
-    """What the policy was told last of how long each job takes; infinity: nothing [s]."""
+    """The last run time that the policy assumed for each job; infinity: none [s]."""
     counts: Mapping[str, Sequence[int]] = {}
-    """Of each job: `preemptions`, `evictions` and `failures`; none where there were none."""
+    """`preemptions`, `evictions` and `failures` of each job; empty if there were none."""

@@ -12,7 +12,7 @@ from schedmate.schedulers.terms import NEVER
 from schedmate.schedulers.view import View
 
 _IDLE = 1000
-"""Rounds in which nothing runs, comes or is decided, after which a policy is given up."""
+"""Rounds without running jobs, arrivals or decisions after which the simulation ends."""
 
 
 MOST_ROUNDS = 1_000_000
@@ -41,7 +41,7 @@ class Rounds:
         self._idle = 0
 
     def due(self, now: float) -> bool:
-        """Whether the policy decides now; if not, it will be asked at its next round."""
+        """Whether the policy decides now; if not, it will at its next round."""
         if now == self._at:
             return True
         at = self._first(now)

@@ -1,4 +1,4 @@
-"""Jobs that no cluster of this kind, or no cluster at all, could ever run."""
+"""Checks for jobs that this cluster, or any cluster, could never run."""
 
 from __future__ import annotations
 

@@ -27,12 +27,14 @@ class Underway:
         self._told: dict[int, tuple[float, float, bool]] = {}  # when, grace [s], whether it saves
         self._moves: dict[int, tuple[int, float]] = {}  # serial number, when it began
         self._loans: dict[int, tuple[int, float, float]] = {}  # serial number, begun, called back
-        self._borrowers: dict[int, set[int]] = {}  # of a job that wants its GPUs back
-        self._awaited: dict[int, set[int]] = {}  # of a job about to start, who has yet to leave
+        self._borrowers: dict[int, set[int]] = {}  # borrowers of a job that reclaims its GPUs
+        self._awaited: dict[
+            int, set[int]
+        ] = {}  # jobs that have yet to leave, by the job about to start
         self._serial = 0
 
     def begin(self) -> None:
-        """Expect the windows in which jobs lend their GPUs."""
+        """Schedule the windows in which jobs lend their GPUs."""
         for index, windows in self._windows.items():
             for number, (start, _) in enumerate(windows):
                 heappush(self._execution.events, (start, LEND, index, number))
@@ -85,7 +87,7 @@ class Underway:
         space = execution.space
         for node, mask in allocation:
             missing = mask & ~space.free[node]
-            # Of whom its processors and memory are is not known: it waits for all of them.
+            # Whose CPUs and memory these are is not known: it waits for all of the jobs.
             poor = not space.affords(node, job, mask.bit_count())
             for one in execution.view.on(node) if missing or poor else ():
                 held = next(theirs for at, theirs in one.allocation if at == node) & mask
@@ -128,7 +130,7 @@ class Underway:
     # Moving.
 
     def bring_up(self, job: Job, allocation: Allocation) -> None:
-        """It holds these GPUs too, which are booked, and will go on there."""
+        """The job also holds these booked GPUs, on which it is started before it moves there."""
         execution, now = self._execution, self._execution.view.now
         self._serial += 1
         self._moves[job.index] = (self._serial, now)
@@ -137,7 +139,8 @@ class Underway:
         heappush(execution.events, (at, MOVED, job.index, self._serial))
 
     def moved(self, job: Job, serial: int) -> bool:
-        """It is up elsewhere and goes there, if nothing came between; whether so."""
+        """The job is up elsewhere and moves there, unless the move was cancelled; return whether it
+        moves."""
         if job.index not in self._moves or self._moves[job.index][0] != serial:
             return False
         assert job.status is not None
@@ -171,7 +174,7 @@ class Underway:
     # Lending.
 
     def lend(self, job: Job, number: int) -> bool:
-        """One of its windows opens: it lends its GPUs, if it is there and free to; whether so."""
+        """One of its windows opens: the job lends its GPUs if it can; return whether it does."""
         execution, now = self._execution, self._execution.view.now
         alone = job.allocation and job.partner is None and not job.profiling
         until = self._windows[job.index][number][1]
@@ -186,7 +189,7 @@ class Underway:
         return True
 
     def reclaim(self, job: Job, serial: int) -> bool:
-        """It wants its GPUs back: the borrowers are told to stop, and it waits for them."""
+        """The job reclaims its GPUs: the borrowers are asked to stop, and it waits for them."""
         execution, index, now = self._execution, job.index, self._execution.view.now
         if index not in self._loans or self._loans[index][0] != serial:
             return False
@@ -249,7 +252,7 @@ class Underway:
             self._hold_ends(job, moved=False)
 
     def settle(self, job: Job) -> None:
-        """The job has left its GPUs: nothing is under way with it any more."""
+        """The job has left its GPUs: its transition is over."""
         job.settle()
         self._execution.view.leaving.pop(job.index, None)
         self._halted.pop(job.index, None)

@@ -1,4 +1,4 @@
-"""How a failed job's log ends: real text, whose true type only the simulation knows."""
+"""How the log of a failed job ends: real text, whose true type only the simulation knows."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The text that a simulated job writes while it runs, so that the real readers have one to read.
+"""The text that a simulated job writes while it runs, for the real log readers.
 
-Formats are data (`formats.yaml`). Step times vary from one line to the next by 4 %, which lies
-within what Alibaba measured of mini-batches (3 to 5 %, cluster trace gpu-v2020), and the first
-steps after a start are slow. The same job, stretch and seed give the same text, to the last byte.
+Formats are data (`formats.yaml`). Step times vary from one line to the next by 4 %, which is within
+what Alibaba measured of mini-batches (3 to 5 %, cluster trace gpu-v2020), and the first steps after
+a start are slow. The same job, window and seed give exactly the same text.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Format:
     other: str = ""
     redraws: bool = False
     says: bool = True
-    """Whether it lets a reader know how long a step takes."""
+    """Whether its lines state the step time, directly or not."""
 
 
 @dataclass(frozen=True)

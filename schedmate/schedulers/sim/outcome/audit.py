@@ -1,4 +1,4 @@
-"""The conservation laws, checked from what a simulation recorded and by nothing that it used."""
+"""The conservation laws, checked from the record of a run, independently of the simulator."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ _SHARERS = 2
 
 
 def audit(workload: Workload, cluster: Cluster, outcome: Outcome) -> None:
-    """Check that the run could have happened.
+    """Check that the run was possible.
 
-    No GPU is held by two jobs that do not share it nor by a third, no job holds a GPU before its
-    submission, a job has one allocation at a time, as large as it may be and of the type it asks
-    for, the work it did less what failures lost adds up to the work it needs, a job that failed
-    runs on no earlier than it was submitted again and never when that was its end, time never runs
-    backwards, and every job ends, or `outcome.laws` has a reason why not. Raises `LawBrokenError`.
+    No GPU is held by two jobs that do not share it or by three, no job holds a GPU before its
+    submission, and a job has one allocation at a time, of a permitted size and of the requested
+    type. The work that a job did, less what failures lost, adds up to the work it needs; after a
+    failure it runs no earlier than its new submission, and not at all if the failure was its end.
+    Time never runs backwards, and every job ends unless `outcome.laws` knows a reason. Raises
+    `LawBrokenError`.
     """
     held = Held.of(outcome.segments)
     doubtful = doubtful_jobs(workload, cluster, outcome, held)

@@ -17,7 +17,10 @@ HOUR = 3600.0
 
 
 def besides(workload: Workload, outcome: Outcome) -> dict[str, Any]:
-    """Only what there was; empty for a run of ordinary jobs. GPU hours where the name says so."""
+    """Numbers of rare events, only those that occurred; empty for a run of ordinary jobs.
+
+    GPU hours if the name says so.
+    """
     ledger = outcome.ledger
     numbers: dict[str, Any] = {}
     open_jobs = sum(1 for end in outcome.end if end == NEVER)

@@ -22,7 +22,7 @@ def events(result: Result, cluster: Cluster) -> Iterator[dict[str, Any]]:
             yield {
                 "ph": "X",
                 "pid": node,
-                # A job that joined another gets a track of its own beside it.
+                # A job that shares another's GPUs gets a separate track.
                 "tid": 2 * gpu + (kind == "packed"),
                 "ts": round((start - origin) * 1e6),
                 "dur": round((end - start) * 1e6),

@@ -1,7 +1,7 @@
-"""Which jobs and GPUs of a run an audit has to look at one by one.
+"""Selects the jobs and GPUs of a run that an audit has to check one by one.
 
-All the others are proved at once, in columns. Whatever is not plainly in order is left to the audit
-itself, which alone says what is wrong: two jobs on one GPU, for one thing, can be in order.
+All others are proved at once, in columns. What is not plainly correct is left to the audit, which
+alone decides: for example, two jobs on one GPU may be correct.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ Flags = NDArray[np.bool_]
 
 _PLAIN = {"name", "user", "vc", "gpu_type", "cpus", "memory_mb", "priority", "time_limit_s"}
 _PLAIN |= {"share", "min_gpus", "max_gpus", "preemptible", "migratable"}
-"""What a job may ask for that is known here."""
+"""Requests that are supported here."""
 _RECORDED = {
     *("first_start", "end", "held_s", "segments", "events", "decisions", "failures", "work"),
     *("bad_estimates", "told_s", "counts"),
 }
-"""What of a run is known here."""
+"""Kinds of segments that are supported here."""
 _AT_ONCE = 1 << 20
-"""Rows that are sorted at once."""
+"""Rows sorted at once."""
 
 
 def doubtful_jobs(workload: Workload, cluster: Cluster, outcome: Outcome, held: Held) -> Flags:

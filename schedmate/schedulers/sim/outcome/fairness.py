@@ -13,11 +13,11 @@ Floats = NDArray[np.float64]
 
 
 def fairness(workload: Workload, jct_s: Floats) -> dict[str, dict[str, Any]]:
-    """For users and virtual clusters, where there are several: how evenly they were served.
+    """Fairness among users and virtual clusters, if there are several.
 
-    The slowdown of a group is the JCT of its jobs, added up, over the time they would take alone.
-    Jain's index over the groups' slowdowns (Jain et al., 1984) is 1 when all are alike and 1/n when
-    one of n has all of it.
+    The slowdown of a group is the sum of its jobs' JCTs over the time that they would take alone.
+    Jain's index over the groups' slowdowns (Jain et al., 1984) is 1 if all are equal and 1/n if one
+    of n has all of it.
     """
     groups = {"user": workload.requests.said("user"), "vc": workload.vcs}
     found = {}

@@ -15,10 +15,10 @@ from schedmate.schedulers.sim.tables import parquet_is_there, read_csv, write_cs
 
 
 def write(result: Result, folder: Path, cluster: Cluster, inputs: str) -> None:
-    """Put the tables, `trace.json` (for Perfetto) and, last, `summary.json` into `folder`.
+    """Write the tables, `trace.json` (for Perfetto) and, last, `summary.json` to `folder`.
 
-    `inputs` stands for all that the result depends on; it goes into the summary. Raises
-    `InputError` when the folder cannot be written.
+    `inputs` is a digest of everything that the result depends on, and becomes part of the summary.
+    Raises `InputError` if the folder cannot be written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -29,7 +29,7 @@ def write(result: Result, folder: Path, cluster: Cluster, inputs: str) -> None:
         if parquet_is_there():
             write_parquet(folder / f"{name}.parquet", table)
     with open_output(folder / "trace.json") as stream:
-        # event by event: all of a long run at once would not fit into memory
+        # event by event, as a long run does not fit into memory
         stream.write('{"traceEvents": [')
         for number, event in enumerate(events(result, cluster)):
             stream.write(",\n" * (number > 0) + json.dumps(event))

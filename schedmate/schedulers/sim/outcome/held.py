@@ -81,6 +81,6 @@ class Pieces:
         return segment, [one[at] for one in columns]
 
     def count(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         many = np.bincount(self._code, minlength=len(self._held.allocations))
         return int(many[self._held.code].sum())

@@ -1,7 +1,7 @@
-"""What a run was like: the field's summary numbers, and one row for each job.
+"""Summary numbers of a run, and one row for each job.
 
 JCT: end less submission. Queueing delay: the part of it in which the job held no GPU. Makespan:
-last end less first submission. Utilisation: GPU time held over GPU time there was.
+last end less first submission. Utilisation: GPU time held over GPU time available.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from schedmate.schedulers.terms import NEVER
 
 HOUR = 3600.0
 SIZES = ((1, 1, "1 GPU"), (2, 8, "2-8 GPUs"), (9, 1 << 62, "over 8 GPUs"))
-"""The size classes in which results are broken down."""
+"""Size classes by which results are broken down."""
 
 Floats = NDArray[np.float64]
 
@@ -58,9 +58,9 @@ class PerJob:
 def summary(
     workload: Workload, cluster: Cluster, outcome: Outcome, per_job: PerJob, spent: Spent | None
 ) -> dict[str, Any]:
-    """The numbers of one run; hours where the name says `_h`.
+    """The numbers of one run; in hours if the name says `_h`.
 
-    Times of jobs are of those that ended; `besides` has how many did not.
+    Times of jobs are of those that ended; `besides` counts those that did not.
     """
     if NEVER in outcome.end:
         return _of_ended(workload, cluster, outcome) | besides(workload, outcome)

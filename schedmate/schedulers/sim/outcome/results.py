@@ -1,4 +1,4 @@
-"""What a run leaves behind: its numbers, a row a job, and a row a stretch of GPUs held.
+"""The results of a run: its numbers, a row for each job, and a row for each period of holding GPUs.
 
 Both tables are columns of equal length.
 """
@@ -32,8 +32,8 @@ JOBS: Mapping[str, type] = {
     "end_s": float,
     "jct_s": float,
     "queue_s": float,
-    "predicted_s": float,  # what the policy was told last; NaN: nothing
-    "duration_s": float,  # alone on the GPUs asked for
+    "predicted_s": float,  # the last run time that the policy assumed; NaN: none
+    "duration_s": float,  # alone on the requested GPUs
     "packed": int,  # 1: joined another job at least once
     "preemptions": int,
     "evictions": int,
@@ -50,9 +50,9 @@ SEGMENTS: Mapping[str, type] = {
     "first_gpu": int,
     "gpus": float,  # from the first on; below 1: a part of that one
     "failed": int,  # 1: a failure of the job or its node ended it
-    "useful_s": float,  # what of it was done and kept, as seconds alone; NaN: not known
+    "useful_s": float,  # work done and kept, as seconds of the job alone; NaN: unknown
 }
-"""Columns of `segments.csv` and `segments.parquet`: who held which GPUs of a node, and when."""
+"""Columns of `segments.csv` and `segments.parquet`: the job, GPUs of one node, and times."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def _jobs(run: Run, workload: Workload) -> Table:
 
 
 def _estimates(said: Sequence[float]) -> NDArray[np.float64]:
-    """NaN where nothing was."""
+    """NaN where there is none."""
     seconds = np.array(list(said), np.float64)
     return np.where(np.isinf(seconds), np.nan, seconds)
 

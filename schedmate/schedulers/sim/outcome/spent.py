@@ -21,27 +21,29 @@ Floats = NDArray[np.float64]
 
 
 class Spent(NamedTuple):
-    """The time of each segment by what became of it; the four add up to its length [s]."""
+    """The time of each segment by its use; the four parts add up to its length [s]."""
 
     useful: Floats
-    """Work done and kept, as seconds of the job alone on the GPUs asked for. Negative where a
-    failure undid more than the segment had done."""
+    """Work done and kept, as seconds of the job alone on the requested GPUs.
+
+    Negative if a failure lost more than the segment had done.
+    """
     restarts: Floats
-    """Between getting GPUs and going on from where it was."""
+    """Time between getting GPUs and resuming work."""
     failures: Floats
     """Work undone by a failure."""
     other: Floats
-    """While profiled, what is done again later; else lost beside a partner, or by an eviction."""
+    """Time of profiling that is repeated later; else time lost to a partner, or by an eviction."""
     profiling: NDArray[np.bool_]
     """Whether the job held its GPUs to be profiled."""
     gpus: Floats
     """GPUs held; below 1: a part of one."""
 
     def hours(self, held_gpu_s: float) -> dict[str, float]:
-        """GPU hours by what became of them.
+        """GPU hours by their use.
 
-        `held_gpu_s` counts GPUs that two jobs shared once; then useful, profiling, restarts,
-        failures and slowed add up to held and shared.
+        `held_gpu_s` counts GPUs shared by two jobs once; then useful, profiling, restarts, failures
+        and slowed add up to held plus shared.
         """
 
         def total(seconds: Floats) -> float:
@@ -60,8 +62,8 @@ class Spent(NamedTuple):
 
 
 def gpus_held(workload: Workload, outcome: Outcome) -> Floats:
-    """GPUs held in each segment: those asked for (below 1: a part of one), or what an elastic job
-    was given."""
+    """GPUs held in each segment: those requested (below 1: a part of one), or the number that an
+    elastic job got."""
     if workload.requests.said("min_gpus") is None:
         return _gpus_asked(workload, outcome)
     given = outcome.segments.allocations
@@ -75,9 +77,9 @@ def _gpus_asked(workload: Workload, outcome: Outcome) -> Floats:
 
 
 def spent(workload: Workload, outcome: Outcome, restart: Callable[[int], float]) -> Spent | None:
-    """How the time of each segment was spent; None if work is not seconds of the trace.
+    """Use of the time of each segment; None if work is not seconds of the trace.
 
-    `restart` gives the time that a restart of a job of so many GPUs takes [s].
+    `restart` returns the time that a restart of a job with this number of GPUs takes [s].
     """
     if outcome.work is not workload.duration_s:
         return None
@@ -87,7 +89,7 @@ def spent(workload: Workload, outcome: Outcome, restart: Callable[[int], float])
     held = gpus_held(workload, outcome)
     profiling = np.frombuffer(bytes(segments.kinds), np.uint8) == KINDS.index("profile")
     restarts, failures = np.zeros(len(which)), np.zeros(len(which))
-    # Whoever held GPUs before, other than to be profiled, goes on from where it was.
+    # A job that held GPUs before, other than for profiling, resumes its work.
     runs = np.bincount(which[~profiling], minlength=len(requests))
     ran: set[int] = set()
     for position in np.flatnonzero(runs[which] > 1).tolist():
@@ -104,7 +106,7 @@ def spent(workload: Workload, outcome: Outcome, restart: Callable[[int], float])
         failures[position] = failure.done - (failure.saved if again is None else again.work)
     useful = np.array(segments.works) - failures
     if requests.said("min_gpus") is not None:
-        # One on other GPUs than it asked for is counted by those that it had.
+        # A job on another number of GPUs than requested counts by those that it had.
         scale = _gpus_asked(workload, outcome) / held
         useful, failures = useful * scale, failures * scale
     other = length - restarts - failures - useful

@@ -62,9 +62,10 @@ def jobs_waiting(jobs: Table, segments: Table) -> Steps:
 
 
 def work_kept(segments: Table) -> tuple[Steps, Steps]:
-    """GPUs' worth of work that was kept, and of time that was not; of a pair, both jobs count.
+    """GPUs in use over time, by work that was kept and time that was not; of a pair, both jobs
+    count.
 
-    What became of a stretch is spread evenly over it.
+    The use of a segment is spread evenly over it.
     """
     start, end = segments["start_s"], segments["end_s"]
     length = end - start

@@ -8,7 +8,7 @@ from typing import Any
 Numbers = dict[str, Any]
 
 SETTINGS = ("cluster", "estimator", "seed")
-"""What a run is made under, besides its policy."""
+"""Settings of a run besides its policy."""
 
 
 ORIGINS = {
@@ -24,7 +24,7 @@ def varied(runs: Sequence[Numbers]) -> list[str]:
 
 
 def label(run: Numbers, keys: Sequence[str]) -> str:
-    """The run's policy, with what tells it from others of the same policy."""
+    """The run's policy, with what distinguishes it from other runs of the same policy."""
     more = ", ".join(f"seed {run[key]}" if key == "seed" else str(run[key]) for key in keys)
     return f"{run['policy']} ({more})" if more else str(run["policy"])
 
@@ -83,7 +83,7 @@ def differences(runs: Sequence[Numbers]) -> list[str]:
 
 
 def by_class(runs: Sequence[Numbers]) -> list[str]:
-    """How jobs of high priority (HP) and spot jobs (LP) fared, where there are both."""
+    """Service of high-priority (HP) and spot (LP) jobs, if there are both."""
     lines = []
     keys = varied(runs)
     for run in runs:

@@ -1,6 +1,6 @@
-"""Laws about what few simulations have, a module a concept: see `outcome.audit` for the rest.
+"""Conservation laws of rare events, one module for each concept; see `outcome.audit` for the rest.
 
-Each says from what was recorded, and by nothing that the engine used, whether it could have been.
+Each is checked from the record alone, independently of the engine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is raised when a law does not hold, and the slack that rounding gets."""
+"""The error raised when a law is broken, and the tolerance for rounding."""
 
 from __future__ import annotations
 

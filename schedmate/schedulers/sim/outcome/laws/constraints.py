@@ -11,7 +11,7 @@ from schedmate.schedulers.sim.workload import Workload
 
 
 def check_constraints(workload: Workload, cluster: Cluster, outcome: Outcome) -> None:
-    """Every job was where its constraints allow, and never beside a job that it avoids.
+    """Check that every job ran where its constraints allow, and not with a job that it avoids.
 
     Raises `LawBrokenError`.
     """

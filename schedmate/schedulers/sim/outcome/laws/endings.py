@@ -1,4 +1,5 @@
-"""Jobs that do not end: given up, endless, or cut off by the horizon; and those that ran before."""
+"""Jobs without an ordinary end (dropped, endless, stopped by the horizon) or start (running
+already)."""
 
 from __future__ import annotations
 
@@ -9,8 +10,10 @@ from schedmate.schedulers.terms import NEVER
 
 
 def check_endings(workload: Workload, outcome: Outcome) -> None:
-    """A job without an end has a reason, nothing is after the horizon, no dropped job runs on, and
-    what ran from the start did so where it is said. Raises `LawBrokenError`.
+    """Check that a job without an end has a reason, and nothing happens after the horizon.
+
+    A dropped job must not run on, and jobs that run from the start must do so where stated. Raises
+    `LawBrokenError`.
     """
     ledger = outcome.ledger
     asked = workload.requests.said("terms") is not None

@@ -8,8 +8,10 @@ from schedmate.schedulers.sim.workload import Workload
 
 
 def check_evictions(workload: Workload, outcome: Outcome) -> None:
-    """An eviction takes no longer than the grace time, nobody gains work by it, and who saved its
-    work or set its checkpoints loses no more than that leaves. Raises `LawBrokenError`.
+    """Check that an eviction takes no longer than its grace time, and that no job gains work.
+
+    A job that saved its work or set its checkpoints loses no more than these leave. Raises
+    `LawBrokenError`.
     """
     segments = outcome.segments
     for position, one in outcome.ledger.evictions.items():

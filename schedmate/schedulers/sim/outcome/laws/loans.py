@@ -10,10 +10,10 @@ from schedmate.schedulers.sim.workload import Workload
 
 
 def in_use(outcome: Outcome) -> Outcome:
-    """The same with segments of who used GPUs, instead of whose they were.
+    """The segments by the users of GPUs instead of their owners.
 
-    What a job lends it does not use; on what it is brought up beforehand it does not run yet, but
-    nobody else may. So no GPU is used twice.
+    A job does not use what it lends; where it is being started it does not run yet, but no other
+    job may. So no GPU is used twice.
     """
     ledger = outcome.ledger
     if not (ledger.loans or ledger.holds):
@@ -35,8 +35,10 @@ def in_use(outcome: Outcome) -> Outcome:
 
 
 def check_loans(workload: Workload, cluster: Cluster, outcome: Outcome) -> None:
-    """GPUs are lent in the windows that the trace has and by who holds them, and who borrows some
-    is entitled to. Raises `LawBrokenError`.
+    """Check that GPUs are lent within the trace's windows, by the jobs that hold them, to jobs that
+    may borrow them.
+
+    Raises `LawBrokenError`.
     """
     loans = outcome.ledger.loans
     lent: dict[int, list[Loan]] = {}
@@ -76,7 +78,7 @@ def _check_borrower(
         offered = 0
         for loan in lent.get(node, ()):
             theirs = _mask(loan.allocation, node) & mask
-            # A lender can end at the very instant at which others take what it lends.
+            # A lender can end at the instant at which others get what it lends.
             if loan.job == one.job or not theirs or not loan.start <= one.start <= loan.back:
                 continue
             offered |= theirs

@@ -1,4 +1,4 @@
-"""Jobs that are brought up on new GPUs before they leave the old ones."""
+"""Jobs that are started on new GPUs before they leave the old ones."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from schedmate.schedulers.sim.workload import Workload
 
 
 def check_moves(workload: Workload, outcome: Outcome) -> None:
-    """Who is brought up elsewhere runs meanwhile, on as many GPUs, and goes on there or nowhere.
+    """Check that a job that is started elsewhere runs meanwhile, on the same number of GPUs.
 
-    Raises `LawBrokenError`.
+    It moves there or stays. Raises `LawBrokenError`.
     """
     holds = outcome.ledger.holds
     if not holds:

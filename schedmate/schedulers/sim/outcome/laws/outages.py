@@ -9,8 +9,10 @@ from schedmate.schedulers.sim.outcome.laws.broken import LawBrokenError
 
 
 def check_outages(cluster: Cluster, outcome: Outcome) -> None:
-    """Nobody gets GPUs of a drained node, unless to share them with who has them, and none are held
-    on one that is down. Raises `LawBrokenError`.
+    """Check that no job gets GPUs of a drained node, except to share them, or holds GPUs of one
+    that is down.
+
+    Raises `LawBrokenError`.
     """
     outages: dict[int, list[Outage]] = {}
     for one in outcome.ledger.outages:
