@@ -27,7 +27,7 @@ from schedmate.schedulers.view import View
 OBJECTIVES = ("max-min", "max-sum")
 
 _FASTER = 1.1
-"""What a type has to be faster for a job that is never suspended to move there."""
+"""Factor by which a type must be faster for a job that is never suspended to move there."""
 
 
 class Gavel(Policy):
@@ -41,15 +41,13 @@ class Gavel(Policy):
     def __init__(
         self, objective: str = "max-min", interval_s: float = 360.0, suspend: bool = True
     ) -> None:
-        """
-        Args:
-            objective: `max-min` fairness: of what each job gets, times its GPUs, over what an equal
-                share of every type would give it (section 4.1); `max-sum` of iterations a second.
-            interval_s: length of a round [s].
-            suspend: whether jobs share GPUs over time, as published; without, a job that runs
-                keeps as many GPUs until it ends, and moves to a type that suits it better where
-                that has free ones.
-        """
+        """Args:
+        objective: `max-min` fairness of each job's throughput times its GPUs, relative to an
+            equal share of every type (section 4.1); or `max-sum` of iterations per second.
+        interval_s: length of a round [s].
+        suspend: whether jobs share GPUs over time, as published; if not, a running job keeps
+            its number of GPUs until it ends, and moves to a type that suits it better if that
+            has free ones."""
         require("scipy")
         if objective not in OBJECTIVES:
             raise UsageError(
@@ -91,7 +89,7 @@ class Gavel(Policy):
     def _unsuspended(
         self, view: View, order: list[tuple[Job, int]], types: list[str], speeds: Floats
     ) -> Sequence[Decision]:
-        """Who runs stays, or goes to where it is faster and GPUs are free; then others start."""
+        """Running jobs stay, or move to a faster type with free GPUs; then others start."""
         cluster = view.space.cluster
         position = {job.index: place for place, job in enumerate(view.jobs())}
         free = capacity_of(view)
@@ -136,7 +134,7 @@ class Gavel(Policy):
         most = [np.ones(jobs), np.array(capacity, dtype=float)]
         cost = -worth.ravel()
         if self.objective == "max-min":
-            # One more variable: what everybody gets at least.
+            # One more variable: the least that any job gets.
             rows += [jobs + types + job, jobs + types + np.arange(jobs)]
             columns += [place, np.full(jobs, jobs * types)]
             values += [-worth.ravel(), np.ones(jobs)]
@@ -155,9 +153,9 @@ class Gavel(Policy):
     ) -> list[tuple[Job, int]]:
         """Every job on every type that it can use, in the order in which they are served.
 
-        That is by the share that the program gives it over the share that it has had of the time
-        of all jobs on the type, half a round being given in advance (section 5). Those that the
-        program leaves out come last, so that no GPU is idle while they wait.
+        The order is the share by the program over the share so far of the time of all jobs on the
+        type, with half a round added in advance (section 5). Pairs without a share come last, so
+        that no GPU is idle while jobs wait.
         """
         nodes = view.space.cluster.nodes
         had = np.full(shares.shape, self.interval_s / 2)
@@ -183,7 +181,7 @@ class Gavel(Policy):
 def _speeds(job: Job, cluster: Cluster, types: list[str]) -> list[float]:
     """Throughput on each type, as a part of that on the fastest.
 
-    A type of which the job's agent knows nothing counts as the fastest, so that it is tried.
+    A type unknown to the job's agent counts as the fastest, so that it is tried.
     """
     shapes = [_shape(job, cluster, gpu_type) for gpu_type in types]
     possible = [shape.gpus > 0 for shape in shapes]
@@ -193,13 +191,13 @@ def _speeds(job: Job, cluster: Cluster, types: list[str]) -> list[float]:
         if job.agent.ratios is not None and not job.agent.models:
             known = [job.agent.ratios.get(gpu_type, 0.0) for gpu_type in types]
     best = max((one for one in known if 0 < one < np.inf), default=1.0)
-    # What its batch size does not fit counts for little rather than nothing: it runs somehow.
+    # A type that does not fit its batch size counts for little, not for nothing: it can run.
     parts = [1.0 if one != one else max(one / best, 1e-3) for one in known]
     return [part if can else 0.0 for part, can in zip(parts, possible, strict=True)]
 
 
 def _shape(job: Job, cluster: Cluster, gpu_type: str) -> Shape:
-    """Of the GPUs it asks for on this type; of none where it cannot run."""
+    """Throughput on its requested number of GPUs of this type; 0 if it cannot run there."""
     for shape in of_size(job, cluster):
         if shape.gpu_type == gpu_type:
             return shape
@@ -207,7 +205,7 @@ def _shape(job: Job, cluster: Cluster, gpu_type: str) -> Shape:
 
 
 def _rates(jobs: list[Job]) -> Floats:
-    """Iterations a second of each job on its fastest type; the mean of the others if not known."""
+    """Iterations per second of each job on its fastest type; the mean of the others if unknown."""
     found = np.array([job.agent.rate(job.gpus) if job.agent else math.nan for job in jobs])
     known = np.isfinite(found)
     return np.where(known, found, found[known].mean() if known.any() else 1.0)

@@ -17,7 +17,7 @@ ORDERS = ("utilisation", "submission")
 ABOVE = 1.6
 """How much worse utilisation above 100 % is than as much below."""
 MEMORY = 1.3
-"""What a GPU's memory counts, full, beside 100 % of utilisation."""
+"""Cost of a GPU's whole memory, relative to 100 % of utilisation."""
 MARGIN_MB = 500.0
 """GPU memory that stays free."""
 
@@ -25,18 +25,18 @@ MARGIN_MB = 500.0
 class Horus(Policy):
     """Interference-aware placement by predicted utilisation (Horus, TPDS 2022).
 
-    Who uses GPUs least goes first, and of those `lookahead` jobs at the head whoever finds a place:
-    free GPUs, else those of the running job on as many GPUs beside which it costs least. The cost
-    of a GPU is the number of its jobs, plus how far their summed utilisation is from 100 %, more
-    above than below, plus the share of its memory that they take. Order, look-ahead, cost and
-    constants are those of the simulator of Horus' first author (github.com/matthewygf/GPUSchedule),
-    as the article could not be read. Predictions come from the estimator before the job runs;
-    without one a job goes last and runs alone.
+    Jobs with the lowest utilisation go first, and of the `lookahead` jobs at the head each that
+    fits is started: on free GPUs, else on those of the running job with the same number of GPUs
+    beside which it costs least. The cost of a GPU is the number of its jobs, plus the distance of
+    their summed utilisation from 100 %, with more weight above than below, plus the share of its
+    memory that they use. Order, look-ahead, cost and constants are those of the simulator of Horus'
+    first author (github.com/matthewygf/GPUSchedule), as the article could not be read. Predictions
+    are from the estimator, before the job runs; without one a job goes last and runs alone.
 
-    Other than there, at most two jobs share a GPU, not three; they share all their GPUs, within one
-    node; memory in use counts as a share of the GPU's, where there it is a number of megabytes and
-    decides alone; and all that find a place start at once, not one a minute. Its Horus+, which
-    takes turns between clusters of jobs, is not here.
+    Differences: at most two jobs share a GPU, not three; they share all their GPUs, within one
+    node; memory counts as a share of the GPU's, where there it is a number of megabytes that
+    outweighs everything; and all jobs that fit start at once, not one a minute. Horus+, which takes
+    turns between clusters of jobs, is not implemented.
     """
 
     name: ClassVar[str] = "horus"
@@ -50,14 +50,12 @@ class Horus(Policy):
         gpu_memory_mb: float = 24_576.0,
         backfill: bool = False,
     ) -> None:
-        """
-        Args:
-            order: `utilisation`, the least first, or `submission`.
-            lookahead: how many jobs at the head of the queue are tried; those behind wait.
-            max_util: the most summed utilisation of two jobs on one GPU [%].
-            gpu_memory_mb: memory of one GPU [MB].
-            backfill: all who wait are tried.
-        """
+        """Args:
+        order: `utilisation`, the lowest first, or `submission`.
+        lookahead: number of jobs at the head of the queue that are tried; those behind wait.
+        max_util: most summed utilisation of two jobs on one GPU [%].
+        gpu_memory_mb: memory of one GPU [MB].
+        backfill: try all waiting jobs."""
         if order not in ORDERS:
             raise UsageError(f"policy horus: order={order} is none of {', '.join(ORDERS)}.")
         if lookahead < 1:
@@ -88,7 +86,7 @@ class Horus(Policy):
         if self.backfill:
             view.pending.walk(accept)
             return decisions
-        # Who asks for another virtual cluster or GPU type stands in another queue.
+        # Jobs for another virtual cluster or GPU type have a separate queue.
         open_to = {(lane[0][0], lane[0][2]) for lane in view.pending.lanes()}  # type: ignore[index]
         refused: Counter[Hashable] = Counter()
         for job in view.pending:
@@ -102,7 +100,7 @@ class Horus(Policy):
         return decisions
 
     def lane(self, job: Job) -> Hashable:
-        # A waiting job's chances depend on its own utilisation, in steps of ten per cent.
+        # A waiting job's chances depend on its utilisation, in steps of ten per cent.
         util = job.forecast.gpu_util if job.forecast else None
         step = None if util is None else int(util // 10)
         if job.allocation:
@@ -133,8 +131,8 @@ class Horus(Policy):
         return best
 
     def cost(self, util: float, memory_mb: float) -> float:
-        """Of a GPU on which jobs of this summed utilisation [%] and memory run, but for their
-        number, which is the same of all that are compared."""
+        """Cost of a GPU with jobs of this summed utilisation [%] and memory, without the number of
+        jobs, which is the same for all that are compared."""
         off = util - 100.0
         return abs(off) / 100.0 * (ABOVE if off > 0 else 1.0) + MEMORY * (
             memory_mb / self.gpu_memory_mb

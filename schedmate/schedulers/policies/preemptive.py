@@ -16,12 +16,12 @@ from schedmate.schedulers.view import View
 
 
 class Preemptive(Policy):
-    """Run the jobs that rank first; jobs that rank after a waiting job may have to make room.
+    """Run the jobs that rank first; jobs that rank after a waiting job may be stopped for it.
 
-    Victims are taken from the last rank upwards, and only those on the nodes the job will get.
-    `backfill`: a job that cannot be placed even so lets later ones pass, until they make room.
-    `quota`: who may run is decided by the count of GPUs alone; a job that then fits on no nodes
-    waits, its count reserved. So do published simulators.
+    Victims are taken from the last rank upwards, and only on the nodes that the job will get.
+    `backfill`: a job that cannot be placed even so lets later ones pass, until these can be stopped
+    for it. `quota`: jobs are chosen by the number of GPUs alone; one that then fits on no nodes
+    waits, with its number reserved. Published simulators do so.
     """
 
     backfill: bool = True
@@ -85,7 +85,7 @@ class Preemptive(Policy):
             return (self.rank_if_running(job, now), job.index)
 
         def keep(bar: tuple[Rank, int] | None) -> None:
-            """Let the running up to that place go on, or stop them."""
+            """Keep the running jobs up to that rank, or stop them."""
             nonlocal known, left
             while known < len(running) and (bar is None or place(running[known]) < bar):
                 job = running[known]

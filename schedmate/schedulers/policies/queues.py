@@ -1,4 +1,4 @@
-"""Queues without preemption: they differ only in what they sort by."""
+"""Queues without preemption, which differ only in their order."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _new = tuple.__new__  # what a NamedTuple does in twice the time
 
 
 class Queue(Policy):
-    """Start jobs by rank, each on as few nodes as it can (consolidated best fit).
+    """Start jobs by rank, each on the fewest nodes possible (consolidated best fit).
 
     `backfill`: a job that does not fit lets later ones pass, without a reservation; otherwise it
-    holds up all those behind it that compete for the same nodes.
+    blocks all later jobs that compete for the same nodes.
     """
 
     steady = True
@@ -34,7 +34,7 @@ class Queue(Policy):
         return [_new(Start, found) for found in view.pending.walk(space.place)]
 
     def lane(self, job: Job) -> Hashable:
-        # Without backfill a job holds up all that want the same nodes, whatever their size.
+        # Without backfill a job blocks all jobs for the same nodes, whatever their size.
         return super().lane(job) if self.backfill else (job.vc, job.gpu_type)
 
 
@@ -63,10 +63,10 @@ class Sjf(Queue):
 
 
 class SjfAgeing(Queue):
-    """Shortest job first in which waiting counts, so that no job starves.
+    """Shortest job first with ageing, so that no job starves.
 
-    A job's estimate is lowered by `weight` seconds for each second it has waited. All jobs age at
-    the same rate, so the order never changes while they wait.
+    A job's estimate is lowered by `weight` seconds for each second that it has waited. All jobs age
+    at the same rate, so their order never changes while they wait.
     """
 
     name: ClassVar[str] = "sjf-ageing"

@@ -1,4 +1,4 @@
-"""Whose GPUs are taken back to let a waiting job in: the last in rank, no more than needed."""
+"""Chooses the jobs to stop for a waiting job: the last in rank, no more than needed."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ class Stopped(set[Job]):
     def __init__(self) -> None:
         super().__init__()
         self.first: dict[Hashable, int] = {}
-        """Of each group, how many from the last on need not be looked at again."""
+        """Number of jobs at the end of each group that can be skipped."""
 
 
 class Room(NamedTuple):
-    """What has to be freed for a job to start."""
+    """The jobs to stop so that a job can start."""
 
     victims: list[Job]
     """Released in the view's space already."""
     allocation: Allocation | None
-    """Where the job goes; None: there is no room for it."""
+    """The job's allocation; None: it cannot fit."""
     largest: int = 0
-    """Where there is none: the most GPUs that one node could give."""
+    """If it cannot: the most GPUs that one node could free."""
 
 
 def make_room(view: View, job: Job, bar: Rank, stopped: Stopped) -> Room:

@@ -26,21 +26,21 @@ _STEPS = 64
 class Tiresias(Preemptive):
     """Two-dimensional least attained service, or Gittins index, in two queues (section 3.3).
 
-    A job whose GPUs x time pass `threshold_gpu_s` goes down to the second queue; inside a queue the
-    first submitted goes first, or the one of highest Gittins index.
+    A job whose GPUs x time exceed `threshold_gpu_s` moves to the second queue; within a queue the
+    first submitted goes first, or the one with the highest Gittins index.
 
     Args:
-        threshold_gpu_s: 5 GPU hours is what Lucid's authors compare with [GPU s].
-        interval_s: time between decisions; 0: whenever something changes [s].
-        promote: PROMOTEKNOB: a job that has waited for this many times what it has run for goes up
-            to the first queue with its service forgotten, until it is stopped again; 0: never.
-        history: CSV with a column `gpu_s`, what past jobs took of GPUs x time: then jobs go by
-            Gittins index inside a queue (2D-Gittins); empty: by submission (2D-LAS).
+        threshold_gpu_s: Lucid's authors compare with 5 GPU hours [GPU s].
+        interval_s: time between decisions; 0: after every change [s].
+        promote: PROMOTEKNOB: a job that has waited for this many times its run time so far moves to
+            the first queue with its service reset, until it is stopped again; 0: never.
+        history: CSV with a column `gpu_s`, the GPUs x time of past jobs: then jobs go by Gittins
+            index within a queue (2D-Gittins); empty: by submission (2D-LAS).
         consolidate: regular expression of the names of jobs whose model has large tensors and so
             needs all GPUs together; the others may be spread over any free ones (section 3.4).
             Empty: all need it.
         backfill: a job that cannot be placed lets later ones pass.
-        quota: who may run is decided by the count of GPUs alone, as in published simulators.
+        quota: jobs are chosen by the number of GPUs alone, as in published simulators.
     """
 
     name: ClassVar[str] = "tiresias"
@@ -149,18 +149,16 @@ def _spread(view: View, job: Job) -> Allocation | None:
 
 
 class Gittins:
-    """The Gittins index of a job by its attained service, from what past jobs took in all.
+    """The Gittins index of a job by its attained service, from the total service of past jobs.
 
-    Of the jobs that took more than a: the share that end within `quantum` more, over the mean of
-    what they still take, at most `quantum`.
+    Of the past jobs that needed more: the share that ended within `quantum` more, over the mean of
+    their further service, at most `quantum`.
     """
 
     def __init__(self, taken: list[float], quantum: float) -> None:
-        """
-        Args:
-            taken: service of past jobs [GPU s], at least one.
-            quantum: what is looked ahead [GPU s].
-        """
+        """Args:
+        taken: service of past jobs [GPU s], at least one.
+        quantum: service to look ahead [GPU s]."""
         taken = sorted(taken)
         sums = [0.0, *accumulate(taken)]
         steps = sorted({0.0, *(taken[len(taken) * n // _STEPS] for n in range(_STEPS))})

@@ -1,7 +1,7 @@
-"""What Arena's scheduler is to achieve: throughput, deadlines or fairness (section 3.5).
+"""Objectives of Arena's scheduler: throughput, deadlines or fairness (section 3.5).
 
-Speeds of a job are counted over that on the size that it asks for, so that jobs of unlike models
-add up, and so is the time that it has left.
+Speed and remaining time of a job are relative to the speed on its requested GPUs, so that different
+jobs can be added up.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ NEVER = float("inf")
 
 @dataclass(frozen=True, slots=True)
 class Prospect:
-    """How a job would go on."""
+    """How a job could continue."""
 
     speeds: dict[Size, float]
-    """Throughput by size, over that of the size it asks for (or its best, where that fails)."""
+    """Throughput by size, relative to that of the requested size (or its best, if that fails)."""
     held: Size | None = None
-    """What it has."""
+    """Its present size."""
     left_s: float = NEVER
-    """What it has left to do, at speed 1 [s]; infinity: nobody said."""
+    """Remaining time at speed 1 [s]; infinity: unknown."""
     total_s: float = NEVER
-    """The same of all that it has to do [s]."""
+    """Total time at speed 1 [s]."""
     age_s: float = 0.0
     """Time since it was submitted [s]."""
     change_s: float = 0.0
-    """What it costs to give it another size than it has [s]."""
+    """Cost of a change of its size [s]."""
     busy_s: float = 0.0
-    """Time until it makes progress on what it has [s]."""
+    """Time until it makes progress on its present GPUs [s]."""
     deadline_s: float = NEVER
     """Time until its deadline [s]."""
 
@@ -56,7 +56,7 @@ class Objective:
         """Worth of giving a job a better size."""
         more = job.speeds[after] - job.speeds.get(before, 0.0)
         if self.remaining and job.left_s < NEVER:
-            # Of what it has left, the part that it is done with earlier.
+            # The part of its remaining time that it saves.
             now_s = job.ends_s(before)
             more *= max(0.0, 1.0 - job.ends_s(after) / now_s) if now_s < NEVER else 1.0
         return more, 0.0
@@ -74,12 +74,12 @@ class Deadlines(Objective):
     """Equation 6: the same, of sizes on which every job meets its deadline."""
 
     def __init__(self, *, remaining: bool = False, margin: float = 0.05) -> None:
-        """`margin`: the part by which a change is to be early, as throughputs are estimates."""
+        """`margin`: the part by which a change must be early, as throughputs are estimates."""
         super().__init__(remaining=remaining)
         self.margin = margin
 
     def sizes(self, job: Prospect) -> dict[Size, float]:
-        """Those by which it is done in time; none: it cannot be."""
+        """Sizes with which it meets its deadline; empty: none."""
         if job.deadline_s == NEVER:
             return job.speeds
         within = job.deadline_s / (1 + self.margin)
@@ -91,11 +91,11 @@ class Deadlines(Objective):
 
 
 class Fairness(Objective):
-    """Equation 7: the largest finish-time ratio as small as can be.
+    """Equation 7: minimise the largest finish-time ratio.
 
-    The equation divides the time left by "allocated resources" that it leaves open; this is the
-    ratio of Themis (NSDI'20), which it refers to: the time from submission to the end over what the
-    job takes alone on the GPUs that it asks for.
+    The equation divides the remaining time by "allocated resources" that it does not define; this
+    is the ratio of Themis (NSDI'20), to which it refers: the time from submission to the end over
+    the time that the job takes alone on its requested GPUs.
     """
 
     def ratio(self, job: Prospect, size: Size) -> float:

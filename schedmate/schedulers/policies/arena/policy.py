@@ -39,25 +39,24 @@ class Arena(Policy):
         hetero: bool = True,
         remaining: bool = False,
     ) -> None:
-        """
-        Args:
-            objective: `throughput` (Equation 5); `deadline`: the same of jobs that meet theirs, the
-                others are dropped (Equation 6); `fairness` of finish times (Equation 7).
-            queues: priority queues P; a job's is by its priority, the highest first.
-            depth: search depth D: jobs that are scaled at most to launch one, and at most in all
-                where GPUs are idle.
-            interval_s: length of a round [s]; section 4: 5 minutes.
-            promote_s: a job that waits this long moves up a queue [s]; the paper gives no number.
-            least_gain: part of its throughput that a job must gain to be moved; the paper gives
-                no number.
-            launch_gain: part of its throughput that a job must gain from twice the GPUs to be
-                launched on so many, where they are idle; the paper does not say how large jobs are
-                launched.
-            elastic: whether numbers of GPUs change; without, jobs get what they ask for.
-            hetero: whether GPU types change; without, jobs stay on the type that they get first.
-            remaining: weigh a gain by the part of a job's time left that it saves, restart
-                included: what ends soon is not moved. Not in the paper.
-        """
+        """Args:
+        objective: `throughput` (Equation 5); `deadline`: the same for jobs that meet theirs,
+            while the others are dropped (Equation 6); `fairness` of finish times (Equation 7).
+        queues: number of priority queues P; a job's queue follows from its priority, the
+            highest first.
+        depth: search depth D: most jobs that are scaled to launch one, and most that are scaled
+            up when GPUs are idle.
+        interval_s: length of a round [s]; section 4: 5 minutes.
+        promote_s: a job that waits this long moves up a queue [s]; the paper gives no number.
+        least_gain: part of its throughput that a job must gain to be moved; the paper gives no
+            number.
+        launch_gain: part of its throughput that a job must gain from twice the GPUs to be
+            launched on these, if they are idle; the paper does not say how large jobs are
+            launched.
+        elastic: whether numbers of GPUs change; if not, jobs get what they request.
+        hetero: whether GPU types change; if not, jobs stay on their first type.
+        remaining: weigh a gain by the part of a job's remaining time that it saves, restart
+            included, so that jobs about to end are not moved. Not in the paper."""
         if queues < 1 or depth < 0:
             raise UsageError("policy arena: queues has to be at least 1 and depth at least 0.")
         if objective not in OBJECTIVES:
@@ -118,7 +117,7 @@ class Arena(Policy):
         return [*lost, *decisions(view, settled(view, wishes), list(now.held))]
 
     def _launch(self, view: View, scaling: Scaling, gone: set[int]) -> None:
-        """Lines 6 to 9: by queue, then by submission; a blocked queue holds up those behind it."""
+        """Lines 6 to 9: by queue, then by submission; a blocked queue blocks those behind it."""
         waiting = sorted(
             (self.level(job, view.now), job.submit_time, job.index, job)
             for job in view.pending

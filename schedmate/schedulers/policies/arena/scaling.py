@@ -35,7 +35,7 @@ class Allocations:
     """Jobs that are being started or moved: they are left alone."""
 
     def set(self, job: Job, size: Size | None) -> None:
-        """Give a job these GPUs in place of what it has."""
+        """Give a job these GPUs instead of its present ones."""
         before = self.held.pop(job, None)
         if before is not None:
             self.free[before[0]] += before[1]
@@ -44,7 +44,7 @@ class Allocations:
             self.held[job] = size
 
     def fits(self, size: Size, besides: Size | None = None) -> bool:
-        """Whether so many GPUs are free, with those of `besides` given back."""
+        """Whether this number of GPUs is free once those of `besides` are returned."""
         left = self.free.get(size[0], 0)
         if besides is not None and besides[0] == size[0]:
             left += besides[1]
@@ -56,21 +56,20 @@ class Scaling:
 
     def __init__(self, now: Allocations, prospects: Prospects, objective: Objective) -> None:
         self.now, self.prospects, self.objective = now, prospects, objective
-        # Of those who can be scaled down, how: in a full cluster they are few.
+        # Jobs that can be scaled down, with their options: in a full cluster they are few.
         self._shrinks: dict[Job, list[Change]] = {}
         for one, size in now.held.items():
             self._remember(one, size)
         # Whether a job can be launched depends on its smallest sizes alone: those that cannot be
-        # now, so that a long queue of jobs alike costs one attempt.
+        # now, so that a long queue of equal jobs costs one attempt.
         self._hopeless: set[tuple[Size, ...]] = set()
         self.launched: list[Job] = []
 
     def launch(self, job: Job, depth: int) -> bool:
-        """Launch `job`, after at most `depth` others were scaled down; false: nothing is changed.
+        """Launch `job`, after scaling down at most `depth` others; False: nothing was changed.
 
-        At each step the job is scaled down whose loss is least for each GPU that it frees. None is
-        left without GPUs to run on: launched jobs run to completion and are never scaled to
-        nothing.
+        Each step scales down the job with the least loss for each GPU that it frees. No job loses
+        all its GPUs: launched jobs run to completion.
         """
         now, own = self.now, self.prospects(job)
         least: dict[str, int] = {}
@@ -102,16 +101,16 @@ class Scaling:
         return False
 
     def _best_fit(self, own: Prospect) -> Size | None:
-        """The size with the most throughput a GPU among those that are free, the largest of equals.
+        """The free size with the most throughput for each GPU; of equals the largest.
 
-        What is idle once everybody is launched goes to whoever gains most from it (`scale_up`).
+        GPUs that are idle once all jobs are launched go to the jobs that gain most (`scale_up`).
         """
         speeds = own.speeds
         fitting = [size for size in speeds if self.now.fits(size)]
         return max(fitting, key=lambda size: (speeds[size] / size[1], size[1]), default=None)
 
     def _enough(self, ways: list[Change], least: dict[str, int], depth: int) -> bool:
-        """Whether so many of these changes could free the GPUs that are needed of some type."""
+        """Whether this number of changes could free the GPUs that are needed of some type."""
         freed: dict[str, list[int]] = {gpu_type: [] for gpu_type in least}
         for change in ways:
             freed[self.now.held[change.job][0]].append(change.freed)
@@ -122,7 +121,8 @@ class Scaling:
         )
 
     def _smaller(self, types: dict[str, int]) -> Iterator[Change]:
-        """Ways to free GPUs of the types: a job gets half of them, or as many of another type."""
+        """Ways to free GPUs of the types: a job gets half of them, or the same number of another
+        type."""
         now = self.now
         for job, changes in self._shrinks.items():
             gpu_type = now.held[job][0]
@@ -153,10 +153,10 @@ class Scaling:
             self._shrinks.pop(job, None)
 
     def enlarge(self, least: float) -> None:
-        """Give idle GPUs to the jobs that are launched now, while it costs them no restart.
+        """Give idle GPUs to the jobs that are launched now, as that costs them no restart.
 
-        Again and again to whoever gains most for each GPU, if that is at least the part `least` of
-        its throughput for each doubling.
+        Repeatedly to the job with the largest gain for each GPU, if each doubling gains at least
+        the part `least` of its throughput.
         """
         now = self.now
         heap: list[tuple[float, int, Size, Job]] = []
@@ -179,7 +179,7 @@ class Scaling:
                     heappush(heap, (-worth / held[1], job.index, size, job))
 
     def scale_up(self, depth: int, least: float) -> None:
-        """Give idle GPUs to the jobs that gain most from them, at most `depth` times.
+        """Give idle GPUs to the jobs with the largest gains, at most `depth` times.
 
         A change has to gain at least the part `least` of the job's throughput.
         """

@@ -31,18 +31,16 @@ class ElasticFlow(Policy):
     interval_s: float
 
     def __init__(self, late: str = "drop", interval_s: float = 300.0, suspend: bool = True) -> None:
-        """
-        Args:
-            late: what becomes of a job whose deadline cannot be promised when it is submitted:
-                `drop` as published, or `wait` for GPUs that promises leave over, like a job
-                without a deadline. As policies keep nothing between calls, one that waits, has
-                begun and can be promised its deadline after all goes before one that was promised
-                its own but has not begun, which few jobs then miss.
-            interval_s: length of a round [s].
-            suspend: whether a job may lose all its GPUs for a while, where its promise allows or
-                it has none. Without, promises are not always kept: GPUs that are in use cannot be
-                had for them.
-        """
+        """Args:
+        late: treatment of a job whose deadline cannot be guaranteed at submission: `drop` as
+            published, or `wait` for GPUs that no guarantee needs, like a job without a
+            deadline. As policies store nothing between calls, a waiting job that has begun and
+            can meet its deadline after all precedes one with a guarantee that has not begun,
+            which few jobs then miss.
+        interval_s: length of a round [s].
+        suspend: whether a job may lose all its GPUs for a while, if its guarantee allows that
+            or it has none. If not, guarantees may be broken: GPUs in use are not available for
+            them."""
         if late not in LATE:
             raise UsageError(f"policy elasticflow: late={late} is none of {', '.join(LATE)}.")
         self.late = late
@@ -60,7 +58,7 @@ class ElasticFlow(Policy):
             if not found:
                 view.warn("a job waits, as no GPU type can run it")
                 continue
-            # GPU types are clusters of their own to ElasticFlow: the least asked for is taken.
+            # ElasticFlow treats each GPU type as a cluster: the one with the least demand is used.
             gpu_type, one = min(found, key=lambda pair: asked[pair[0]] / max(capacity[pair[0]], 1))
             asked[gpu_type] += one.held or one.sizes[0]
             pools[gpu_type].append(one)
@@ -89,8 +87,8 @@ class ElasticFlow(Policy):
         capacity -= sum(pinned.values())
         horizon = max((one.deadline_s for one in due), default=0.0)
         ends = slots(self.interval_s, horizon)
-        # Nothing tells who was promised something: who has had GPUs was, unless jobs that are
-        # refused may wait and use what is left over. All others ask again, after those.
+        # Nothing records the guarantees: a job that has had GPUs had one, unless refused jobs
+        # may wait and use spare GPUs. All others are admitted again, after those.
         known = [one for one in due if _has_begun(one.job)]
         asking = [one for one in due if not _has_begun(one.job)]
         promised, refused = admit(known, asking, capacity, ends)
@@ -111,8 +109,11 @@ class ElasticFlow(Policy):
         return {**sizes, **pinned}, refused
 
     def _is_hopeless(self, one: Demand, view: View, capacity: int) -> bool:
-        """Whether a refused job is to be dropped: in its first round, or when it would be late even
-        alone. Until then it may be one that was promised its GPUs for later."""
+        """Whether a refused job is dropped: in its first round, or when it would be late even
+        alone.
+
+        Until then it may have a guarantee for GPUs later.
+        """
         if view.now - one.job.submit_time < self.interval_s:
             return True
         ends = slots(self.interval_s, one.deadline_s)
@@ -139,9 +140,9 @@ def _has_begun(job: Job) -> bool:
 
 
 def _scaled(demands: list[Demand], least: dict[int, int], capacity: int) -> dict[int, int]:
-    """Sizes by position: minimum shares, then who waits, then the rest by marginal returns.
+    """Sizes by position: minimum shares, then waiting jobs, then the rest by marginal returns.
 
-    Who runs first gets back what it has: GPUs are taken from it only where others need them.
+    Running jobs get their GPUs back: they lose GPUs only where other jobs need them.
     """
     sizes = dict(least)
     left = capacity - sum(sizes.values())
@@ -183,7 +184,7 @@ def _return(one: Demand, now: int, gpus: int) -> float:
 
 
 def _demands(job: Job, view: View) -> Iterator[tuple[str, Demand]]:
-    """The job on each GPU type that it may get: on its own one if it runs."""
+    """The job on each GPU type that it may use: on its present one if it runs."""
     cluster, now, agent = view.space.cluster, view.now, job.agent
     held = shape_of(cluster, job.allocation) if job.allocation else None
     known: dict[str, dict[int, float]] = {}

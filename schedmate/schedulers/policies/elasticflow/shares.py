@@ -1,8 +1,8 @@
-"""The least GPUs with which jobs meet their deadlines (ElasticFlow, section 4.1).
+"""The fewest GPUs with which jobs meet their deadlines (ElasticFlow, section 4.1).
 
-Time is cut into slots from now on, first as long as a round, then longer and longer: far away only
-totals matter. A job's share is found by progressive filling: the smallest number of GPUs which, as
-far as earlier deadlines leave them free, gets it done in time.
+Time is divided into slots, of one round at first, then longer and longer: in the far future only
+totals matter. A job's share is found by progressive filling: the smallest number of GPUs that
+completes it in time, as far as earlier deadlines leave them free.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Demand:
     speeds: tuple[float, ...]
     """Progress a second on each."""
     left: float
-    """What it has left to do; infinity: not known."""
+    """Remaining work; infinity: unknown."""
     deadline_s: float = math.inf
     """Time until its deadline [s]."""
     held: int = 0
@@ -42,18 +42,18 @@ class Demand:
     change_s: float = 0.0
     """What giving it another number of GPUs costs [s]."""
     pinned: bool = False
-    """Whether it is being started or moved, and stays as it is."""
+    """Whether it is being started or moved, and is not changed."""
 
     def speed(self, gpus: int) -> float:
         """Progress per second on this many GPUs; 0 if it cannot run on them."""
         return self.speeds[self.sizes.index(gpus)] if gpus in self.sizes else 0.0
 
     def larger(self, gpus: int) -> int:
-        """The next larger number of GPUs on which it runs; 0: there is none."""
+        """The next larger number of GPUs on which it runs; 0: none."""
         return next((size for size in self.sizes if size > gpus), 0)
 
     def rest_s(self, gpus: int) -> float:
-        """Time that it needs on so many GPUs from now on [s]."""
+        """Time that it needs on this number of GPUs from now on [s]."""
         speed = self.speed(gpus)
         if speed <= 0:
             return math.inf
@@ -76,7 +76,7 @@ class Share(NamedTuple):
     """The GPUs that a job is promised."""
 
     gpus: int
-    """At most so many at a time: the minimum satisfactory share."""
+    """With at most this number in each slot: the minimum satisfactory share."""
     plan: Floats
     """In each slot."""
 
@@ -105,9 +105,9 @@ def share(demand: Demand, free: Floats, ends: Floats) -> Share | None:
 
 
 def shares(demands: Iterable[Demand], free: Floats | int, ends: Floats) -> dict[int, Share | None]:
-    """The shares of jobs by their position, by ascending deadline; None: it misses its own.
+    """The shares of jobs by position, by ascending deadline; None: it misses its deadline.
 
-    `free` is the number of GPUs, or how many there are in each slot.
+    `free` is the number of GPUs, or the number in each slot.
     """
     left = np.zeros(len(ends)) + free
     found: dict[int, Share | None] = {}
@@ -127,8 +127,8 @@ def admit(
 ) -> tuple[dict[int, Share | None], list[Demand]]:
     """Shares of all admitted jobs, and the refused new jobs.
 
-    A new job is admitted where it meets its deadline and makes nobody else miss one; of several,
-    those that come first go first.
+    A new job is admitted if it meets its deadline and makes no other miss one; the first submitted
+    goes first.
     """
     admitted = list(known)
     found = shares(admitted, capacity, ends)
@@ -142,7 +142,7 @@ def admit(
                 later.append(other)
             elif promised is not None:
                 free -= promised.plan
-        own = share(one, free, ends)  # later deadlines take nothing from it
+        own = share(one, free, ends)  # later deadlines do not reduce it
         if own is None:
             refused.append(one)
             continue

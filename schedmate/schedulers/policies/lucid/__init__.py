@@ -1,4 +1,4 @@
-"""Lucid (ASPLOS'23): profile, predict, pack where it does no harm, never preempt."""
+"""Lucid (ASPLOS'23): profile, predict, pack jobs that do not harm each other, never preempt."""
 
 from schedmate.schedulers.policies.lucid.policy import Lucid
 

@@ -1,4 +1,4 @@
-"""Lucid's Affine-Jobpair Binder: who shares GPUs with whom, and when anybody does (section 3.3)."""
+"""Lucid's Affine-Jobpair Binder: which jobs share GPUs, and when (section 3.3)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Bound(set[int]):
 
     def __init__(self) -> None:
         self.first: dict[Hashable, int] = {}
-        """Of each lane, how many from the first on need not be looked at again."""
+        """Number of jobs at the head of each lane that can be skipped."""
         self.coming: float | None = None
-        """GPUs that the forecast says will be asked for; None: not yet computed."""
+        """Forecast demand for GPUs; None: not yet computed."""
 
     def pass_by(self, lane: Hashable) -> None:
         """The first of a lane that was not passed yet is disposed of."""
@@ -55,9 +55,10 @@ def has_room(first: Use, second: Use | None, rules: Rules) -> bool:
 def running_partner(
     view: View, job: Job, use: Use, capacity: int, bound: Bound, rules: Rules
 ) -> Job | None:
-    """The affine job that runs: as many GPUs on one node, scores and memory that add up.
+    """The running affine job: on the same number of GPUs of one node, with scores and memory that
+    fit.
 
-    The longest comes first: none is joined that ends so early that little of the job is shared.
+    The longest is preferred; a job that ends too soon to share much with is never joined.
     """
     now, remaining, running = view.now, rules.remaining, view.running
     needed = job.gpus * predicted_s(job) / rules.patience
@@ -68,7 +69,7 @@ def running_partner(
             left_s = remaining_s(other, now) if remaining else predicted_s(other)
             if other.gpus * left_s < needed:
                 if remaining and ends_s(other) <= now:
-                    continue  # beyond its estimate, where the order says nothing
+                    continue  # beyond its estimate, where the order means nothing
                 break
             # A job is alone in the profiler by design, and one evicted stays alone for good.
             if other.index in bound or other.evictions or other.profiling:
@@ -85,7 +86,7 @@ def waiting_partner(
 ) -> Job | None:
     """The affine job that waits behind one that is about to start alone.
 
-    `offered`: jobs that wait, shortest first, and what they use.
+    `offered`: waiting jobs, shortest first, with their profiles.
     """
     longest = predicted_s(job) * rules.patience
     for other, theirs in offered:
@@ -99,9 +100,9 @@ def waiting_partner(
 
 
 def gpus_to_come(view: View, rules: Rules) -> float:
-    """GPUs to be asked for within `lookahead_s`.
+    """Forecast number of GPUs requested within `lookahead_s`.
 
-    By a forecast of GPU demand, or of jobs if they are as large as those that run.
+    By a forecast of GPU demand, or of the number of jobs, if these are as large as running ones.
     """
     if rules.demand:
         return view.expected_gpus() * rules.lookahead_s / BIN_S

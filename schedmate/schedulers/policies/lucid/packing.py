@@ -19,7 +19,7 @@ FEATURES = ("gpu_util", "memory_util", "memory_mb", "amp")
 
 
 class Scorer(Protocol):
-    """Tells how much a job disturbs another."""
+    """Scores how much a job slows down another on the same GPU."""
 
     def score(self, profile: Profile) -> int:
         """The Sharing Score: 0, 1 or 2."""
@@ -27,10 +27,10 @@ class Scorer(Protocol):
 
 
 class Thresholds:
-    """Scores by GPU utilisation alone, which decides most (section 3.5.1).
+    """Scores by GPU utilisation alone, the most important feature (section 3.5.1).
 
-    A job is tiny when, beside one of 50 %, both run at over 0.95 of their speed by the curve of
-    `sim.parameters.UtilisationCurve`, and medium at over 0.85: the paper's thresholds.
+    A job is tiny if it and one of 50 % both run at over 0.95 of their speed together, by the curve
+    of `sim.parameters.UtilisationCurve`, and medium at over 0.85: the paper's thresholds.
     """
 
     def __init__(self, tiny: float = 31.0, medium: float = 81.0) -> None:

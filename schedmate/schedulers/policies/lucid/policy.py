@@ -36,47 +36,50 @@ from schedmate.schedulers.remaining import predicted_s
 from schedmate.schedulers.view import View
 
 UNSTABLE = "unstable"
-"""The lane of jobs that share GPUs and whose use was seen to change."""
+"""Lane of jobs that share GPUs and whose use was seen to change."""
 
 RUN, UNLESS_BURST = "run", "unless burst"
-"""What lanes of waiting jobs begin with, besides `PROFILING`."""
+"""First parts of the lanes of waiting jobs, besides `PROFILING`."""
 
 
 class Lucid(Policy):
-    """Profile, then run by GPUs x estimated duration, sharing GPUs where it does no harm.
+    """Profile jobs, then run them by GPUs x estimated duration, sharing GPUs where that is
+    harmless.
 
     Args:
-        profiler_nodes: nodes kept for profiling, at most a quarter of the cluster (section 3.2).
+        profiler_nodes: nodes reserved for profiling, at most a quarter of the cluster (section
+            3.2).
         profile_limit_s: T_prof [s].
         profile_gpus: N_prof; larger jobs are not profiled before they run.
-        burst: jobs waiting to be profiled, with those that the forecast says will join them
-            within T_prof, above which there is a burst.
+        burst: number of jobs waiting for profiling, with those forecast within T_prof, above which
+            there is a burst.
         time_aware: in a burst, halve T_prof and N_prof and lend the profiler free nodes of the
-            others (time-aware scaling; by how much, the paper does not say).
-        loans: in a burst the profiler borrows from every virtual cluster in which nobody waits;
-            false: from the job's own only.
-        space_aware: profile the jobs of fewest GPUs first, instead of the first submitted.
-        cold_start: regular expression of the names of jobs that users have marked as taking long
-            to begin; empty: none are (Long Cold-Start, section 3.2).
-        cold_start_s: T_prof of those, in a burst too [s].
-        capacity: GPU sharing capacity G_SS: the most that the Sharing Scores of a pair add up to;
-            -1: never share (section 3.3).
-        gpu_memory_mb: what the memory of a pair may add up to.
-        patience: a job joins only one whose priority value, times this, is at least its own: no
-            long job is packed with one that is nearly done.
-        remaining: the value of a running job is what remains of it by its estimate (Algorithm 2,
-            line 7); false: its whole estimate, as in the published simulator.
-        pair_waiting: a job that starts on free GPUs takes an affine one along that waits behind it
+            other partition (time-aware scaling; the paper does not say by how much).
+        loans: in a burst the profiler borrows from every virtual cluster without waiting jobs;
+            false: only from the job's own.
+        space_aware: profile the jobs with the fewest GPUs first, instead of the first submitted.
+        cold_start: regular expression of the names of jobs that users have marked as slow to begin;
+            empty: none (Long Cold-Start, section 3.2).
+        cold_start_s: T_prof of those, also in a burst [s].
+        capacity: GPU sharing capacity G_SS: the largest sum of the Sharing Scores of a pair; -1:
+            never share (section 3.3).
+        gpu_memory_mb: largest sum of the memory of a pair.
+        patience: a job joins only a partner whose priority value, times this, is at least its own:
+            no long job is packed with one that is nearly done.
+        remaining: the value of a running job is its estimated remaining time (Algorithm 2, line 7);
+            false: its whole estimate, as in the published simulator.
+        pair_waiting: a job that starts on free GPUs is joined by an affine one that waits behind it
             (Algorithm 2 pairs over queue and running jobs); false: only running jobs are joined.
-        lookahead_s: no GPUs are shared while those that a job would leave free are twice as many
-            as the forecast says will be asked for in this time, and G_SS is at most 1 while they
-            are as many (dynamic strategy; its thresholds are ours); 0: always the capacity.
-        demand: forecast the GPUs that will be asked for; false: the number of jobs, each as large
-            as those that run are on average.
+        lookahead_s: no GPUs are shared while those that a job would leave free are at least twice
+            the forecast demand within this time, and G_SS is at most 1 while they are at least
+            equal to it (dynamic strategy; its thresholds are ours); 0: always the capacity.
+        demand: forecast the demand for GPUs; false: the number of jobs, of the mean size of running
+            ones.
         backfill: jobs that fit may pass one that does not.
-        evict_unstable: take the job that joined off a pair when the use of either changes, and
+        evict_unstable: when the use of either job of a pair changes, evict the one that joined, and
             share with neither again (section 3.3, rule 4).
-        scores: CSV of labelled jobs to learn the Packing Analyze Model from; empty: thresholds.
+        scores: CSV of labelled jobs from which to learn the Packing Analyze Model; empty:
+            thresholds.
     """
 
     name: ClassVar[str] = "lucid"
@@ -134,11 +137,11 @@ class Lucid(Policy):
         decisions: list[Decision] = []
         if self.evict_unstable and view.altered:
             unstable = view.running.lane(UNSTABLE)
-            # Two that changed at once may be of one pair.
+            # Two jobs that changed at the same time may be one pair.
             leave = {one.index: one for one in map(newcomer, unstable)}
             decisions += [Evict(one) for one in leave.values()]
         if decisions or not view.pending.any():
-            # Asked again once they are gone.
+            # The policy decides again once they are gone.
             return decisions
         bound = Bound()
         stopped: set[Hashable] = set()
@@ -173,7 +176,7 @@ class Lucid(Policy):
         full = view.space.full
 
         def hopeless(job: Job) -> bool:
-            # It has to have GPUs of its own, and there are none for it.
+            # It needs GPUs without a partner, and there are none.
             alone = full(job) and (not self.packs or self.use_of(job) is None)
             return alone and not self.is_unprofiled(job)
 
@@ -182,7 +185,7 @@ class Lucid(Policy):
 
     def rank(self, job: Job, now: float) -> Rank:
         if job.allocation:
-            # Partners are looked for among the longest first.
+            # Partners are searched among the longest first.
             return -ends_s(job) if self.remaining else -job.gpus * predicted_s(job)
         if self.is_unprofiled(job) and not self._unless_burst(job):
             return (0.0, job.gpus if self.space_aware else 0.0, job.submit_time)
@@ -224,7 +227,7 @@ class Lucid(Policy):
         return [Profile(job, allocation, limit)]
 
     def start(self, view: View, job: Job, bound: Bound) -> list[Decision]:
-        """Share if there is a job to share with, else run alone (Algorithm 2)."""
+        """Share GPUs if there is a partner, else run alone (Algorithm 2)."""
         use = self.use_of(job) if self.packs and self._may_share(job) else None
         if use is not None and (partner := self._joined(view, job, use, bound)):
             bound.update((job.index, partner.index))
@@ -246,7 +249,7 @@ class Lucid(Policy):
         return job.share == 1.0 and not job.evictions and not job.unstable
 
     def _joined(self, view: View, job: Job, use: Use, bound: Bound) -> Job | None:
-        """The running job to share GPUs with; how much sharing there is, is asked only then."""
+        """The running job to share GPUs with; the sharing capacity is computed only then."""
         found = self.find_partner(view, job, use, self.capacity, bound)
         if found is None:
             return None
@@ -265,7 +268,7 @@ class Lucid(Policy):
     def _behind(
         self, view: View, job: Job, use: Use, bound: Bound
     ) -> Iterator[tuple[Job, Use | None]]:
-        """Waiting jobs that ask for the same and whose scores fit, shortest first."""
+        """Waiting jobs with the same request and fitting scores, shortest first."""
         room, base = self.capacity - self.scorer.score(use), super().lane(job)
         keys = [(RUN, base, score) for score in range(room + 1)]
         lanes = [view.pending.lane(key, bound.first.get(key, 0)) for key in keys]

@@ -10,7 +10,7 @@ from schedmate.schedulers.view import View
 
 
 def set_nodes_aside(cluster: Cluster, count: int) -> Cluster:
-    """The cluster with so many nodes kept for profiling, at most a quarter of it."""
+    """The cluster with `count` nodes reserved for profiling, at most a quarter of it."""
     count = min(count, len(cluster.nodes) // 4)
     if not count:
         return cluster
@@ -35,10 +35,10 @@ def is_burst(view: View, most: int, limit_s: float) -> bool:
 
 
 def find_profiling_gpus(view: View, job: Job, *, burst: bool, loans: bool) -> Allocation | None:
-    """Exclusive and consolidated, on the profiler's nodes (Algorithm 1).
+    """Exclusive and consolidated GPUs on the profiler's nodes (Algorithm 1).
 
-    In a burst, else on free nodes of the job's own virtual cluster, and with `loans` then on those
-    of another in which nobody waits.
+    In a burst also on free nodes of the job's own virtual cluster and, with `loans`, then on those
+    of another without waiting jobs.
     """
     space = view.space
     own = space.could(job, PROFILING)

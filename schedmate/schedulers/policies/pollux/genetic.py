@@ -1,4 +1,4 @@
-"""A genetic search over allocations, as Pollux makes it (OSDI'21, section 4.2).
+"""Genetic search over allocations, as in Pollux (OSDI'21, section 4.2).
 
 NSGA-II (Deb et al. 2002) with the operators of the published scheduler and simulator (adaptdl,
 Apache-2.0): a population of matrices, GPUs of each job on each node, of which the better half
@@ -22,25 +22,24 @@ Flags = NDArray[np.bool_]
 MOST_NODES = 16
 """Of one job."""
 _BACK, _THINNED, _ZEROED = 0.1, 0.1, 0.1
-"""Chances that a mutation takes a job back to where it is, and that it takes GPUs of a job away;
-and, if it does, of each node."""
+"""Probabilities that a mutation reverts a job to its present allocation, and that it removes GPUs
+of a job; and, if so, of each node."""
 _NOTHING = 1e-3
-"""What is added to every speedup, so that a power of that of no GPUs is finite."""
+"""Added to every speedup, so that a negative power of 0 is finite."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What is to be allocated. Jobs stand in the order in which they get GPUs where too many are
-    asked for."""
+    """The problem. Jobs are in the order in which they get GPUs if there are not enough."""
 
     held: Counts
     """What jobs hold now: (jobs, nodes)."""
     most: Counts
-    """The most that a job can have of a node: (jobs, nodes), 0 where it cannot run."""
+    """Most GPUs of a node for each job: (jobs, nodes), 0 where it cannot run."""
     free: Counts
-    """GPUs of each node that are to be had."""
+    """Available GPUs of each node."""
     kinds: NDArray[np.int64]
-    """The GPU type of each node, by number; no job is given GPUs of two."""
+    """GPU type of each node, by number; no job gets GPUs of two types."""
     low: Counts
     """The fewest GPUs of each job, if any."""
     high: Counts
@@ -48,13 +47,14 @@ class Problem:
     keeps: Floats
     """The part of its speed that a change of allocation leaves each job."""
     speedup: Callable[[int, int, int], float]
-    """Of the job at this position on so many nodes and GPUs, over that on its fair share."""
+    """Speedup of the job at this position on these numbers of nodes and GPUs, relative to its fair
+    share."""
     p: float
     """The power of the mean of speedups that is made large; negative."""
 
 
 def search(problem: Problem, population: int, generations: int, seed: int) -> Counts:
-    """The best allocation found, (jobs, nodes): within what is free and what jobs can use."""
+    """The best allocation found, (jobs, nodes): within the available GPUs and the jobs' limits."""
     return _Search(problem, population, seed).run(generations)
 
 
@@ -90,7 +90,7 @@ class _Search:
         return best
 
     def _values(self, states: Counts) -> Floats:
-        """What is to be made small, (states, 2): the mean of speedups and the use of nodes."""
+        """Objectives to minimise, (states, 2): the mean of speedups and the use of nodes."""
         gpus, nodes = states.sum(axis=2, dtype=np.int16), np.count_nonzero(states, axis=2)
         jobs = np.arange(states.shape[1])
         speedups = self.known[jobs, nodes, gpus]
@@ -131,7 +131,7 @@ class _Search:
         rows = states[thinned]
         rows[draw.random(rows.shape, np.float32) < _ZEROED] = 0
         states[thinned] = rows
-        # One job in all gets more of a node with free GPUs, and one of those that are there.
+        # One job gets more of a node with free GPUs, or of one where it already is.
         free = (states.sum(axis=1, dtype=np.int16) < self.problem.free)[:, None, :]
         there = free & (states > 0)
         one = np.float32(1 / jobs)
@@ -151,7 +151,7 @@ class _Search:
         # Of the jobs on several nodes, one a node: their traffic would disturb each other.
         spread = (np.count_nonzero(states, axis=2) > 1)[..., None] & (states > 0)
         states[spread & (spread.cumsum(axis=1, dtype=np.int16) > 1)] = 0
-        # As many GPUs and nodes as a job can use, whichever they are.
+        # At most the GPUs and nodes that a job can use, whichever they are.
         over = states.sum(axis=2, dtype=np.int16) > one.high
         over |= np.count_nonzero(states, axis=2) > MOST_NODES
         if over.any():
@@ -170,7 +170,7 @@ class _Search:
         return states
 
     def _of_one_kind(self, states: Counts) -> Counts:
-        """Each job on the GPU type of which it has most."""
+        """Restrict each job to the GPU type of which it has most."""
         counts = np.stack([states[:, :, kind].sum(axis=2) for kind in self.kinds])
         first = counts.argmax(axis=0)
         for number, kind in enumerate(self.kinds):
@@ -193,10 +193,10 @@ def _distinct(states: Counts) -> NDArray[np.int64]:
 
 
 def _best(values: Floats, count: int) -> NDArray[np.int64]:
-    """Places of the `count` best: by front, and within a front by how far they are from others.
+    """Positions of the `count` best: by front, and within a front by distance to others.
 
-    Values are pairs, which are better the smaller they are. Those of a front, in order of the first
-    value, are in the opposite order of the second, so one sort says all.
+    Values are pairs, smaller is better. In the order of the first value, those of a front are in
+    the opposite order of the second, so one sort is enough.
     """
     order = np.lexsort((values[:, 1], values[:, 0]))
     fronts: list[list[tuple[float, float, int]]] = []

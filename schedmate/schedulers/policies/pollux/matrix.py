@@ -16,7 +16,7 @@ from schedmate.schedulers.view import View
 
 
 class Options(NamedTuple):
-    """Of the search: see `Pollux`."""
+    """Parameters of the search: see `Pollux`."""
 
     p: float
     population: int
@@ -36,7 +36,7 @@ def allocate(view: View, options: Options) -> dict[int, Allocation]:
             for node, mask in held:
                 free[node] |= mask
             jobs.append(job)
-    # Who has had least goes first, where more is asked for than there is.
+    # The job with the least service goes first, if there are not enough GPUs.
     jobs.sort(key=lambda job: (job.attained_s(view.now) * job.gpus, job.index))
     nodes = [n for n, node in enumerate(view.space.cluster.nodes) if not node.role]
     if not jobs or not nodes:
@@ -99,7 +99,7 @@ class _Speeds:
         self._types = types
 
     def of(self, nodes: int, gpus: int) -> float:
-        """The mean over the types of which something is known; 1 where nothing is."""
+        """The mean over the types with known values; 1 if there are none."""
         if self._agent is None:
             return 1.0
         alike = tuple(Shape(one, nodes, gpus) for one in self._types)
@@ -114,7 +114,7 @@ def _restoring(job: Job, now: float) -> bool:
 def _gpus(
     jobs: list[Job], nodes: list[int], free: list[int], best: Counts
 ) -> dict[int, Allocation]:
-    """GPUs for counts: who is to have as many of each node as now, keeps them."""
+    """Choose GPUs for counts: a job with the same number on each node as now keeps them."""
     found: dict[int, Allocation] = {}
     others: list[tuple[Job, dict[int, int]]] = []
     for job, row in zip(jobs, best.tolist(), strict=True):

@@ -1,9 +1,8 @@
-"""Elasticity that is blind to GPU types, after Pollux (OSDI'21): a baseline for Sia.
+"""Elasticity that ignores GPU types, after Pollux (OSDI'21): a baseline for Sia.
 
 Pollux searches allocations with a genetic algorithm (`search=genetic`, `genetic.py`), which comes
-close to the best mean of speedups. Where all GPUs are alike, that mean has an exact optimum by
-dynamic programming over Sia's sizes, so nothing is left to search for (`search=optimum`); jobs are
-then put where there is room.
+close to the best mean of speedups. If all GPUs are equal, that mean has an exact optimum by dynamic
+programming over Sia's sizes (`search=optimum`), and jobs are then placed where there is room.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ SEARCHES = ("optimum", "genetic", "greedy")
 
 
 class Pollux(Policy):
-    """Pollux: elastic jobs by goodput, as if all GPUs were alike."""
+    """Pollux: elastic jobs by goodput, as if all GPUs were equal."""
 
     name = "pollux"
     rounds = True
@@ -106,7 +105,7 @@ class Pollux(Policy):
         return decisions(view, Placement(view, wishes).placed, jobs)
 
     def _optimum(self, speedups: list[dict[int, float]], left: int) -> dict[int, int]:
-        """GPUs of each job, as many jobs as possible having some, by the least sum of powers."""
+        """GPUs of each job, with as many jobs as possible running, by the least sum of powers."""
         powers = [{gpus: one**self.p for gpus, one in row.items()} for row in speedups]
         # More than all powers together, so that no sum makes up for a job without GPUs.
         without = 1.0 + sum(max(row.values(), default=0.0) for row in powers)
@@ -148,12 +147,11 @@ class Pollux(Policy):
 def _speedups(
     job: Job, cluster: Cluster, now: float, fair: int
 ) -> tuple[dict[int, float], dict[int, list[Shape]]]:
-    """By number of GPUs, goodput over that on the fair share; and the shapes of that number.
+    """Goodput by number of GPUs, relative to the fair share, and the shapes of that number.
 
-    The fair share is as many GPUs as each job would have if all had equally many, or the most that
-    this one can use of them.
-
-    The goodput of a number is the mean over the types of which something is known.
+    The fair share is the number of GPUs that each job would have if all had equally many, or the
+    most that this one can use of them. The goodput of a number is the mean over the types with
+    known values.
     """
     shapes: dict[int, list[Shape]] = {}
     for shape in allowed(job, cluster):
@@ -182,7 +180,8 @@ def _speedups(
 def _with_room(
     job: Job, shapes: list[Shape], capacity: dict[str, int], cluster: Cluster
 ) -> Shape | None:
-    """On the fewest nodes, as speed depends on them; then where it is, else where most is free."""
+    """On the fewest nodes, as speed depends on them; then where it is now, else where most is
+    free."""
     now = shape_of(cluster, job.allocation).gpu_type if job.allocation else ""
     fitting = [one for one in shapes if one.gpus <= capacity.get(one.gpu_type, 0)]
     return max(

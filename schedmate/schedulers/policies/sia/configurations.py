@@ -42,13 +42,13 @@ def groups(cluster: Cluster) -> tuple[tuple[str, int, int], ...]:
 
 
 def shape_of(cluster: Cluster, allocation: Allocation) -> Shape:
-    """What an allocation looks like to a throughput model: the type of its first node."""
+    """An allocation as the throughput model describes it: with the type of its first node."""
     gpus = gpus_in(allocation)
     return Shape(cluster.nodes[allocation[0][0]].gpu_type, len(allocation), gpus)
 
 
 def allowed(job: Job, cluster: Cluster) -> tuple[Shape, ...]:
-    """The shapes that this job may get now; one without an agent gets what it asks for."""
+    """The shapes that this job may get now; one without an agent gets its request."""
     agent = job.agent
     if agent is not None and job.min_gpus < job.max_gpus:
         types = _types(job, cluster)
@@ -57,7 +57,7 @@ def allowed(job: Job, cluster: Cluster) -> tuple[Shape, ...]:
 
 
 def of_size(job: Job, cluster: Cluster) -> tuple[Shape, ...]:
-    """As many GPUs as the job asks for, of each type that it can use."""
+    """The requested number of GPUs, of each type that the job can use."""
     return _of_size(job.gpus, cluster, _types(job, cluster))
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 _CLOSE = 40
-"""Jobs that a linear program leaves open, besides those that it splits."""
+"""Most jobs that the linear program leaves open, besides those that it splits."""
 _WHOLE = 1e-6
 
 
@@ -23,18 +23,18 @@ class Choice(NamedTuple):
     """Which capacity it uses."""
     gpus: int
     cost: float
-    """What choosing it adds to the objective; a job that gets nothing adds 0."""
+    """Its cost in the objective; a job without GPUs adds 0."""
 
 
 class ProgramError(Exception):
-    """The solver found no assignment, or not in time."""
+    """The solver found no assignment, or none in time."""
 
 
 class Relaxed(NamedTuple):
     """A part of an assignment, by a linear program."""
 
     chosen: list[int | None]
-    """For each job the position of its choice; None where it waits or is left open."""
+    """Position of the choice of each job; None if it waits or is left open."""
     open_jobs: list[int]
     left: list[int]
     """GPUs of each kind for those."""
@@ -72,10 +72,11 @@ class Table:
         self.most = np.concatenate([np.ones(self.jobs), np.array(capacity, dtype=float)])
 
     def relaxed(self, time_limit_s: float) -> Relaxed | None:
-        """The jobs that the linear program decides and leaves open; None without a solution.
+        """The choices of the linear program and the jobs that it leaves open; None without a
+        solution.
 
-        It splits at most as many jobs as there are kinds. Those are left open, and the jobs for
-        which at its prices of GPUs a second choice is about as good.
+        It splits at most as many jobs as there are kinds. Those are left open, with the jobs for
+        which at its prices of GPUs a second choice is nearly as good.
         """
         from scipy.optimize import linprog
 
@@ -111,7 +112,7 @@ class Table:
         )
 
     def optimum(self, time_limit_s: float, gap: float) -> list[int | None]:
-        """By the general solver. Raises `ProgramError` when it gives none."""
+        """Solve with the general solver. Raises `ProgramError` if it finds no solution."""
         from scipy.optimize import Bounds, LinearConstraint, milp
 
         chosen: list[int | None] = [None] * self.jobs
@@ -135,14 +136,14 @@ class Table:
 
 @contextmanager
 def _off_standard_output() -> Iterator[None]:
-    """Have what C code prints meanwhile go to standard error.
+    """Redirect what C code prints to standard error meanwhile.
 
-    HiGHS writes some of its messages past the option that silences it, and whoever asked for JSON
-    finds them in the document.
+    HiGHS prints some messages despite the option that silences it, and these would end up in JSON
+    on standard output.
     """
     try:
         output = os.dup(1)
-    except OSError:  # closed, so that nothing gets there
+    except OSError:  # closed, so that nothing can be written there
         yield
         return
     standard = ctypes.CDLL(None)

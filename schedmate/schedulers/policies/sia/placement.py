@@ -1,7 +1,7 @@
 """From a shape for each job to GPUs, with few moves (Sia, section 3.3), and to decisions.
 
-Larger jobs are placed first and within a size those that stay as they are, so that sizes which are
-powers of two leave no gaps; a new job goes where it drives away the fewest others.
+Larger jobs are placed first, and of one size those that keep their GPUs, so that sizes that are
+powers of two leave no gaps; a new job goes where it displaces the fewest others.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PINNED = 1000
 
 
 class Wish(NamedTuple):
-    """A job and the shape that it was given."""
+    """A job and its chosen shape."""
 
     job: Job
     shape: Shape
@@ -31,9 +31,8 @@ class Wish(NamedTuple):
 class Placement:
     """The GPUs of every job, kept where possible.
 
-    With `split` a shape for which its nodes have no room is spread over as many as it takes.
-    Without it, the job is left out: `unplaced`. Since larger ones are placed first, none that could
-    make room for it is smaller.
+    With `split` a shape that does not fit its nodes is spread over more of them. Without it, the
+    job is in `unplaced`. As larger jobs are placed first, no smaller one could make room for it.
     """
 
     def __init__(self, view: View, wishes: Iterable[Wish], *, split: bool = True) -> None:
@@ -125,7 +124,7 @@ class Placement:
         return unwanted | lowest(self.free[node] & ~unwanted, need - unwanted.bit_count())
 
     def _scattered(self, shape: Shape) -> Allocation | None:
-        """Over as many nodes as it takes: odd sizes leave gaps."""
+        """On as many nodes as necessary: odd sizes leave gaps."""
         chosen, left = [], shape.gpus
         for node in sorted(
             self.nodes.get(shape.gpu_type, ()), key=lambda node: -self.free[node].bit_count()
@@ -140,9 +139,9 @@ class Placement:
 
 
 def settled(view: View, wishes: Iterable[Wish]) -> dict[int, Allocation]:
-    """GPUs for wishes of which none may cost a running job all of its own.
+    """GPUs for wishes of which none may cost a running job all its GPUs.
 
-    Where nodes have no room for all changes at once, everybody who runs stays as it is, and others
+    If nodes have no room for all changes at once, all running jobs keep their GPUs, and others
     start where they can.
     """
     wishes = list(wishes)

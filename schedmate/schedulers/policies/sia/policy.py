@@ -25,9 +25,9 @@ from schedmate.schedulers.policy import Policy
 from schedmate.schedulers.view import View
 
 _MOST = 3000.0
-"""No cost is larger: what is worse counts as bad."""
+"""Upper limit of costs: anything worse counts as this."""
 _KEPT = 100.0
-"""What it costs to suspend a job where none is to be: more than others can gain by it."""
+"""Cost of suspending a job if that is not allowed: more than others can gain."""
 
 
 class Sia(Policy):
@@ -50,23 +50,21 @@ class Sia(Policy):
         split: bool = False,
         suspend: bool = True,
     ) -> None:
-        """
-        Args:
-            p: fairness: the power of normalised goodputs that is summed up (section 3.3); -0.5 as
-                evaluated (section 4.3), though section 3.3 calls 0.5 the default.
-            lambda_n: what it costs to leave a job without GPUs.
-            lambda_a: what any change of a running job costs besides its restart. The published
-                simulator reads this parameter and never uses it, which is 0 here.
-            interval_s: length of a round [s].
-            profile_s: time for which a job of which nothing is known holds one GPU of each type to
-                be measured before it starts; 0: it starts unmeasured [s]. Sia section 5.7: under
-                20 s a type.
-            solver_s: time limit of the solver [s].
-            decimals: costs are rounded to so many; the published simulator rounds to 2.
-            split: spread a configuration over more nodes than it has, where odd sizes leave no room
-                for it, as the published simulator does; false: the job waits (section 3.3).
-            suspend: whether a running job may lose all its GPUs to others, as published.
-        """
+        """Args:
+        p: fairness: the power of normalised goodputs that are summed up (section 3.3); -0.5 as
+            evaluated (section 4.3), although section 3.3 calls 0.5 the default.
+        lambda_n: cost of leaving a job without GPUs.
+        lambda_a: cost of any change of a running job besides its restart. The published
+            simulator reads this parameter and never uses it, which is 0 here.
+        interval_s: length of a round [s].
+        profile_s: time for which an unknown job holds one GPU of each type for measurement
+            before it starts; 0: it starts unmeasured [s]. Sia section 5.7: under 20 s a type.
+        solver_s: time limit of the solver [s].
+        decimals: number of decimals to which costs are rounded; the published simulator rounds
+            to 2.
+        split: spread a configuration over more nodes than it has, if odd sizes leave no room
+            for it, as the published simulator does; false: the job waits (section 3.3).
+        suspend: whether a running job may lose all its GPUs to others, as published."""
         require("scipy")
         self.p = p
         self.lambda_n = lambda_n
@@ -123,7 +121,7 @@ class Sia(Policy):
         choices: list[list[Choice]],
         room: list[int],
     ) -> list[int | None]:
-        """The program's answer; where nobody is suspended, one that keeps all who run."""
+        """The program's solution; if no job may be suspended, one that keeps all running jobs."""
         if self.suspend:
             return solve(choices, room, time_limit_s=self.solver_s)
         runs = [bool(job.allocation) for job, _ in offered]
@@ -131,7 +129,7 @@ class Sia(Policy):
             [one._replace(cost=one.cost - _KEPT) for one in row] if kept else row
             for kept, row in zip(runs, choices, strict=True)
         ]
-        # The same absolute distance from the optimum, although costs are so much larger.
+        # The same absolute distance from the optimum, although costs are much larger.
         gap = 1e-4 * max(1, len(runs)) / (len(runs) + _KEPT * sum(runs) + 1)
         chosen = solve(bound, room, time_limit_s=self.solver_s, gap=gap)
         if any(kept and one is None for kept, one in zip(runs, chosen, strict=True)):
@@ -151,8 +149,8 @@ class Sia(Policy):
     ) -> dict[int, tuple[Job, list[int]]]:
         """Profiling decisions for unmeasured jobs, one replica on each unmeasured type.
 
-        Each with the stand-ins that `wishes` then holds, for GPUs that `capacity` then lacks; with
-        none while others are measured on half of what there is, or everything is busy.
+        Each with the stand-ins that `wishes` then holds, for GPUs that `capacity` then lacks. There
+        are none while jobs are measured on half of the cluster, or if all GPUs are busy.
         """
         found: dict[int, tuple[Job, list[int]]] = {}
         if not self.profile_s:
@@ -177,7 +175,7 @@ class Sia(Policy):
             for gpu_type, gpus in parts:
                 room[gpu_type] -= gpus
                 capacity[gpu_type] -= gpus
-                # A stand-in for each part, so that placement finds it GPUs like anybody's.
+                # A stand-in for each part, so that placement finds GPUs for it as for any job.
                 part = Job(job.id, -1 - len(wishes), job.submit_time, gpus)
                 wishes.append(Wish(part, Shape(gpu_type, 1, gpus)))
                 found[job.index][1].append(part.index)
@@ -220,7 +218,7 @@ class Sia(Policy):
 
 
 def _goodputs(job: Job, shapes: tuple[Shape, ...], view: View) -> Floats:
-    """Of each shape; where nothing at all is known, 1 for the smallest of each type."""
+    """The goodput of each shape; if nothing is known, 1 for the smallest of each type."""
     agent = job.agent
     if agent is None:
         return np.ones(len(shapes))

@@ -12,7 +12,7 @@ from schedmate.schedulers.policies.sia.linear import Choice, ProgramError, Table
 __all__ = ["Choice", "ProgramError", "solve"]
 
 _STATES = 20_000
-"""Up to so many combinations of free GPUs, dynamic programming is used."""
+"""Up to this number of combinations of free GPUs, dynamic programming is used."""
 
 
 def solve(
@@ -22,15 +22,15 @@ def solve(
     time_limit_s: float = 5.0,
     gap: float = 1e-4,
 ) -> list[int | None]:
-    """The cheapest assignment: for each job the position of its choice, or None.
+    """The cheapest assignment: the position of the choice of each job, or None.
 
     Args:
-        choices: of each job.
+        choices: choices of each job.
         capacity: GPUs of each kind.
-        time_limit_s: after this the best assignment found so far is taken, if there is one [s].
+        time_limit_s: time after which the best assignment so far is used, if there is one [s].
         gap: relative distance from the optimum that is good enough.
 
-    Raises `ProgramError` when the solver gives none.
+    Raises `ProgramError` if the solver finds none.
     """
     if min(capacity, default=0) < 0:
         raise ProgramError("jobs that stay as they are hold more GPUs than there are")
@@ -78,7 +78,7 @@ def _optimum(
     time_limit_s: float,
     gap: float,
 ) -> list[int | None]:
-    """By dynamic programming, where there is not too much of it, else by the general solver."""
+    """Solve by dynamic programming if it is small enough, else with the general solver."""
     if _is_small(capacity):
         return _by_capacity(choices, useful, capacity)
     return Table(choices, useful, capacity).optimum(time_limit_s, gap)
@@ -87,8 +87,8 @@ def _optimum(
 def _useful(row: Sequence[Choice], capacity: Sequence[int]) -> list[int]:
     """Choices that can be part of an optimum, best first.
 
-    One that costs as much as another of the same kind with no more GPUs never has to be taken, nor
-    one that costs more than to wait.
+    A choice is left out if another of the same kind costs no more and needs no more GPUs, or if it
+    costs more than waiting.
     """
     kept: list[int] = []
     least: dict[int, float] = {}
@@ -103,7 +103,7 @@ def _useful(row: Sequence[Choice], capacity: Sequence[int]) -> list[int]:
 def _independent(
     choices: Sequence[Sequence[Choice]], useful: list[list[int]], capacity: Sequence[int]
 ) -> list[int | None] | None:
-    """Everyone's best choice, where there is room for that: then it is the optimum."""
+    """The best choice of each job, if there is room for all: then it is the optimum."""
     left = list(capacity)
     chosen: list[int | None] = []
     for row, order in zip(choices, useful, strict=True):

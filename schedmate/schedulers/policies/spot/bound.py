@@ -1,10 +1,9 @@
-"""The best schedule of a small case: the program of the ASI paper's Appendix A, by HiGHS.
+"""The optimal schedule of a small case: the program of the ASI paper's Appendix A, by HiGHS.
 
-Time is in steps, with a checkpoint after every few of them. The program knows all jobs in
-advance, and a job may change nodes between any two steps, as in the paper's constraints. Its
-first term, the share of runs that an eviction ended, is not linear; here it is the evictions over
-the number of jobs. Jobs of high priority have fixed start times: only those of spot jobs are
-decided.
+Time is in steps, with a checkpoint after every few of them. The program knows all jobs in advance,
+and a job may change nodes between any two steps, as in the paper's constraints. Its first term, the
+share of runs that ended by an eviction, is not linear; here it is the number of evictions over the
+number of jobs. Jobs of high priority have fixed start times: only those of spot jobs are decided.
 """
 
 from __future__ import annotations
@@ -45,18 +44,18 @@ class Optimum(NamedTuple):
     evictions: int
     """Runs of spot jobs but for the first of each."""
     kept: float
-    """Checkpointed work of all jobs, as a share of the GPU time there is."""
+    """Checkpointed work of all jobs, as a share of the available GPU time."""
     objective: float
-    """Evictions over jobs, less `alpha` times what is kept; less is better."""
+    """Evictions over jobs, less `alpha` times the kept work; smaller is better."""
     variables: int
     cpu_s: float
 
 
 def best(case: Case, cluster: Cluster, alpha: float, time_limit_s: float = 60.0) -> Optimum:
-    """The schedule of least evictions over jobs less `alpha` times the work that is kept.
+    """The schedule that minimises evictions over jobs less `alpha` times the kept work.
 
-    Raises `MissingExtraError` without SciPy, `InputError` for a case that is too large, or whose
-    jobs of high priority cannot run as said.
+    Raises `MissingExtraError` without SciPy, and `InputError` for a case that is too large, or
+    whose jobs of high priority cannot run as stated.
     """
     require("the program of Appendix A", "schedulers", "scipy")
     from scipy.optimize import Bounds, LinearConstraint, milp
@@ -122,7 +121,7 @@ class _Model:
         if job.constraints is not None and job.constraints.pods:
             pods = job.constraints.pods
         fixed = case.starts.get(index)
-        # A block is what is run for one checkpoint; what is run without one is never of use.
+        # A block is the work between two checkpoints; work without a checkpoint is useless.
         blocks: dict[int, int] = {}
         for step in range(case.first[index], case.horizon - every + 1):
             if fixed is not None and step not in range(fixed, fixed + wanted * every, every):

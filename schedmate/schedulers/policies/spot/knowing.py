@@ -1,9 +1,8 @@
 """Costs of evictions and values of windows by SchedMate's estimates (ours).
 
-Advisor, log and history say how long a job has left to run (`remaining.py`). One that is almost
-done is spared even where it is cheap to evict: it would leave by itself, and having to wait again
-delays it the most for what it is. GPUs that are lent for less time than a job needs to save
-anything are left alone.
+Advisor, log and history estimate the remaining time of a job (`remaining.py`). A job that is almost
+done is spared even if it is cheap to evict: it will leave by itself, and waiting again delays it
+most in proportion. GPUs that are lent for less time than a job needs to save any work are not used.
 """
 
 from __future__ import annotations
@@ -16,14 +15,15 @@ from schedmate.schedulers.view import View
 RESTART_S = 62.0
 """What a restart takes (Tiresias, NSDI'19) [s]."""
 UNKNOWN_S = 4 * 3600.0
-"""What a job is taken to have left of which nothing is known: an assumption [s]."""
+"""Assumed remaining time of an unknown job [s]."""
 CHECKPOINT_S = 1800.0
 """Work between two checkpoints where the user did not say: an assumption [s]."""
 
 
 def evicting_costs(view: View, job: Job) -> float:
-    """What an eviction adds to a job as a part of what it has left to do: work that is lost, and
-    the restart. Without an estimate, only what is lost counts.
+    """Cost of an eviction as a part of the job's remaining time: lost work, and the restart.
+
+    Without an estimate, only lost work counts.
     """
     left_s = remaining_s(job, view.now)
     wasted_s = view.lost_s(job) + RESTART_S
@@ -31,8 +31,8 @@ def evicting_costs(view: View, job: Job) -> float:
 
 
 def window_is_worth(view: View, job: Job, allocation: Allocation) -> bool:
-    """Whether a job that borrows these GPUs ends in the window, or keeps at least half of what it
-    does there: between two checkpoints half an interval is lost on average."""
+    """Whether a job that borrows these GPUs ends in the window, or keeps at least half of its work
+    there: between two checkpoints half an interval is lost on average."""
     window_s = _lent_until(view, allocation) - view.now
     if remaining_s(job, view.now) <= window_s - RESTART_S:
         return True
@@ -43,7 +43,7 @@ def window_is_worth(view: View, job: Job, allocation: Allocation) -> bool:
 
 
 def _lent_until(view: View, allocation: Allocation) -> float:
-    """When the first lender of these GPUs wants them back, as announced [s]."""
+    """The announced time at which the first lender of these GPUs reclaims them [s]."""
     until = NEVER
     for node, mask in allocation:
         for one in view.on(node):

@@ -1,10 +1,9 @@
-"""Jobs of high priority (HP) as if they were alone, and spot jobs (LP) on what these leave idle.
+"""Jobs of high priority (HP) as if they were alone, and spot jobs (LP) on the idle GPUs.
 
-The rules are those of SpotGPU (ASI paper, section 4.2): see `ranking.py` for where jobs go,
-`victims.py` for whose GPUs are taken back. HP jobs come first, and evict spot jobs where they find
-no room; spot jobs never take anything back. A spot job that finds no free GPUs borrows some of a
-job that lends its own for a while (Standby). A tenant's HP jobs hold no more GPUs together than its
-quota.
+The rules are those of SpotGPU (ASI paper, section 4.2): `ranking.py` ranks nodes, `victims.py`
+chooses the jobs to evict. HP jobs go first, and evict spot jobs if they do not fit; spot jobs never
+evict. A spot job without free GPUs borrows those of a job that lends its own for a while (Standby).
+A tenant's HP jobs hold no more GPUs together than its quota.
 """
 
 from __future__ import annotations
@@ -31,21 +30,21 @@ _WINDOWS = ("all", "worth", "none")
 
 
 class Spot(Policy):
-    """SpotGPU (ASI, section 4.2): jobs of high priority (HP) first, spot jobs on what they leave.
+    """SpotGPU (ASI, section 4.2): high-priority (HP) jobs first, spot jobs on the remaining GPUs.
 
     Args:
-        victims: whom an HP job evicts: `cost`, as published; `random` ones of a random node;
-            `remaining`, by cost and what they have left to do by their estimate (ours); `none`.
-        windows: which GPUs spot jobs borrow: `all` that are lent; those whose window is `worth`
+        victims: spot jobs that an HP job evicts: by `cost`, as published; `random` ones of a random
+            node; `remaining`, by cost and estimated remaining time (ours); `none`.
+        windows: GPUs that spot jobs borrow: `all` that are lent; those whose window is `worth`
             entering by the job's estimate and checkpoints (ours); `none`.
         colocation: whether HP jobs go to nodes with HP jobs and spot jobs to the others.
         history: whether the number of evictions on a node counts.
-        shortest: whether of the spot jobs the one with the least left to do comes first, by its
-            estimate (ours); else first come, first served.
-        protect: whether HP jobs go where they would go if no spot jobs were there, and evict those
-            in the way (ours); else they go to free GPUs where there are any, as published, and
-            scatter: then large HP jobs wait for each other more than they would alone.
-        grace_s: time that an evicted job has to end: SIGKILL follows after 60 s [s].
+        shortest: whether the spot job with the least estimated remaining time goes first (ours);
+            else the first submitted.
+        protect: whether HP jobs are placed as if there were no spot jobs, and evict those in the
+            way (ours); else they use free GPUs if there are any, as published, and scatter: large
+            HP jobs then wait longer for each other than they would alone.
+        grace_s: grace time of an evicted job: SIGKILL follows after 60 s [s].
     """
 
     name: ClassVar[str] = "spot"
@@ -84,7 +83,7 @@ class Spot(Policy):
         return (low, -job.priority, last)
 
     def lane(self, job: Job) -> Hashable:
-        # Quotas are for jobs of high priority, so tenants tell only these apart.
+        # Quotas apply to jobs of high priority, so tenants distinguish only these.
         low = is_low(job)
         tenant = "" if job.terms is None or low else job.terms.tenant
         return (super().lane(job), low, tenant)

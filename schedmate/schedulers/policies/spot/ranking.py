@@ -16,9 +16,9 @@ from schedmate.schedulers.view import View
 
 
 class Ranking:
-    """The two criteria behind packing, for one call of the policy.
+    """The two criteria of the node ranking, for one call of the policy.
 
-    `colocation` and `history` say which of them count.
+    `colocation` and `history` switch them on.
     """
 
     def __init__(self, view: View, *, colocation: bool = True, history: bool = True) -> None:
@@ -41,7 +41,7 @@ class Ranking:
         return order
 
     def placed(self, allocation: Allocation, *, low: bool) -> None:
-        """A job of this class has just been put there."""
+        """A job of this class was just placed there."""
         if not low and self._colocation:
             for node, _ in allocation:
                 self._high |= 1 << node

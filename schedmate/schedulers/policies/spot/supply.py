@@ -30,7 +30,8 @@ class Offer(NamedTuple):
 
 
 class Supply:
-    """What nodes have, during one call of the policy; see `Victims` for the arguments."""
+    """The GPUs that nodes can free, during one call of the policy; see `Victims` for the
+    arguments."""
 
     def __init__(
         self,
