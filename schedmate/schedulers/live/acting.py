@@ -20,11 +20,12 @@ EXPIRY_S = 300.0
 """After this time a change of order that was not begun is not begun any more [s]."""
 
 AGENT = "schedmate agent"
-"""Who does it, in the record."""
+"""The agent's name in the record."""
 
 
 class Acting:
-    """Carries plans out, its own and those of recovery; in a dry run (no record) it only tells."""
+    """Carries out plans, its own and those of recovery; in a dry run (no record) only reports
+    them."""
 
     def __init__(
         self,
@@ -63,7 +64,9 @@ class Acting:
             reason=Reason(summary=why),
             actions=[action],
         )
-        with self._record.writing():  # both or neither: nobody else is to approve it
+        with (
+            self._record.writing()
+        ):  # in one transaction, so that no other approval can come between
             self._record.propose(plan, by=AGENT)
             self._record.approve(plan.id, by="policy: bounds.yaml")
         return self._carry_out(plan, found)
@@ -74,7 +77,7 @@ class Acting:
             result = carry_out(self._record, plan.id, self._adapter, self, by=AGENT)
         elif self._healer is not None:
             result = self._healer.apply(plan.id)
-        else:  # approved elsewhere; whoever has recovery.yaml carries it out
+        else:  # approved elsewhere: the agent with recovery.yaml carries it out
             return False
         state, detail = result.status.state, result.detail
         found.actions += [

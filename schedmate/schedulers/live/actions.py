@@ -53,7 +53,7 @@ class _Action(BaseModel):
 
     @property
     def target(self) -> str:
-        """What it acts on, in words: `node gpu-7`, `job 17`, `12 jobs`."""
+        """Its target in words: `node gpu-7`, `job 17`, `12 jobs`."""
         raise NotImplementedError
 
     @property

@@ -1,7 +1,7 @@
-"""What the reconcile loop needs of a cluster, whichever scheduler it has.
+"""The interface between the reconcile loop and a cluster, whichever scheduler it has.
 
 An adapter observes (jobs, their descriptions, nodes, ended runs, logs) and is an `Executor`: it
-looks up and takes the actions of `actions.py`. It decides nothing.
+probes and takes the actions of `actions.py`. It decides nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from schedmate.jobs import JobRecord, JobSpec
 from schedmate.schedulers.live.executor import Executor
 
 FAILURES = frozenset({"FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL"})
-"""Ends of a job that are looked into; a cancelled, preempted or timed-out job broke nothing."""
+"""Ends of a job that are diagnosed; a cancelled, preempted or timed-out job has no failure."""
 
 
 class LiveJob(NamedTuple):
@@ -22,7 +22,7 @@ class LiveJob(NamedTuple):
 
     id: str
     group: str
-    """The id that tasks of one array share; its own for a job of its own."""
+    """Id shared by the tasks of an array; that of the job itself if it is not in one."""
     state: Literal["PENDING", "RUNNING"]
     user: str
     queues: tuple[str, ...]
@@ -45,7 +45,8 @@ class LiveJob(NamedTuple):
 
 
 def run_key(group: str, submitted: float | None) -> str:
-    """A submission of a job or array: ids begin anew one day, and a requeue is another one."""
+    """Key of a submission of a job or array: ids are reused some day, and a requeue is a new
+    submission."""
     return f"{group}@{int(submitted or 0)}"
 
 
@@ -56,9 +57,9 @@ class Description(NamedTuple):
     log: str
     """The pattern of its log, in the scheduler's notation."""
     problems: tuple[str, ...] = ()
-    """Why it says less than it could."""
+    """Why it is incomplete, if it is."""
     no_code: str = ""
-    """Why it is not known where its code is, if so."""
+    """Why the location of its code is unknown, if it is."""
 
 
 class LiveNode(NamedTuple):
@@ -76,18 +77,18 @@ class LiveNode(NamedTuple):
 
 
 class EndedRun(NamedTuple):
-    """One run of a job that is over, as accounting knows it; `record` is without metadata."""
+    """One run of a job that is over, as accounting has it; `record` has no metadata."""
 
     job: str
     """The id that people and the scheduler's commands use: `17`, `12_3`."""
     raw: str
-    """The id that is the scheduler's own: that of a task of an array is a number of its own."""
+    """The scheduler's internal id: for a task of an array a separate number."""
     group: str
     record: JobRecord
     nodes: tuple[str, ...]
     workdir: str
     log: str
-    """The pattern of its log, where accounting knows it."""
+    """The pattern of its log path, if accounting has it."""
     task: int | None = None
     attempt: int | None = None
     """Which run this is of one submission, where the scheduler itself starts a job again."""
@@ -105,20 +106,20 @@ class EndedRun(NamedTuple):
 
 
 class ClusterAdapter(Executor, Protocol):
-    """One cluster. Every method raises `ExecutorError` when its scheduler does not answer: an
-    empty answer means that there is nothing."""
+    """One cluster. Every method raises `ExecutorError` if its scheduler does not answer, so that an
+    empty result means that there is nothing."""
 
     cluster: str
     """The cluster's name: part of the ids of plans and of jobs in the history."""
 
     def jobs(self) -> list[LiveJob]:
-        """What is pending or running. Asked every few seconds: it must be cheap."""
+        """Pending and running jobs. Called every few seconds, so it must be cheap."""
         ...
 
     def describe(self, jobs: Sequence[str]) -> dict[str, Description]:
-        """Descriptions of these jobs, by id; jobs not known yet, or no longer, are left out.
+        """Descriptions of these jobs, by id, without jobs that the scheduler does not know.
 
-        Jobs that have ended are still known for some minutes.
+        Jobs that have ended are known for some minutes.
         """
         ...
 
@@ -127,7 +128,8 @@ class ClusterAdapter(Executor, Protocol):
         ...
 
     def ended(self, since: float) -> list[EndedRun]:
-        """Runs that ended at `since` [s since epoch] or later, as far as all is known of them."""
+        """Runs that ended at `since` [s since epoch] or later, once accounting is complete for
+        them."""
         ...
 
     def restarts(self, run: EndedRun) -> int | None:
@@ -140,7 +142,7 @@ class ClusterAdapter(Executor, Protocol):
         ...
 
     def log_path(self, job: LiveJob | EndedRun, pattern: str, spec: JobSpec) -> Path | None:
-        """The path of a run's log, if it is known."""
+        """The path of a run's log; None: unknown."""
         ...
 
     def node_logs(self, run: EndedRun) -> list[Path]:

@@ -1,9 +1,9 @@
 """Carries out a plan exactly once, even if the process is killed at any moment.
 
-For each action: look at the cluster, write down the intent (the guard is asked in the same
-transaction), act, write down the answer. After a crash between the last two the attempt has no
-outcome, and the look at the cluster decides: it is done, or it was never taken and is begun again,
-or the cluster has changed and the plan fails.
+For each action: probe the cluster, record the intent (the guard is called in the same transaction),
+act, record the answer. After a crash between the last two the attempt has no outcome, and a probe
+decides: the action is done, or it was never taken and is repeated, or the cluster has changed and
+the plan fails.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from schedmate.schedulers.live.record import Record
 from schedmate.schedulers.live.statuses import Attempt, PlanStatus, StateError
 
 TIMEOUT_S = 60.0
-"""How long one action may take, where it does not say itself [s]."""
+"""Time limit of an action without one of its own [s]."""
 
 MOST_TRIES = 5
 """How often an action is begun that gets no answer and turns out not to have been taken."""
@@ -26,8 +26,8 @@ Stop = Literal[
     "refused",  # a guard forbids it until a person decides
     "waits",  # a guard forbids it for now
     "changed",  # the cluster is not as the plan expects it
-    "failed",  # the executor says that it went wrong
-    "unknown",  # nobody can tell yet whether it was taken
+    "failed",  # the executor reports a failure
+    "unknown",  # whether it was taken cannot be determined yet
 ]
 
 
@@ -38,7 +38,7 @@ class Result(NamedTuple):
     stopped: Stop | None = None
     detail: str = ""
     wait_s: float | None = None
-    """After how long to try again, where that is known [s]."""
+    """Time after which to try again, if it is known [s]."""
 
 
 class _StoppedError(Exception):
@@ -50,11 +50,11 @@ class _StoppedError(Exception):
 def carry_out(
     record: Record, id_: str, executor: Executor, guard: Guard, *, by: str, retry: bool = False
 ) -> Result:
-    """Take the actions of an approved plan in order, or what is left of them after a crash.
+    """Take the actions of an approved plan in order, or the remaining ones after a crash.
 
-    Carrying out an applied plan again does nothing. One that failed is tried again only with
-    `retry`. Raises `ClaimedError` where another process is at it, `StateError` for a plan that
-    nobody approved, `RecordError` when something cannot be recorded (nothing is done then).
+    Repeating this for an applied plan has no effect. A failed plan is tried again only with
+    `retry`. Raises `ClaimedError` if another process carries it out, `StateError` for a plan that
+    is not approved, and `RecordError`, with nothing done, if it cannot be recorded.
     """
     with record.claim(id_):
         record.expire(only=id_)
@@ -74,15 +74,15 @@ def carry_out(
 
 
 def take_back(record: Record, id_: str, executor: Executor, guard: Guard, *, by: str) -> Result:
-    """Undo what was done of a plan, last action first, and nothing that was not.
+    """Undo the actions of a plan that were done, the last one first.
 
-    What somebody else has changed since is left alone. Taking back an undone plan does nothing.
+    Changes that others made since are kept. Repeating this for an undone plan has no effect.
     """
     with record.claim(id_):
         status = record.plan(id_)
         if status.state == "undone":
             return Result(status)
-        if status.state == "applying":  # cut off: what was begun is looked up below
+        if status.state == "applying":  # interrupted: attempts are looked up below
             status = record.move(id_, "failed", by=by, note="to be undone")
         if status.state in ("applied", "failed"):
             status = record.move(id_, "undoing", by=by)
@@ -95,7 +95,7 @@ def take_back(record: Record, id_: str, executor: Executor, guard: Guard, *, by:
                 if not _was_done(record, id_, step, action, executor, by):
                     continue
                 if back is None:
-                    if not isinstance(action, Diagnose | Notify):  # these changed nothing
+                    if not isinstance(action, Diagnose | Notify):  # no change to revert
                         left.append(f"{action.kind} of {action.target} cannot be taken back")
                     continue
                 try:
@@ -131,7 +131,7 @@ def _take(
     undo: bool,
     retry: bool = False,
 ) -> None:
-    """One action, unless it was done before. Raises `_StoppedError` where the plan cannot go on."""
+    """Take one action, unless it is done. Raises `_StoppedError` if the plan cannot continue."""
     id_ = status.plan.id
     before = record.attempts(plan=id_, step=step, undo=undo)
     if before and before[-1].outcome == "done":
@@ -169,7 +169,7 @@ def _take(
         raise _StoppedError("unknown", answer.detail)
     outcome, detail = answer.outcome, answer.detail
     if not record.answer(attempt.id, outcome, by=by, detail=detail, data=answer.data):
-        first = record.attempts(plan=id_, step=step, undo=undo)[-1]  # the first answer stands
+        first = record.attempts(plan=id_, step=step, undo=undo)[-1]  # the first answer is final
         outcome, detail = ("done" if first.outcome == "done" else "failed"), first.detail
     if outcome == "failed":
         raise _StoppedError("failed", detail)
@@ -180,7 +180,7 @@ def _act(executor: Executor, action: Action, attempt: Attempt) -> Answer:
     try:
         return executor.act(action, key=attempt.key, timeout_s=timeout)
     except (SchedmateError, OSError) as error:
-        # it says nothing about whether the action was taken
+        # whether the action was taken is unknown
         return Answer("unknown", str(error))
 
 
@@ -192,7 +192,7 @@ def _look(executor: Executor, action: Action) -> Finding:
 
 
 def _settle(record: Record, attempt: Attempt, finding: Finding, by: str) -> str:
-    """Give an attempt that was cut off the outcome that a look at the cluster shows."""
+    """Record the outcome of an interrupted attempt, as a probe of the cluster shows it."""
     outcomes = {"done": "done", "ready": "void", "moot": "void", "changed": "failed"}
     outcome = outcomes[finding.state]
     detail = f"looked up after no answer came: {finding.detail or finding.state}"

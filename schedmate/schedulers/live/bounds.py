@@ -1,7 +1,7 @@
-"""What the administrator lets schedmate do on a cluster: `bounds.yaml`.
+"""The administrator's limits for schedmate on a cluster: `bounds.yaml`.
 
-Without the file it only looks: it estimates, follows logs, diagnoses failures and learns. Every
-section is documented in docs/slurm.md; examples/slurm/bounds.yaml has all of them.
+Without the file the agent only observes: it estimates, follows logs, diagnoses failures and learns.
+Every section is documented in docs/slurm.md; examples/slurm/bounds.yaml has all of them.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ class OrderBounds(_Section):
 
 
 class AnnotateBounds(_Section):
-    """Whether and where an estimate is written beside each pending job."""
+    """Whether and where an estimate is written as a note on each pending job."""
 
     where: Literal["off", "comment", "admin_comment", "annotation"] = "off"
     most: int = Field(20, ge=1, le=1000, description="Lines written in one pass at most")
 
 
 class AdviseBounds(_Section):
-    """How much reading of code there is."""
+    """Time limits for reading code."""
 
     seconds: Seconds = Field(5.0, description="Time spent on new jobs in one pass [s]")
     each: Seconds = Field(10.0, description="CPU time spent on one job at most [s]")
@@ -128,7 +128,7 @@ class CodeBounds(_Section):
 
 
 class KubernetesBounds(_Section):
-    """Which objects are watched on Kubernetes, and how often it is asked."""
+    """Which objects are watched on Kubernetes, and the request rate."""
 
     cluster: str = Field("kubernetes", min_length=1, max_length=100)
     namespaces: tuple[str, ...] = Field((), description="Empty: all of them")
@@ -171,10 +171,10 @@ class Bounds(_Section):
 
 
 def load_bounds(path: Path | None) -> Bounds:
-    """The bounds in a file; without one, the agent only observes.
+    """The bounds of a file; without one, the agent only observes.
 
-    Raises `SettingsError` for a file that cannot be read, that says something unknown, or that
-    others than its owner may write to.
+    Raises `SettingsError` for a file that cannot be read, has unknown settings, or is writable by
+    others than its owner.
     """
     if path is None:
         return Bounds()

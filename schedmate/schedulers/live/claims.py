@@ -18,11 +18,11 @@ class ClaimedError(ActionError):
 
 @contextmanager
 def claim(folder: Path, name: str) -> Iterator[int]:
-    """Hold `name` in a folder; raises `ClaimedError` at once when another process (or thread) does.
+    """Hold `name` in a folder; raise `ClaimedError` at once if another process or thread holds it.
 
-    Gives the descriptor of the lock: a process that inherits it holds the name as well, until it
-    ends, though the one that made it was killed.
-    For processes of one machine: the folder must not be on a network file system that lacks locks.
+    Yields the descriptor of the lock: a process that inherits it also holds the name until it ends,
+    even if its parent is killed. For processes of one machine: the folder must not be on a network
+    file system without locks.
     """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = folder / re.sub(r"[^A-Za-z0-9.-]", "_", name)
@@ -32,7 +32,9 @@ def claim(folder: Path, name: str) -> Iterator[int]:
     try:
         yield descriptor
     finally:
-        path.unlink(missing_ok=True)  # while it is held, so that nobody holds a file that is gone
+        path.unlink(
+            missing_ok=True
+        )  # removed while it is held, so that no process holds a deleted file
         os.close(descriptor)
 
 

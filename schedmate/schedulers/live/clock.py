@@ -1,8 +1,8 @@
-"""Times of events whose age stays correct after the clock was set.
+"""Times of events whose age stays correct when the clock is set.
 
-The time of day jumps: an administrator sets it, a virtual machine wakes up. The kernel also counts
-seconds since it booted, sleep included, which never jumps; with the id of that boot it tells the
-age of everything that happened since. Only across a reboot the time of day has to do.
+The time of day jumps when an administrator sets it or a virtual machine resumes. The kernel also
+counts seconds since boot, including sleep, which never jumps; with the boot's id this gives the age
+of every event since then. Only across a reboot is the time of day used.
 """
 
 from __future__ import annotations

@@ -36,26 +36,26 @@ class Failure(NamedTuple):
 
 
 class Healer(Protocol):
-    """Recovery, as the loop sees it."""
+    """The part of recovery that the loop uses."""
 
     def preview(self, failure: Failure) -> Plan | None:
         """The plan that would follow a failure, or None; nothing is stored."""
         ...
 
     def propose(self, failure: Failure) -> PlanStatus | None:
-        """The same, kept: proposed, or approved at once where the administrator says so."""
+        """The same, stored: as proposed, or as approved if the administrator allows that."""
         ...
 
     def apply(self, id_: str) -> Result:
-        """Carry an approved plan out past recovery's guards, or what is left of it."""
+        """Carry out an approved plan past recovery's guards, or the rest of it."""
         ...
 
 
 class EndedRuns:
     """Learns from each run exactly once, even if the process is killed.
 
-    A run counts as learned from when everything of it is stored; what was done twice because of an
-    interruption has the same ids, and replaces itself.
+    A run counts as learned once everything about it is stored; work repeated after an interruption
+    has the same ids and replaces itself.
     """
 
     def __init__(
@@ -75,14 +75,14 @@ class EndedRuns:
         self._healer = healer
 
     def learn(self, found: Pass, now: float) -> list[EndedRun]:
-        """Take in what has ended since the last time, or, the first time, from now on.
+        """Learn from the runs that ended since the last call; the first call only sets the time.
 
-        Gives the runs that accounting knows all about, also those that were taken in before.
+        Returns the runs for which accounting is complete, including those learned before.
         """
         bounds = self._bounds.learn
         begun = self._memory.mark(BEGUN)
         if begun is None:  # what ended before the agent began is for `import`
-            begun = float(int(now))  # accounting knows whole seconds only
+            begun = float(int(now))  # accounting has whole seconds only
             self._memory.set_mark(BEGUN, begun)
         since = max(begun, (self._memory.mark(MARK) or now) - bounds.overlap)
         runs = [run for run in self._adapter.ended(since) if (run.record.end_time or 0.0) >= begun]
@@ -156,7 +156,9 @@ class EndedRuns:
         failure = None
         if diagnosis is not None and self._healer is not None:
             restarts = self._adapter.restarts(run)
-            if restarts is not None:  # else the scheduler has forgotten it: nothing can be done
+            if (
+                restarts is not None
+            ):  # else the scheduler does not know it any more: nothing can be done
                 failure = Failure(self._adapter.cluster, run, restarts, diagnosis, failed.log)
         return failed, failure
 
@@ -186,7 +188,7 @@ def read_job(
         analysis = mate.analyze(spec, budget_s=budget_s)
         metadata, estimate, launch = analysis.metadata, analysis.estimate, analysis.launch
     except (SchedmateError, OSError) as error:
-        # the command that we made of the script is nothing that anybody typed
+        # the command derived from the script was typed by no user
         said = f"{error}".split("...` ", 1)[-1]
         estimate = Estimate(reason=f"its code cannot be read: {said}")
     spec = spec.model_copy(update={"launch": launch})

@@ -1,7 +1,7 @@
 """The protocols of executors, which take actions, and guards, which may forbid them.
 
-An executor (Slurm, Kubernetes, Ray, a site's own commands) implements two methods. A guard is asked
-before every action, inside the transaction that records its intent.
+An executor (Slurm, Kubernetes, Ray, a site's own commands) implements two methods. A guard is
+called before every action, inside the transaction that records its intent.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ if TYPE_CHECKING:
 
 LookedUp = Literal[
     "ready",  # the precondition holds and the action has not been taken, or only in part
-    "done",  # what the action brings about is so, by its own mark where it leaves one
-    "moot",  # what it is for is so already, by somebody else: it is left out, and never undone
-    "changed",  # none of these: the target is gone, or no longer what the plan is about
+    "done",  # in effect, by this action's own mark if it leaves one
+    "moot",  # its purpose is met already, by somebody else: it is skipped, and never undone
+    "changed",  # none of these: the target is gone, or not as the plan expects
 ]
 
 
 class Finding(NamedTuple):
-    """The state of an action, as seen on the cluster."""
+    """The state of an action, as observed on the cluster."""
 
     state: LookedUp
     detail: str = ""
-    """What was seen, for people."""
+    """The observation, for people."""
 
 
 class Answer(NamedTuple):
     """The result of an action.
 
-    `unknown` is for an action of which nobody can tell: no answer in time, or one that makes no
-    sense. It is looked up before anything else happens.
+    `unknown`: it cannot be determined, as there was no answer in time, or one that makes no sense.
+    A probe follows before anything else.
     """
 
     outcome: Literal["done", "failed", "unknown"]
@@ -43,13 +43,19 @@ class Answer(NamedTuple):
 
 
 class ExecutorError(ActionError):
-    """An executor cannot tell or do something now: its scheduler does not answer, a command of the
-    site failed. It says nothing about whether an action was taken."""
+    """An executor could not determine or do something: its scheduler does not answer, or a command
+    of the site failed.
+
+    Whether an action was taken is unknown.
+    """
 
 
 class RefusedError(ActionError):
-    """A guard forbids an action. `wait_s` where it would allow it later [s], None where it needs
-    a person. `observed` is what the record is to keep of it: what, about, data."""
+    """A guard forbids an action.
+
+    `wait_s`: time after which it would allow it [s]; None: a person has to decide. `observed`: an
+    observation to record: what, about, data.
+    """
 
     def __init__(
         self,
@@ -69,34 +75,37 @@ class RefusedError(ActionError):
 class Executor(Protocol):
     """Takes actions on one cluster. Raises `ExecutorError` for a state that it cannot determine.
 
-    Nothing else about actions is decided here: not whether, not how often, not in which order.
+    It does not decide whether, how often or in which order actions are taken.
     """
 
     name: str
     """For people and the record: `slurm`, `local`."""
 
     def probe(self, action: Action) -> Finding:
-        """Look, and change nothing: does the action's precondition hold, is it done already, or is
-        the target not as the plan expects it?
+        """Determine, without a change, whether an action can be taken, is done, or no longer
+        applies.
 
-        `done` must mean that this action is in effect, not something like it: a node that somebody
-        else drained is `moot` for `Drain`. For an action of several steps that was cut off in
-        the middle it is `ready`, and `act` takes the rest.
+        `done` must mean that this very action is in effect: a node that somebody else drained is
+        `moot` for `Drain`. An action of several steps that was interrupted is `ready`, and `act`
+        takes the remaining steps.
         """
         ...
 
     def act(self, action: Action, *, key: str, timeout_s: float) -> Answer:
-        """Take an action whose intent is recorded, within a time.
+        """Take an action whose intent is recorded, within a time limit.
 
-        `key` is the same each time this step is tried: for schedulers that know a request again.
-        What happened to an action that did not answer in time is `unknown`.
+        `key` is the same for every attempt at this step, for schedulers that recognise a repeated
+        request. An action without an answer in time is `unknown`.
         """
         ...
 
 
 class Ran(NamedTuple):
-    """What came of a command on nodes. `exit_code` is None when it could not be run or did not end
-    in time, which says nothing about the nodes; `detail` then says why."""
+    """Result of a command on nodes.
+
+    `exit_code` is None if it could not be run or did not end in time, which is no evidence about
+    the nodes; `detail` has the reason.
+    """
 
     exit_code: int | None
     output: str
@@ -104,8 +113,11 @@ class Ran(NamedTuple):
 
 
 class Runner(Protocol):
-    """Runs the administrator's diagnostics on nodes that are free of jobs (Slurm: an exclusive step
-    with a node list). It changes nothing that outlives the command."""
+    """Runs the administrator's diagnostics on nodes without jobs (Slurm: an exclusive step with a
+    node list).
+
+    It changes nothing that outlives the command.
+    """
 
     def run(
         self, command: tuple[str, ...], nodes: tuple[str, ...], *, key: str, timeout_s: float
@@ -128,7 +140,7 @@ class Guard(Protocol):
 
 
 class Unguarded:
-    """A guard that forbids nothing, for tests and for actions that change no node or job."""
+    """A guard that allows everything, for tests and for actions that change no node or job."""
 
     def check(self, record: Record, status: PlanStatus, action: Action, *, undo: bool) -> None:
-        """Forbid nothing."""
+        """Allow the action."""

@@ -1,7 +1,7 @@
-"""An append-only SQLite file whose rows are chained by their hashes; `record.py` gives it meaning.
+"""An append-only SQLite file whose rows are chained by hashes; `record.py` defines its meaning.
 
 Any number of processes of one machine write it: each transaction takes the write lock first, so
-that what it reads cannot change before it writes. What is committed survives the end of the process
+that what it reads cannot change before it writes. Committed data survives the end of the process
 and of the machine.
 """
 
@@ -34,7 +34,7 @@ GENESIS = "0" * 64
 
 
 class RecordError(InputError):
-    """The record cannot be opened, read or written. What was to be recorded did not happen."""
+    """The record cannot be opened, read or written; nothing was recorded."""
 
 
 class Entry(NamedTuple):
@@ -47,7 +47,7 @@ class Entry(NamedTuple):
     about: str
     """The id of a plan, or the subject of an observation."""
     actor: str
-    """Who did it: a person's name, `agent`, `policy: ...`."""
+    """The author: a person's name, `agent`, `policy: ...`."""
     body: dict[str, Any]
     hash: str
 
@@ -148,9 +148,9 @@ class Journal:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """All that is read and written inside is one step, for every process; blocks may nest.
+        """A transaction, atomic for every process; blocks may be nested.
 
-        What is raised inside undoes all of it.
+        An exception inside rolls back all of it.
         """
         if self.read_only:
             raise RecordError(f"{self.path}: opened for reading only")
@@ -215,7 +215,7 @@ class Journal:
         return (int(rows[0][0]), str(rows[0][1])) if rows else (0, GENESIS)
 
     def verify(self, known: tuple[int, str] | None = None) -> Verified:
-        """Walk the whole chain. `known` is a `head` kept elsewhere that it must lead through."""
+        """Verify the whole chain. `known` is a `head` stored elsewhere that it must contain."""
         before, count = GENESIS, 0
         broken: str | None = None
         for one in self._chain():

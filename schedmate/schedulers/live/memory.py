@@ -1,8 +1,8 @@
-"""What an agent remembers between passes and restarts, in SQLite beside its record.
+"""An agent's memory between passes and restarts, in SQLite beside its record.
 
-What was estimated for which job, which runs were learned from, how far users' jobs keep to their
-estimates, which values it gave. It can be deleted: then jobs in the queue are read again, and trust
-begins anew. What was done to the cluster is in the `Record`, not here.
+It has the estimate of each job, the runs learned from, the users' trust (how well their jobs keep
+to their estimates), and the order values that were set. It can be deleted: then jobs in the queue
+are read again, and trust starts anew. Changes to the cluster are in the `Record`, not here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CREATE TABLE IF NOT EXISTS marks (name TEXT PRIMARY KEY, value TEXT);
 """
 
 KEPT_S = 30 * 86_400.0
-"""How long what is over is remembered [s]."""
+"""Time for which jobs that are over are remembered [s]."""
 
 
 class Known(NamedTuple):
@@ -84,7 +84,7 @@ class Memory:
     # -- jobs ------------------------------------------------------------
 
     def unknown(self, keys: Iterable[str]) -> set[str]:
-        """Those of the keys of which nothing is remembered."""
+        """The keys of which nothing is stored."""
         wanted = list(keys)
         known = self._db.execute(
             "SELECT key FROM known WHERE key IN (SELECT value FROM json_each(?))",
@@ -93,7 +93,7 @@ class Memory:
         return set(wanted) - {key for (key,) in known}
 
     def remember(self, known: Known) -> None:
-        """Keep what was found out about a job."""
+        """Store the findings about a job."""
         with self._db:
             self._db.execute(
                 "INSERT OR REPLACE INTO known VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -130,12 +130,12 @@ class Memory:
             )
 
     def progress(self) -> dict[str, tuple[float, Progress]]:
-        """When and how running jobs were last seen to go, by job."""
+        """Start and last reading of the progress of running jobs, by job."""
         rows = self._db.execute("SELECT job, at, document FROM progress")
         return {job: (at, Progress.model_validate_json(text)) for job, at, text in rows}
 
     def only_running(self, jobs: Iterable[str]) -> None:
-        """Forget the progress of all other jobs."""
+        """Delete the progress of all other jobs."""
         with self._db:
             self._db.execute(
                 "DELETE FROM progress WHERE job NOT IN (SELECT value FROM json_each(?))",
@@ -145,7 +145,7 @@ class Memory:
     # -- runs that ended ---------------------------------------------------
 
     def new_runs(self, runs: Iterable[str]) -> set[str]:
-        """Those runs that nothing was learned from yet."""
+        """The runs that were not learned from yet."""
         wanted = list(runs)
         done = self._db.execute(
             "SELECT run FROM ended WHERE run IN (SELECT value FROM json_each(?))",
@@ -154,7 +154,7 @@ class Memory:
         return set(wanted) - {run for (run,) in done}
 
     def learned(self, run: str, at: float, user: str | None, trust: float | None) -> None:
-        """A run was learned from, and what that made of its user's trust: both or neither."""
+        """Store, in one transaction, that a run was learned from and its user's trust since."""
         with self._db:
             self._db.execute("INSERT OR IGNORE INTO ended VALUES (?, ?)", (run, at))
             if user is not None and trust is not None:
@@ -165,23 +165,23 @@ class Memory:
                 )
 
     def trust(self) -> dict[str, float]:
-        """Trust by user, where it was ever changed; otherwise it is 1."""
+        """Trust by user, if it ever changed; otherwise it is 1."""
         return dict(self._db.execute("SELECT user, value FROM trust"))
 
     # -- the rest ----------------------------------------------------------
 
     def ordering(self) -> dict[str, tuple[int, int]]:
-        """The values that were given to jobs last, and those before, of which one is still there
-        where giving was cut off."""
+        """The last and the previous order value of jobs; after an interruption, either may be
+        set."""
         rows = self._db.execute("SELECT job, value, before FROM given")
         return {job: (value, before) for job, value, before in rows}
 
     def surely_given(self) -> dict[str, int]:
-        """The values of jobs of which it is certain that they got them."""
+        """The order values that jobs certainly have."""
         return dict(self._db.execute("SELECT job, value FROM given WHERE sure"))
 
     def give(self, values: Mapping[str, int], before: Mapping[str, int], *, sure: bool) -> None:
-        """Values are about to be given to jobs; or, `sure`, they were."""
+        """Store that order values are about to be set or, if `sure`, that they are."""
         with self._db:
             self._db.executemany(
                 "INSERT OR REPLACE INTO given VALUES (?, ?, ?, ?)",
@@ -189,7 +189,7 @@ class Memory:
             )
 
     def forget_given(self, but: Iterable[str]) -> None:
-        """Forget the values of all jobs but these."""
+        """Delete the order values of all jobs but these."""
         with self._db:
             self._db.execute(
                 "DELETE FROM given WHERE job NOT IN (SELECT value FROM json_each(?))",
@@ -197,7 +197,7 @@ class Memory:
             )
 
     def noted(self, keys: Iterable[str]) -> dict[str, str]:
-        """The lines that were written beside jobs, by key."""
+        """The notes on jobs, by key."""
         return dict(
             self._db.execute(
                 "SELECT key, text FROM noted WHERE key IN (SELECT value FROM json_each(?))",
@@ -206,7 +206,7 @@ class Memory:
         )
 
     def note(self, texts: Mapping[str, str], at: float) -> None:
-        """Lines were written beside jobs, by key."""
+        """Store that notes were written on jobs, by key."""
         with self._db:
             self._db.executemany(
                 "INSERT OR REPLACE INTO noted VALUES (?, ?, ?)",
@@ -224,7 +224,7 @@ class Memory:
             self._db.execute("INSERT OR REPLACE INTO marks VALUES (?, ?)", (name, dumps(value)))
 
     def forget(self, now: float) -> None:
-        """Forget what has been over for long."""
+        """Delete what has been over for long."""
         with self._db:
             for table in ("known", "ended", "noted"):
                 self._db.execute(f"DELETE FROM {table} WHERE at < ?", (now - KEPT_S,))  # noqa: S608

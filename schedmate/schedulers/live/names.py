@@ -1,8 +1,5 @@
-"""The names that actions carry.
-
-They are checked once, here, so that none can be read as an option, a pattern or a list by the
-command it is put into.
-"""
+"""The names in actions, validated here once so that no command can read them as an option, a
+pattern or a list."""
 
 from __future__ import annotations
 
@@ -56,7 +53,7 @@ NodeName = Annotated[str, AfterValidator(_node_name)]
 """One machine, by the rules of host names (`schedmate.hosts`)."""
 
 Mark = Annotated[str, AfterValidator(_mark)]
-"""What tells a plan's drain from everybody else's: `ecc-error-1f0c2a9b7d3e`."""
+"""Identifies the drain of a plan: `ecc-error-1f0c2a9b7d3e`."""
 
 Note = Annotated[str, AfterValidator(lambda text: clean(text, LONGEST_NOTE))]
 """One line of printable text."""

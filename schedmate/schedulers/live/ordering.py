@@ -1,11 +1,11 @@
-"""From estimates to places in the queue, within the bounds that the administrator set.
+"""From estimates to places in the queue, within the administrator's bounds.
 
-Shorter jobs first (shortest job first on the estimated run time), as a value between `lowest` and
-`highest` on a logarithmic scale of duration, in a few levels, so that one command sets many jobs
-and a job is not moved for nothing. A job that waits rises, whatever its estimate, until it has the
-highest value after `ageing`: from then on only the scheduler's own order counts, so that no stream
-of short jobs starves it. A user whose jobs run much longer than estimated gains less and less by a
-short estimate; nobody falls below where no estimate would put them for that.
+Shorter jobs first (shortest job first by estimated run time), as a value between `lowest` and
+`highest` on a logarithmic scale of duration. There are only a few levels, so that one command sets
+many jobs and small changes move no job. A waiting job rises, whatever its estimate, until it has
+the highest value after `ageing`: from then on only the scheduler's own order counts, so that a
+stream of short jobs cannot starve it. Users whose jobs run much longer than estimated gain less and
+less by short estimates, but are never placed lower than without an estimate.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ def value_of(
 
 
 def moved_trust(trust: float, estimate: Estimate, run: JobRecord) -> float:
-    """A user's trust after a run for which there was an estimate.
+    """A user's trust after a run that had an estimate.
 
-    A run that did not complete has shown only that it takes at least as long as it ran.
+    A run that did not complete only shows that it takes at least as long as it ran.
     """
     p90, took = estimate.duration_p90_s, run.duration_s
     if estimate.abstained or p90 is None or took is None:
@@ -71,10 +71,10 @@ def to_set(
     present: Mapping[str, int],
     ours: Mapping[str, tuple[int, int]],
 ) -> Order | None:
-    """The action that gives pending jobs the values that are wanted for them, if any lacks its own.
+    """The action that sets the wanted values of pending jobs; None if all have theirs.
 
-    `present` are the values that jobs have, `ours` those that schedmate gave last and before: a job
-    with any other value than these, or 0, belongs to somebody else and is left alone.
+    `present` are the values of jobs, `ours` the last and previous ones that schedmate set: a job
+    with any other value, except 0, was ordered by somebody else and is left alone.
     """
     values = {
         job: value

@@ -34,15 +34,15 @@ Purpose = Literal["ordering", "annotation", "recovery"]
 """What a plan is for; guards and permissions differ by it."""
 
 State = Literal[
-    "proposed",  # waits for somebody to approve it
+    "proposed",  # waits for approval
     "approved",  # may be carried out
-    "rejected",  # somebody said no; the same is not proposed again
-    "expired",  # nobody said anything in time, or what it was for has passed
+    "rejected",  # rejected by a person; it is not proposed again
+    "expired",  # not approved in time, or its occasion has passed
     "applying",  # its actions are being taken; after a crash, some may have been
     "applied",  # all actions were taken
     "failed",  # an action was refused, failed, or met a cluster that had changed
-    "undoing",  # what was done is being taken back
-    "undone",  # all that could be taken back was
+    "undoing",  # its actions are being reverted
+    "undone",  # its actions were reverted, as far as possible
 ]
 
 NEXT: dict[State, frozenset[State]] = {
@@ -59,7 +59,7 @@ NEXT: dict[State, frozenset[State]] = {
 """From each state, the states that may follow."""
 
 OPEN: frozenset[State] = frozenset({"proposed", "approved", "applying", "undoing"})
-"""States in which something is still to come."""
+"""States in which more is to come."""
 
 
 class Reason(BaseModel):
@@ -82,10 +82,11 @@ class Reason(BaseModel):
 
 
 class Plan(BaseModel):
-    """A list of actions and the reason for them. Equal `id`, equal plan: proposing twice is one.
+    """A list of actions and the reason for them.
 
-    `id` is made of cluster and `key`, which names what the plan is about (`job 17 run 0`), so that
-    two agents, or one that was restarted, cannot have the same thing done twice.
+    Plans with equal `id` are equal: proposing one twice has no effect. `id` is derived from cluster
+    and `key`, which names the subject of the plan (`job 17 run 0`), so that two agents, or one that
+    was restarted, cannot do the same thing twice.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -133,7 +134,7 @@ class Plan(BaseModel):
 
     @property
     def restarts(self) -> tuple[str, ...]:
-        """The jobs that it puts back into the queue."""
+        """The jobs that it requeues."""
         return tuple(one.job for one in self.actions if isinstance(one, Requeue))
 
 

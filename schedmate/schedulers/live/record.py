@@ -54,7 +54,7 @@ class Record(Journal):
     # -- plans -----------------------------------------------------------
 
     def propose(self, plan: Plan, *, by: str) -> PlanStatus:
-        """Keep a plan as proposed; one of this id that is there already stays as it is."""
+        """Store a plan as proposed; an existing plan with this id stays unchanged."""
         with self.writing():
             if not self.rows("SELECT 1 FROM plans WHERE id = ?", (plan.id,)):
                 made = self.append("proposed", plan.id, by, plan.model_dump(mode="json"))
@@ -65,7 +65,7 @@ class Record(Journal):
             return self.plan(plan.id)
 
     def plan(self, id_: str) -> PlanStatus:
-        """A plan as it stands. Raises `StateError` when there is none of this id."""
+        """The present state of a plan. Raises `StateError` if no plan has this id."""
         found = self._statuses("id = ?", (id_,))
         if not found:
             raise StateError(
@@ -106,9 +106,9 @@ class Record(Journal):
             return status._replace(state=to, since=made.at, by=by, note=note)
 
     def approve(self, id_: str, *, by: str, note: str = "") -> PlanStatus:
-        """A person, or a rule of the administrator's, lets a proposed plan be carried out.
+        """Approve a proposed plan, by a person or a rule of the administrator.
 
-        Raises `StateError` when it is not proposed, or no longer: one past its time expires.
+        Raises `StateError` if it is not proposed, or no longer: a plan past its time expires.
         """
         with self.writing():
             self.expire(only=id_)
@@ -122,7 +122,7 @@ class Record(Journal):
         return self.move(id_, "rejected", by=by, note=note)
 
     def expire(self, *, only: str | None = None) -> list[str]:
-        """Let plans whose time has passed expire before they are begun; gives their ids."""
+        """Expire plans whose time has passed before they were begun; return their ids."""
         with self.writing():
             due = self.rows(
                 "SELECT id FROM plans WHERE state IN ('proposed', 'approved') AND expires <= ? "
@@ -134,8 +134,10 @@ class Record(Journal):
             return [id_ for (id_,) in due]
 
     def claim(self, name: str) -> AbstractContextManager[int]:
-        """Hold a plan (its id), or any other name, for this process alone, until the block or the
-        process ends; raises `ClaimedError` at once where another holds it."""
+        """Hold a plan (its id), or any other name, until the block or the process ends.
+
+        Raises `ClaimedError` at once if another process holds it.
+        """
         return claim(self.path.with_name(self.path.name + ".claims"), name)
 
     def _statuses(self, where: str, values: Sequence[Any]) -> list[PlanStatus]:
@@ -164,12 +166,12 @@ class Record(Journal):
         undo: bool = False,
         guard: Callable[[Action], None] | None = None,
     ) -> Attempt:
-        """Write down that an action of a plan is about to be taken. Only then take it.
+        """Record that an action of a plan is about to be taken. Take it only then.
 
-        `guard` is called with it in the same transaction: what it reads of the record cannot
-        change before the intent is written, and what it raises prevents that. Raises `StateError`
-        when the plan is not `applying` (`undoing` for an undo), the step was done, or an earlier
-        attempt at it is undetermined.
+        `guard` is called with it in the same transaction: what it reads of the record cannot change
+        before the intent is written, and an exception from it prevents that. Raises `StateError` if
+        the plan is not `applying` (`undoing` for an undo), the step was done, or an earlier attempt
+        at it is undetermined.
         """
         with self.writing():
             status = self.plan(id_)
@@ -207,8 +209,11 @@ class Record(Journal):
         detail: str = "",
         data: dict[str, Any] | None = None,
     ) -> bool:
-        """Write down what came of an attempt. The first answer stands: a later one is kept as an
-        observation `late answer`, changes nothing and gives False."""
+        """Record the outcome of an attempt.
+
+        The first answer is final: a later one is stored as an observation `late answer`, changes
+        nothing and returns False.
+        """
         with self.writing():
             row = self.rows("SELECT plan, outcome FROM attempts WHERE id = ?", (attempt,))
             if not row:
@@ -269,8 +274,11 @@ class Record(Journal):
     # -- observations ----------------------------------------------------
 
     def observe(self, what: str, about: str, *, by: str, data: dict[str, Any]) -> Entry:
-        """Keep something seen that a decision rests on: a signal that confirms a fault, a breaker
-        that tripped. `entries(kind=what, about=...)` finds it again."""
+        """Store an observation that supports a decision: a signal that confirms a fault, a breaker
+        that tripped.
+
+        `entries(kind=what, about=...)` finds it again.
+        """
         if what in ("proposed", "moved", "intended", "answered"):
             raise ValueError(f"{what!r} is no observation")
         with self.writing():

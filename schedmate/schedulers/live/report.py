@@ -15,7 +15,7 @@ class _Part(BaseModel):
 
 
 class Estimated(_Part):
-    """A job that was seen for the first time, or again since more is known."""
+    """An estimate of a job that is new, or for which more runs are known now."""
 
     job: str
     user: str
@@ -73,5 +73,5 @@ class Pass(_Part):
 
     @property
     def eventful(self) -> bool:
-        """Whether there is anything to tell."""
+        """Whether there is anything to report."""
         return bool(self.estimated or self.actions or self.learned or self.failed or self.problems)

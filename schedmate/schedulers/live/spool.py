@@ -1,7 +1,7 @@
 """Files that an epilog writes when a run ends, so that the agent reacts before the next poll.
 
-Their names are `JOB.RESTARTS`; nothing else in them or about them is believed: what ended, and how,
-is asked of accounting.
+Their names are `JOB.RESTARTS`; nothing else about them is trusted: how the run ended is read from
+accounting.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from schedmate.paths import children
 
 OLDEST_S = 600.0
-"""After this time a file is removed whose run accounting does not know [s]."""
+"""Age at which a file is removed if accounting does not know its run [s]."""
 
 
 def waiting(spool: Path) -> list[Path]:

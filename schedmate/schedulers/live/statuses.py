@@ -1,4 +1,4 @@
-"""What the record gives back: plans as they stand, and actions that were begun."""
+"""Results of queries of the record: the state of plans, and actions that were begun."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ class StateError(ActionError):
 
 
 class PlanStatus(NamedTuple):
-    """A plan as it stands."""
+    """The present state of a plan."""
 
     plan: Plan
     state: State
     since: Instant
     """When it came into this state."""
     by: str
-    """Who brought it there."""
+    """Who changed it to this state."""
     note: str
-    """What they said."""
+    """Their comment."""
     number: int
-    """The entry with which it was proposed: larger is newer."""
+    """Sequence number of its proposal: larger is newer."""
 
 
 class Attempt(NamedTuple):
@@ -55,5 +55,6 @@ class Attempt(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The same for every attempt at this step: for executors that know a request again."""
+        """The same for every attempt at this step, for executors that recognise a repeated
+        request."""
         return f"{self.plan}-{self.step}{'-undo' if self.undo else ''}"

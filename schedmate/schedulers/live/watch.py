@@ -1,4 +1,4 @@
-"""An agent's passes for ever: how long it waits between them, and how it backs off."""
+"""Repeats an agent's passes: the pauses between them, and the backoff after failures."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ LONGEST_WAIT_S = 300.0
 
 
 def pause_s(poll_s: float, failures: int, chance: float) -> float:
-    """The pause after so many failed passes in a row [s]: it doubles, up to `LONGEST_WAIT_S`.
+    """The pause after this number of failed passes in a row [s].
 
-    `chance`, from 0 to 1, shortens it by up to a quarter, so that agents which lost one controller
-    do not all come back to it at once.
+    It doubles, up to `LONGEST_WAIT_S`. `chance`, from 0 to 1, shortens it by up to a quarter, so
+    that agents that lost one controller do not all return at once.
     """
     if not failures:
         return poll_s

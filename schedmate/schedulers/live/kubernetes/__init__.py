@@ -1,1 +1,1 @@
-"""Kubernetes through its API server: what is watched, and what schedmate does there."""
+"""Kubernetes through its API server: what schedmate watches and does there."""

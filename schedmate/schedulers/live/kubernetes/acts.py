@@ -64,7 +64,7 @@ from schedmate.schedulers.live.kubernetes.workloads import Workload, outcome
 from schedmate.schedulers.live.ordering import left_to_set
 
 TRIES = 5
-"""How often an object is read again that somebody else has changed meanwhile."""
+"""Most times that an object is read again because somebody else has changed it."""
 
 T = TypeVar("T")
 
@@ -135,7 +135,9 @@ class KubernetesActs(Lookups):
             return Finding("changed", f"there is no job {action.job} any more")
         left, begun = self._to_evict(job, action)
         if left:
-            self._evict(job, left, dry_run=True)  # a budget that refuses says so before anything
+            self._evict(
+                job, left, dry_run=True
+            )  # a disruption budget refuses here, before any change
             return Finding("ready", f"{len(left)} of its pods are on {', '.join(action.exclude)}")
         if begun is not None:
             if begun > action.run:
@@ -159,7 +161,8 @@ class KubernetesActs(Lookups):
     # -- acting ----------------------------------------------------------
 
     def act(self, action: Action, *, key: str, timeout_s: float) -> Answer:
-        """See `Executor.act`. No request is known again: what is left to do is looked up."""
+        """See `Executor.act`. Requests are not recognised when repeated: the remaining work is
+        looked up."""
         if not self._may_act():
             raise ExecutorError("this agent no longer holds the Lease; another has taken over.")
         if isinstance(action, Drain | Resume | Requeue) and not self._isolate:
@@ -184,7 +187,8 @@ class KubernetesActs(Lookups):
     def _changed(
         self, path: str, patch: Callable[[Json], Any | None], kind: str, timeout_s: float
     ) -> bool:
-        """Change an object as `patch` says, dry run first; whether there was anything to change."""
+        """Change an object by `patch`, after a dry run; return whether there was a change to
+        make."""
         for _ in range(TRIES):
             found = self.found(path)
             change = None if found is None else patch(found)
@@ -233,7 +237,7 @@ class KubernetesActs(Lookups):
 
             self._changed(path, patch, MERGE_PATCH, timeout_s)
         finding, still = self._sorted_out(action)
-        if finding.state == "done":  # what was left out has been admitted meanwhile
+        if finding.state == "done":  # the others have been admitted meanwhile
             return Answer("done", finding.detail)
         return Answer("failed", f"{len(still)} jobs kept their value: {finding.detail}")
 
@@ -271,7 +275,7 @@ class KubernetesActs(Lookups):
         return Answer("done", f"{len(left)} of its pods on {nodes} evicted")
 
     def _evict(self, job: Workload, pods: Iterable[Json], *, dry_run: bool = False) -> None:
-        """Evict pods, each only if it is still the one that was seen."""
+        """Evict pods, each only if it is still the observed one."""
         for pod in pods:
             name, uid = text_at(pod, "metadata.name"), text_at(pod, "metadata.uid")
             body: Json = {

@@ -1,4 +1,4 @@
-"""Kubernetes as the reconcile loop sees it: what is observed. `acts.py` has what is done."""
+"""Kubernetes as the reconcile loop observes it; `acts.py` has the actions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ from schedmate.schedulers.live.kubernetes.workloads import (
 )
 
 SETTLED_S = 10.0
-"""How long after its first failure a run is looked into: its other pods end by then [s]."""
+"""Delay of the diagnosis of a run after its first failure, so that its other pods have ended
+[s]."""
 
 
 class KubernetesAdapter(KubernetesActs):
@@ -116,7 +117,7 @@ class KubernetesAdapter(KubernetesActs):
     # -- the queue -------------------------------------------------------
 
     def jobs(self) -> list[LiveJob]:
-        """See `ClusterAdapter.jobs`: of what is watched; nothing is asked."""
+        """See `ClusterAdapter.jobs`: from the watched objects, without a request."""
         self._seen = {job.id: job for job in self._workloads()}
         return [one for job in self._seen.values() if (one := live(job)) is not None]
 
@@ -125,7 +126,7 @@ class KubernetesAdapter(KubernetesActs):
         found = [(kind, one) for kind, mirror in self._jobs for one in mirror.items()]
         known = {kind.id_of(one) for kind, one in found}
         for kind, one in found:
-            # what Kueue or a group scheduler made for a job that is looked at itself
+            # created by Kueue or a group scheduler for a job that is watched itself
             if kind.name != "workload" or not known & set(job_ids(one)[:-1]):
                 own = {
                     text_at(pod, "metadata.uid"): pod
@@ -156,7 +157,7 @@ class KubernetesAdapter(KubernetesActs):
         try:
             return describe(job, self._bounds.code)
         except (ValueError, TypeError, ArithmeticError, OSError) as error:
-            # whatever one owner wrote keeps nobody else's jobs from being read
+            # what one owner wrote must not keep other users' jobs from being read
             why = f"{job.id} cannot be described: {str(error).partition(chr(10))[0]}"
             return Description(JobSpec(job_id=job.id, user=job.namespace), "", (encodable(why),))
 
@@ -167,7 +168,7 @@ class KubernetesAdapter(KubernetesActs):
         return self.api.list(path_of("", "v1", "nodes", None))[0]
 
     def nodes(self) -> list[LiveNode]:
-        """See `ClusterAdapter.nodes`; `busy` is of the jobs that are looked at."""
+        """See `ClusterAdapter.nodes`; `busy` counts watched jobs."""
         busy: dict[str, float] = {}
         for job in self._seen.values():
             for pod in job.pods:
@@ -181,7 +182,7 @@ class KubernetesAdapter(KubernetesActs):
     # -- what has ended ----------------------------------------------------
 
     def ended(self, since: float) -> list[EndedRun]:
-        """See `ClusterAdapter.ended`: failed runs of jobs that go on, and jobs that are over."""
+        """See `ClusterAdapter.ended`: failed runs of jobs that continue, and jobs that are over."""
         self._seen = {job.id: job for job in self._workloads()}
         self._attempts = {}
         found = []
@@ -255,8 +256,8 @@ class KubernetesAdapter(KubernetesActs):
         return self._logs.fetch(job.run, sources, tail=False, warnings=warnings)[0]
 
     def node_logs(self, run: EndedRun) -> list[Path]:
-        """See `ClusterAdapter.node_logs`: what the run's nodes report as broken."""
-        with suppress(KubernetesError):  # it may not read nodes, where it works on namespaces
+        """See `ClusterAdapter.node_logs`: failures that the run's nodes report."""
+        with suppress(KubernetesError):  # with rights for namespaces only, it may not read nodes
             nodes = [one for one in self.read_nodes() if text_at(one, "metadata.name") in run.nodes]
             return self._logs.of_nodes(run.run, said_by(nodes))
         return []

@@ -1,8 +1,8 @@
-"""Requests to a Kubernetes API server, all in one way.
+"""Requests to a Kubernetes API server.
 
-The official client knows how to reach a cluster and who we are; requests and answers are plain
-JSON, since custom resources have no models. Every request has a time limit and waits its turn
-(`qps`); a server that is throttling (429) or not ready (5xx) is asked again when it says so.
+The official client handles addresses and credentials; requests and answers are plain JSON, since
+custom resources have no models. Every request has a time limit and is throttled (`qps`); a server
+that is overloaded (429) or not ready (5xx) is asked again when it says so.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 
 TIMEOUT_S = 30.0
-"""How long a request may take, with everything that is asked again [s]."""
+"""Time limit of a request, with its retries [s]."""
 CONNECT_S = (3.0, 5.0)
 """How long the first request may take to reach the server, and to be answered [s]."""
 PAGE = 500
@@ -38,7 +38,7 @@ LONGEST_ANSWER = 64 << 20
 
 
 class Pace:
-    """Lets `qps` requests a second through, and `qps` at once."""
+    """A rate limit of `qps` requests per second, with a burst of the same number."""
 
     def __init__(self, qps: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._qps, self._clock = qps, clock
@@ -46,7 +46,7 @@ class Pace:
         self._lock = threading.Lock()
 
     def turn_s(self) -> float:
-        """Takes a turn; gives how long to wait for it [s]."""
+        """Take a turn; return the time to wait for it [s]."""
         with self._lock:
             now = self._clock()
             self._free_at = max(self._free_at + 1.0 / self._qps, now - 1.0 + 1.0 / self._qps)
@@ -67,11 +67,12 @@ class Api:
         return str(self._client.configuration.host)
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._client.close()
 
     def check(self) -> None:
-        """Raise `InputError` at once where no API server answers, or not to us."""
+        """Raise `InputError` immediately if no API server answers, or it rejects our
+        credentials."""
         try:
             self._read_body(self._open("GET", "/version", {}, None, "", CONNECT_S), "/version")
         except KubernetesError as error:
@@ -83,13 +84,13 @@ class Api:
             ) from None
 
     def get(self, path: str, **query: Any) -> Json:
-        """One object, or what the server says of itself."""
+        """The object at a path, or information about the server."""
         return self._json("GET", path, query)
 
     def list(self, path: str, **query: Any) -> tuple[list[Json], str]:
-        """All objects of a list, page by page, and the version that they are of.
+        """All objects of a list, page by page, and the version of the list.
 
-        A list whose pages expire (410) is begun anew, in one page.
+        A list whose pages expire (410) is read again, in one page.
         """
         items: list[Json] = []
         more: Json = {"limit": PAGE}
@@ -108,8 +109,11 @@ class Api:
             more = {"limit": PAGE, "continue": about["continue"]}
 
     def create(self, path: str, body: Json, *, dry_run: bool = False, waits: bool = True) -> Json:
-        """Create an object, or a subresource such as an eviction. Not asked again where nobody can
-        tell whether it was done; `waits` is whether to wait where the server says 429."""
+        """Create an object, or a subresource such as an eviction.
+
+        It is not repeated if it may have been done; `waits`: whether to wait when the server is
+        overloaded (429).
+        """
         return self._json("POST", path, _dry(dry_run), body, waits=waits)
 
     def replace(self, path: str, body: Json) -> Json:
@@ -133,8 +137,10 @@ class Api:
         return self._asked("GET", path, query, timeout_s=timeout_s)
 
     def watch(self, path: str, *, read_s: float, **query: Any) -> Watching:
-        """Events of a list, as they come; ends with the connection, and raises `KubernetesError`
-        when nothing comes for `read_s` [s]."""
+        """Events of a list as they come, until the connection ends.
+
+        Raises `KubernetesError` if nothing comes for `read_s` [s].
+        """
         query = {**query, "watch": "true", "allowWatchBookmarks": "true"}
         return Watching(self._open("GET", path, query, None, "", (10.0, read_s)), path)
 
@@ -248,7 +254,7 @@ class Api:
 
 
 def _reason(error: Exception) -> str:
-    """Why a request was not answered: what the system says, where it says anything."""
+    """Why a request was not answered: the system's reason, if there is one."""
     cause = error.__cause__ or error.__context__
     said = cause.strerror if isinstance(cause, OSError) else None
     return clean(said or error, 300).rstrip(".")

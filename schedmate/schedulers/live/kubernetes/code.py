@@ -1,8 +1,8 @@
-"""Where a job's code is on the machine that schedmate runs on, and the command that starts it.
+"""The directory of a job's code on this machine, and the command that starts it.
 
-A job's owner may name a directory below one of the administrator's roots, and nothing else: what a
-link leads out of is refused, after links were followed. Otherwise the administrator's map from
-images to directories says it. What is found is read in confined processes, and never run.
+A job's owner may name a directory below one of the administrator's roots only, after links were
+resolved. Otherwise the administrator's map from images to directories applies. The code is read in
+confined processes, and never run.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ LONGEST_COMMAND = 1 << 16
 def folder_of(
     bounds: CodeBounds, namespace: str, said: str, image: str
 ) -> tuple[Path | None, ImageCode | None, str]:
-    """The directory of a job's code, the entry of the map that it is from, and why there is none.
+    """The directory of a job's code, its entry of the map, and why there is none.
 
-    `said` is the owner's annotation, empty without one; it goes before the map.
+    `said` is the owner's annotation, empty without one, which takes precedence over the map.
     """
     if said:
         roots = [Path(str(root).replace("{namespace}", namespace)) for root in bounds.roots]
@@ -46,7 +46,8 @@ def folder_of(
 
 
 def _refused(roots: Sequence[Path], said: str) -> str:
-    """Why a directory that an owner has named is not read; of what is outside, nothing is said."""
+    """Why a directory named by an owner is not read; nothing is revealed about directories outside
+    the roots."""
     if not roots:
         return f"{CODE} names {said!r}, and the bounds allow no directory (kubernetes: code: roots)"
     places = ", ".join(map(str, roots))
@@ -73,9 +74,9 @@ def below(roots: Sequence[Path], said: str) -> Path | None:
 def command_of(container: Mapping[str, Any], entry: ImageCode | None, path: Path | None) -> str:
     """A container's command as one would type it in the directory of its code.
 
-    `$(NAME)` is replaced by what the container's plain variables hold, as Kubernetes does; values
-    from secrets and config maps stay names. Where the map says at which place of the image the code
-    is (`at`), paths below it are those of the directory.
+    `$(NAME)` is replaced by the container's plain variables, as Kubernetes does; values from
+    secrets and config maps stay names. If the map has the place of the code in the image (`at`),
+    paths below it become paths of the directory.
     """
     words = [
         word

@@ -17,9 +17,9 @@ MOST_CONNECTIONS = 64
 
 
 def connect(kubeconfig: str | None = None, context: str | None = None) -> ApiClient:
-    """The cluster of a kubeconfig file, or the one that this runs in.
+    """A client for the cluster of a kubeconfig file, or the one in which this runs.
 
-    Raises `MissingExtraError` without schedmate[k8s], `InputError` where there is none.
+    Raises `MissingExtraError` without schedmate[k8s], and `InputError` if there is no cluster.
     """
     require("Kubernetes", "k8s", "kubernetes")
     import yaml
@@ -39,7 +39,7 @@ def connect(kubeconfig: str | None = None, context: str | None = None) -> ApiCli
         said = f"{', '.join(files)}: {clean(error, 300).rstrip('.')}"
         raise InputError(f"no cluster is known: {said}; {_NAME_ONE}.") from None
     found.connection_pool_maxsize = MOST_CONNECTIONS  # each watch keeps one
-    found.retries = False  # they are made here, where it is known what may be asked again
+    found.retries = False  # requests are retried by `Api`, which knows which may be repeated
     return client.ApiClient(found)
 
 
@@ -49,7 +49,7 @@ _NAME_ONE = (
 
 
 def _kubeconfigs(named: str | None) -> list[str]:
-    """The files that say how to reach a cluster, as kubectl looks for them."""
+    """The kubeconfig files, found as kubectl does."""
     said = named or os.environ.get("KUBECONFIG") or str(Path("~/.kube/config").expanduser())
     return [said] if named else [one for one in said.split(os.pathsep) if one]
 

@@ -1,6 +1,6 @@
 """Warnings among the events of pods, as lines of a log.
 
-Users who may create events in a namespace may write them, so they are trusted as much as the log of
+Users who may create events in a namespace can forge them, so they are trusted as much as the log of
 a pod of that namespace: they say what failed, and isolate no node.
 """
 
@@ -15,7 +15,7 @@ from schedmate.schedulers.live.kubernetes.pods import Ended
 from schedmate.terminal import clean
 
 MOST_PODS = 8
-"""Pods of one run whose events are asked for, those that failed first."""
+"""Most pods of one run whose events are read, those that failed first."""
 MOST_EVENTS = 50
 """Of one pod, the last."""
 
@@ -30,7 +30,7 @@ def warnings_of(api: Api, namespace: str, failures: Iterable[Ended]) -> dict[str
                 path_of("", "v1", "events", namespace),
                 fieldSelector=f"involvedObject.uid={uid},type=Warning",
             )
-        except KubernetesError:  # without them a diagnosis says less: no reason to have none
+        except KubernetesError:  # without them the diagnosis has less evidence, but is still made
             break
         events.sort(key=_when)
         if events:

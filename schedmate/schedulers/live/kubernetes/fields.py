@@ -45,7 +45,7 @@ def number_at(found: Any, path: str, default: int = 0) -> int:
 
 
 def count_of(value: Any) -> int:
-    """A quantity of whole devices, as it is written; 0 where it is none that a cluster can have."""
+    """A quantity of whole devices; 0 for anything that no cluster can have."""
     if isinstance(value, str):
         short = len(value) <= len(str(MOST_GPUS)) and value.isascii() and value.isdigit()
         value = int(value) if short else 0
@@ -70,7 +70,7 @@ def time_at(found: Any, path: str) -> float | None:
 
 
 def every(found: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """The values at a path, with their keys; `*` stands for each entry of a mapping or list."""
+    """The values at a path, with their keys; `*` matches each entry of a mapping or list."""
     first, _, rest = path.partition(".")
     if first == "*":
         pairs = (

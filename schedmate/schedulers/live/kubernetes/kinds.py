@@ -11,13 +11,13 @@ from schedmate.data import load
 from schedmate.schedulers.live.kubernetes.fields import text_at
 
 OPT_IN = "schedmate.io/watch"
-"""The label, with the value `true`, of what schedmate looks at."""
+"""Label, with the value `true`, of the objects that schedmate watches."""
 ESTIMATE = "schedmate.io/estimate"
 """The annotation that an estimate is written to."""
 CODE = "schedmate.io/code"
-"""The annotation that says where a job's code is, below one of the administrator's roots."""
+"""Annotation with the directory of a job's code, below one of the administrator's roots."""
 COMMAND = "schedmate.io/command"
-"""The annotation that says how the training is started, where the pod's command hides it."""
+"""Annotation with the training command, if the pod's command does not show it."""
 REQUEUED = "schedmate.io/requeued"
 """The annotation on a job whose pods were evicted: the run that this ended, and the pods."""
 TAINT = "schedmate.io/isolated"
@@ -31,7 +31,7 @@ class _Part(BaseModel):
 
 
 class Template(_Part):
-    """Where pod templates are: at `path`, or in its field `template`; `count` beside it."""
+    """Location of pod templates: at `path`, or in its field `template`; `count` beside it."""
 
     path: str
     template: str = ""

@@ -1,8 +1,8 @@
-"""Which of several agents works: the one that holds a Lease, kept by renewing it.
+"""Selects the active one of several agents: the one that holds a Lease, by renewing it.
 
-A Lease is written only at the version that was read, so that of two that try one fails. Times in it
-are others' clocks: an agent counts from when it saw the Lease change, by its own. An agent that
-could not renew in time stops acting before anybody else may begin.
+A Lease is written only at the version that was read, so that of two attempts one fails. Its times
+are from other clocks: an agent measures from when it saw the Lease change, by its own clock. An
+agent that could not renew in time stops acting before another may begin.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Leadership:
         self._seen: tuple[str, float] | None = None
         self._stopped = threading.Event()
         self.holder = ""
-        """Who held it when it was last looked at."""
+        """Its holder when it was last read."""
 
     @property
     def held(self) -> bool:
@@ -51,8 +51,11 @@ class Leadership:
 
     @contextmanager
     def holding(self) -> Iterator[None]:
-        """Hold the Lease until the block ends, renewing it beside; raises `ClaimedError` at once
-        where another agent holds it, `KubernetesError` if the holder is unknown."""
+        """Hold the Lease until the block ends, renewing it in the background.
+
+        Raises `ClaimedError` at once if another agent holds it, `KubernetesError` if the holder is
+        unknown.
+        """
         if not self.attempt():
             raise ClaimedError(f"{self.holder} works on this cluster; wait for it to end.")
         self._stopped.clear()
@@ -67,7 +70,7 @@ class Leadership:
                 self._release()
 
     def attempt(self) -> bool:
-        """Take or renew the Lease if nobody else has it; whether it is ours now."""
+        """Take or renew the Lease if no other agent has it; return whether it is ours now."""
         began = time.monotonic()
         try:
             lease = self._api.get(self._path)
@@ -91,7 +94,7 @@ class Leadership:
         return True
 
     def _is_over(self, lease: Json) -> bool:
-        """Whether its holder has not renewed it for as long as it is valid, while we looked."""
+        """Whether we have observed for its whole duration that its holder did not renew it."""
         version, now = text_at(lease, "metadata.resourceVersion"), time.monotonic()
         if self._seen is None or self._seen[0] != version:
             self._seen = version, now

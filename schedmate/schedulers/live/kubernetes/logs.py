@@ -1,7 +1,7 @@
 """Fetches logs of pods into files, which are read in confined processes.
 
-Each run of a job has a folder with a file for each container (`POD.CONTAINER.log`), as ranks have
-them. What is fetched is bounded, and old folders go when there are too many.
+Each run of a job has a folder with a file for each container (`POD.CONTAINER.log`), as for ranks.
+The size is limited, and old folders are removed when there are too many.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LONGEST = 32 << 20
 LOG_TIMEOUT_S = 15.0
 """How long fetching one log may take [s]."""
 MOST_UNREACHABLE = 3
-"""Logs that a node does not give, after which no more of the run are asked for."""
+"""Failed fetches from a node after which no more logs of the run are requested."""
 MOST = 64
 """Logs that are fetched of one run."""
 KEPT = 200
@@ -58,10 +58,10 @@ class Logs:
         tail: bool,
         warnings: Mapping[str, Sequence[str]] | None = None,
     ) -> tuple[Path | None, str]:
-        """The folder with the logs of one run, `name` being its own; None without any, and why.
+        """The folder with the logs of one run, named `name`; None without any, and why.
 
-        `tail` fetches what was written last, else all that is kept. `warnings` are what the cluster
-        says of pods, by pod: they stand after what the pod itself said.
+        `tail` fetches the end of the logs, else all that is stored. `warnings` are the cluster's
+        warnings by pod, which are appended to the log of the pod.
         """
         short = re.sub(r"[^A-Za-z0-9@.-]", "_", name)[:120]
         folder = self._folder / f"{short}-{sha256(name.encode()).hexdigest()[:12]}"
@@ -109,8 +109,8 @@ class Logs:
         )
 
     def of_nodes(self, name: str, said: Mapping[str, Iterable[str]]) -> list[Path]:
-        """Files with what nodes said, each named after its node and after nothing that a job's
-        owner chose."""
+        """Files with the nodes' reports, named after the nodes only, as a job's owner chooses other
+        names."""
         folder = self._folder / f"nodes-{sha256(name.encode()).hexdigest()[:24]}"
         found = []
         for node, lines in said.items():

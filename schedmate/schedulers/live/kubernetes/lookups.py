@@ -1,4 +1,4 @@
-"""What is looked up at the API server itself before anything is done: jobs, nodes, pods, order."""
+"""Present state from the API server itself, before actions: jobs, nodes, pods, order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Lookups:
         self.api = api
 
     def job(self, job: str) -> Workload | None:
-        """A job as the API server has it now, without its pods; None where it is gone."""
+        """A job as the API server has it now, without its pods; None if it is gone."""
         namespace, kind, name = parts_of(job)
         found = self.found(kinds()[kind].path(namespace, name))
         return None if found is None else Workload(kinds()[kind], slim(found), ())
@@ -61,7 +61,7 @@ class Lookups:
         return {job: value for job, value in found.items() if value is not None}
 
     def found(self, path: str) -> Json | None:
-        """The object at a path; None where there is none."""
+        """The object at a path; None if there is none."""
         try:
             return self.api.get(path)
         except KubernetesError as error:

@@ -1,4 +1,4 @@
-"""Names of jobs, what schedmate writes on objects, and what it finds written there."""
+"""Names of jobs, and schedmate's annotations on objects."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ def parts_of(job: str) -> tuple[str, str, str]:
 
 
 def job_ids(workload: Json) -> list[str]:
-    """The ids of the job that a Kueue Workload is of: its owner's, if that is a kind that is known,
-    and its own."""
+    """Ids of the job of a Kueue Workload: its owner's, if that is of a known kind, and its own."""
     namespace = text_at(workload, "metadata.namespace")
     owners = [
         f"{namespace}/{kind.name}/{text_at(owner, 'name')}"
@@ -38,14 +37,14 @@ def job_ids(workload: Json) -> list[str]:
 
 
 def mark_of(job: Workload) -> tuple[int | None, frozenset[str]]:
-    """The run that our mark on a job says was ended, and the pods that were to go."""
+    """The run that our annotation on a job says was ended, and the pods to be evicted."""
     run, *uids = annotation(job.found, REQUEUED).split() or [""]
-    known = run.isdecimal() and len(run) <= len(str(LARGEST))  # seconds, of which 64 bits hold all
+    known = run.isdecimal() and len(run) <= len(str(LARGEST))  # seconds, which fit into 64 bits
     return (int(run) if known else None), frozenset(uids)
 
 
 def boost_of(workload: Json) -> int | None:
-    """The boost that a Workload has, 0 without one; None for what is not a number."""
+    """The boost of a Workload, 0 without one; None if it is not a number."""
     said = annotation(workload, BOOST) or "0"
     try:
         return int(said) if len(said) <= len(str(-LARGEST)) else None

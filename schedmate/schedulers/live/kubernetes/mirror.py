@@ -1,8 +1,8 @@
-"""All objects of one kind that a selector names, as the API server has them, kept up by a watch.
+"""A local copy of all objects of one kind that a selector names, updated by a watch.
 
-A list, then a watch from its version on, with bookmarks; again from the beginning where the server
-has forgotten that version (410) and every `RESYNC_S`. While it is not up to date it says so, and
-never that there is nothing.
+It is a list, then a watch from its version on, with bookmarks; it starts again if the server does
+not have that version any more (410), and every `RESYNC_S`. While it is not up to date, reading it
+is an error.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from schedmate.schedulers.live.kubernetes.fields import text_at
 from schedmate.schedulers.live.watch import pause_s
 
 RESYNC_S = 3600.0
-"""After this long everything is listed anew, whatever the watch said [s]."""
+"""Interval after which everything is listed again, whatever the watch said [s]."""
 WATCH_S = 240
 """How long one watch lasts; the server ends it then [s]."""
 QUIET_S = 90.0
-"""A watch on which nothing comes for this long is broken: bookmarks come each minute [s]."""
+"""A watch without events for this long is broken: bookmarks come each minute [s]."""
 ABSENT_S = 60.0
-"""How often it is looked whether a kind that is not installed is by now [s]."""
+"""Interval of checking whether a kind that was not installed is now [s]."""
 STALE_S = 180.0
-"""What was not heard of for this long is not relied on [s]."""
+"""Age after which the copy is not used any more [s]."""
 
 
 class Mirror:
-    """One list and watch, in a thread of its own."""
+    """One list and watch, in a separate thread."""
 
     def __init__(
         self,
@@ -42,8 +42,10 @@ class Mirror:
         changed: Callable[[], object] = lambda: None,
         optional: bool = False,
     ) -> None:
-        """`slim` makes of an object what is kept of it; `changed` is called after each change.
-        An `optional` kind may not be installed: then there are none."""
+        """`slim` reduces an object to what is stored of it; `changed` is called after each change.
+
+        An `optional` kind may not be installed: then there are no objects.
+        """
         self.path = path
         self._api, self._labels, self._slim, self._changed = api, labels, slim, changed
         self._optional = optional
@@ -58,7 +60,7 @@ class Mirror:
         self.lists = 0
         """How often everything was listed."""
         self.version = ""
-        """The version that it has come to, by events and bookmarks."""
+        """The version that it has reached, by events and bookmarks."""
 
     def start(self) -> None:
         """Begin."""
@@ -74,7 +76,7 @@ class Mirror:
         self._thread.join(5.0)
 
     def items(self, wait_s: float = 30.0) -> list[Json]:
-        """What there is. Raises `KubernetesError` where that is not known, or not any more."""
+        """The objects. Raises `KubernetesError` if the copy is not up to date."""
         if not self._synced.wait(wait_s):
             raise KubernetesError(self._problem or f"{self.path} was not listed in {wait_s:g} s.")
         with self._lock:
@@ -97,7 +99,7 @@ class Mirror:
                 began = time.monotonic()
                 self._follow()
                 failures = 0
-                if time.monotonic() - began < 1.0:  # a server that ends each watch at once
+                if time.monotonic() - began < 1.0:  # in case a server ends each watch immediately
                     self._stopped.wait(1.0)
             except KubernetesError as error:
                 if self._stopped.is_set():
@@ -148,7 +150,7 @@ class Mirror:
                         self._objects.pop(uid, None)
                     elif kind in ("ADDED", "MODIFIED"):
                         self._objects[uid] = self._slim(found)
-                # only now: what was not taken in is to come again
+                # only now, so that an event that failed comes again
                 self.version = text_at(found, "metadata.resourceVersion") or self.version
                 if kind != "BOOKMARK":
                     self._changed()

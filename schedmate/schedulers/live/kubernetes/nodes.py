@@ -1,7 +1,8 @@
-"""Nodes: whether they take pods, which pool they are in, what they say of themselves, our taint.
+"""Nodes: whether they accept pods, their pool, their conditions, our taint.
 
-A node's list of taints is one value to the API server: whoever writes it writes everybody's. So
-ours is added and removed by JSON patches that hold only for the version of the node that was read.
+A node's list of taints is one value to the API server: writing it writes the taints of others too.
+So ours is added and removed by JSON patches that hold only for the version of the node that was
+read.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ STANDARD = frozenset(
 
 
 def ours(node: Json) -> str:
-    """The mark of our taint on a node; empty where there is none."""
+    """The mark of our taint on a node; empty without one."""
     for taint in list_at(node, "spec.taints"):
         if taint.get("key") == TAINT and taint.get("effect") == EFFECT:
             return text_at(taint, "value")
@@ -41,13 +42,13 @@ def ours(node: Json) -> str:
 
 
 def is_ready(node: Json) -> bool:
-    """Whether its kubelet says that it is."""
+    """Whether its kubelet reports it as ready."""
     ready = [one for one in list_at(node, "status.conditions") if one.get("type") == "Ready"]
     return not ready or ready[0].get("status") == "True"
 
 
 def reason_of(node: Json) -> str:
-    """Why a node takes no pods of ours; empty where it does."""
+    """Why a node accepts none of our pods; empty: it does."""
     mark = ours(node)
     if mark:
         return f"{REASON_PREFIX} {mark}"
@@ -57,7 +58,7 @@ def reason_of(node: Json) -> str:
 
 
 def pool_of(node: Json) -> str:
-    """The pool of a node, `nodes` where no label says it."""
+    """The pool of a node, `nodes` without a label for it."""
     labels = mapping_at(node, "metadata.labels")
     return next((labels[name] for name in POOLS if labels.get(name)), "nodes")
 

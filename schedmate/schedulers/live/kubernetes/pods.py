@@ -66,8 +66,8 @@ class Attempt(NamedTuple):
 def number_of(attempt: Attempt, created: float) -> int:
     """The number of a run: seconds from the job's creation to the run's beginning.
 
-    Kubernetes counts no runs, and forgets pods: what was the third failure an hour ago may be the
-    first that can be seen now.
+    Kubernetes does not count runs and deletes pods: the third failure of an hour ago may be the
+    first that is visible now.
     """
     return max(0, int(attempt.began - created))
 
@@ -92,7 +92,7 @@ def slim_pod(pod: Json) -> Json:
 
 
 def is_live(pod: Json) -> bool:
-    """Whether a pod is on a node, or may be put onto one, and is not being deleted."""
+    """Whether a pod is on a node, or may be put on one, and is not being deleted."""
     phase = text_at(pod, "status.phase")
     return phase not in ("Succeeded", "Failed") and not text_at(pod, "metadata.deletionTimestamp")
 
@@ -122,7 +122,7 @@ def ends(pod: Json) -> list[Ended]:
                 )
             )
             if previous and not found[-1].previous:
-                found.pop()  # its log is gone: there is but one previous container
+                found.pop()  # its log is gone: only one previous container is kept
     if not found and text_at(pod, "status.phase") == "Failed":
         found.append(_unstarted(pod))
     return found
@@ -200,14 +200,14 @@ def _worst(run: Sequence[Ended]) -> JobState:
 
 
 def main_container(spec: Any) -> Json:
-    """The container of a pod that trains: the first that asks for GPUs, else the first."""
+    """The container of a pod that trains: the first that requests GPUs, else the first."""
     containers = list_at(spec, "containers")
     with_gpus = [one for one in containers if gpus_of(one)]
     return (with_gpus or containers or [{}])[0]
 
 
 def gpus_of(container: Json) -> float:
-    """GPUs that a container asks for, of any maker."""
+    """GPUs that a container requests, of any vendor."""
     asked = {**part(container, "resources.requests"), **part(container, "resources.limits")}
     total = 0.0
     for name, amount in asked.items():

@@ -1,4 +1,4 @@
-"""Training jobs as the reconcile loop sees them, of objects that the API server shows."""
+"""Training jobs as the reconcile loop sees them, from objects of the API server."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from schedmate.schedulers.live.kubernetes.pods import (
 GPU_TYPES = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator")
 """Labels of nodes that pods select a type of GPU by."""
 DROPPED = ("managedFields", "selfLink")
-"""Of an object's metadata: long, and nobody's business here."""
+"""Parts of an object's metadata that are dropped: long, and not needed here."""
 
 _LABELS = "metadata.labels."
 
@@ -66,7 +66,7 @@ class Workload(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Where it is at the API server."""
+        """Its path at the API server."""
         return self.kind.path(self.namespace, text_at(self.found, "metadata.name"))
 
 
@@ -134,7 +134,7 @@ def _why(pods: Sequence[Json]) -> str:
 
 
 def queue_of(job: Workload) -> str:
-    """The queue that a job is in, by what its kind says; empty where it is in none."""
+    """The queue of a job, by its kind's definition; empty if it is in none."""
     for path in job.kind.queue:
         if path.startswith(_LABELS):
             found = mapping_at(job.found, "metadata.labels").get(path[len(_LABELS) :], "")
@@ -146,7 +146,7 @@ def queue_of(job: Workload) -> str:
 
 
 def started(job: Workload) -> float | None:
-    """When its first pod began, as far as is known [s since epoch]."""
+    """When its first pod began [s since epoch]; None: unknown."""
     known = time_at(job.found, job.kind.started) if job.kind.started else None
     moments = [time_at(pod, "status.startTime") for pod in job.pods]
     return known or min((one for one in moments if one is not None), default=None)
@@ -159,7 +159,7 @@ def nodes_of(pods: Sequence[Json]) -> tuple[str, ...]:
 
 
 class _Part(NamedTuple):
-    """A pod template, and how many pods are made of it."""
+    """A pod template, and the number of its pods."""
 
     name: str
     spec: Json
@@ -220,7 +220,7 @@ def _launch(parts: Sequence[_Part], job: Workload) -> LaunchConfig:
         job.found, "spec.maximumExecutionTimeSeconds"
     )
     nodes = sum(part.pods for part in training)
-    # what no cluster has, or nobody lives to see, says nothing
+    # values that no cluster can have are ignored
     return LaunchConfig(
         gpus=int(gpus) if 0 < gpus <= MOST_GPUS else None,
         nodes=nodes if 0 < nodes <= MOST_GPUS else None,

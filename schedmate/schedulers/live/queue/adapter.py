@@ -28,7 +28,7 @@ class QueueAdapter:
         self._store, self._nodes = store, nodes
         self.cluster = cluster
 
-    # -- what there is -----------------------------------------------------------
+    # -- observing ----------------------------------------------------------------
 
     def jobs(self) -> list[LiveJob]:
         """See `ClusterAdapter.jobs`."""
@@ -36,7 +36,7 @@ class QueueAdapter:
         return [_live(one, runs.get(one.id)) for one in self._store.jobs()]
 
     def node_logs(self, run: EndedRun) -> list[Path]:
-        """See `ClusterAdapter.node_logs`; Ray's nodes say nothing of themselves."""
+        """See `ClusterAdapter.node_logs`; Ray's nodes report nothing."""
         return []
 
     def describe(self, jobs: Sequence[str]) -> dict[str, Description]:

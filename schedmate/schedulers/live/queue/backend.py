@@ -33,7 +33,7 @@ class SeatMethodError(Exception):
 class Backend(Protocol):
     """Starts runners (`Runner`) on nodes and calls them without waiting.
 
-    A handle stands for a runner, a reference for a call; both are the backend's own.
+    A handle identifies a runner, a reference a call; both are the backend's own objects.
     """
 
     def nodes(self) -> list[NodeSeen]:
@@ -49,7 +49,7 @@ class Backend(Protocol):
         ...
 
     def call(self, handle: Any, method: str, *arguments: Any) -> Any:
-        """Call a method of a runner; gives the reference of the answer."""
+        """Call a method of a runner; return the reference of the answer."""
         ...
 
     def ready(self, references: Sequence[Any], timeout_s: float) -> list[Any]:
@@ -62,5 +62,5 @@ class Backend(Protocol):
         ...
 
     def kill(self, handle: Any) -> None:
-        """End a runner, and with it what it runs."""
+        """Kill a runner, with the commands that it runs."""
         ...

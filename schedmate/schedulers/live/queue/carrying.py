@@ -68,12 +68,12 @@ class Carrying:
         """What has GPUs, or is about to, by the job's id."""
         self._gone: set[str] = set()
         self._outside: dict[int, float] = {}
-        """Jobs that the policy does not see for now, and until when [s since epoch]."""
+        """Jobs that the policy does not see at present, and until when [s since epoch]."""
         self._unadvised: set[int] = set()
         self._flights: dict[int, Decision] = {}
         """Decisions to start something, by run."""
         self._stops: dict[int, Decision | str] = {}
-        """Why runs were told to stop, by run; after a restart, the outcome that was stored."""
+        """Why runs were asked to stop, by run; after a restart, the stored outcome."""
         self._limits: dict[int, tuple[float, str]] = {}
         self._failed_starts: dict[int, int] = {}
         self._dirty = True
@@ -152,7 +152,7 @@ class Carrying:
     def _stop(self, run: StoredRun, why: Decision | str, at_once: bool = False) -> None:
         stored = self.store.job(run.job)
         assert stored is not None
-        if outcome_of(self._stops.get(run.id, "")) not in FINAL:  # else that is what it stays
+        if outcome_of(self._stops.get(run.id, "")) not in FINAL:  # else it keeps its outcome
             self.store.stopping(run.id, outcome_of(why))
             self._stops[run.id] = why
         request = stored.request
@@ -160,12 +160,13 @@ class Carrying:
         self.seats.stop(run.id, *((SIGKILL, 0.0) if at_once else (number, grace_s)))
 
     def stop_again(self, run: StoredRun) -> None:
-        """A run was being stopped when the queue was killed, perhaps before it was told."""
+        """Repeat a request to stop that was made before the queue was killed, as it may not have
+        arrived."""
         self._stop(run, run.stop)
 
     def _stop_of(self, run: StoredRun) -> Decision | str | None:
-        """Why a run was told to stop; None: it was not. A job that was cancelled meanwhile is not
-        put back."""
+        """Why a run was asked to stop; None: it was not. A job that was cancelled since is not
+        requeued."""
         stop = self._stops.get(run.id) or run.stop or None
         stored = self.store.job(run.job)
         cancelled = stored is not None and stored.cancelled
@@ -192,7 +193,8 @@ class Carrying:
                     self._stop(run, why)
 
     def watch_over(self, job: Job, run: StoredRun, profile_s: float = 0.0) -> None:
-        """From now on a run that has started has a limit, and observers see it."""
+        """Start watching a run that has started: its time limit applies, and observers are
+        notified."""
         started = run.started or self._clock()
         if profile_s:
             self._limits[run.id] = (started + profile_s, PROFILED)
@@ -207,13 +209,13 @@ class Carrying:
     # -- the board and those that are not on it --------------------------------------
 
     def leave_out(self, job: Job, until: float) -> None:
-        """The policy does not see a waiting job until then."""
+        """Hide a waiting job from the policy until then."""
         self._outside[job.index] = until
         if self.board is not None:
             self.carry_out(self.board.withdraw(job, self._clock()))
 
     def _waits_until(self, job: Job, until: float) -> float:
-        """When a job that is put back may start: never, if it was held while it ran."""
+        """When a requeued job may start: never, if it was held while it ran."""
         stored = self.store.job(job.index)
         return NEVER if stored is not None and stored.held else until
 

@@ -45,7 +45,7 @@ class QueueJob(_Part):
 
 
 class QueueDocument(_Part):
-    """A queue as it is now."""
+    """The present state of a queue."""
 
     cluster: str
     policy: str

@@ -1,4 +1,4 @@
-"""Jobs of the store as policies see them."""
+"""Converts jobs of the store to jobs as policies see them."""
 
 from __future__ import annotations
 

@@ -19,15 +19,15 @@ PATIENCE_S = 10.0
 
 
 def nvidia_smi() -> tuple[str, ...] | None:
-    """The command for this node; None where there is no such program."""
+    """The command for this node; None if there is no such program."""
     return NVIDIA_SMI if shutil.which("nvidia-smi") else None
 
 
 class Meter:
     """Measures the GPUs of a runner while one run has them to itself.
 
-    `command` prints three numbers separated by commas for each GPU, `{gpus}` in it are their ids.
-    None: `nvidia-smi` where it is; empty: nothing is measured.
+    `command` prints three numbers separated by commas for each GPU; `{gpus}` in it stands for their
+    ids. None: `nvidia-smi` if it is installed; empty: nothing is measured.
     """
 
     def __init__(

@@ -10,8 +10,8 @@ from schedmate.schedulers.live.queue.requests import StoredJob
 from schedmate.schedulers.terms import Capabilities
 
 CAN = Capabilities(pin=False, overlap=False, borrow=False)
-"""GPUs of a node are alike, jobs are moved by stopping them, and there are no virtual clusters to
-borrow from."""
+"""GPUs of a node are equal, jobs move by stopping, and there are no virtual clusters to borrow
+from."""
 
 
 def unchanged(stored: StoredJob) -> str:
@@ -30,7 +30,7 @@ class Options(NamedTuple):
     keep_s: float = 30.0
     """How long a runner is kept for the next job."""
     start_s: float = 120.0
-    """How long Ray may take to give GPUs that should be free."""
+    """Time within which Ray must provide GPUs that should be free."""
     advise_s: float = 10.0
     """How long a new job waits for its estimate."""
     again_s: float = 5.0
@@ -41,7 +41,7 @@ class Options(NamedTuple):
     """After which a decision that has not been carried out counts as late."""
     can: Capabilities = CAN
     resume: Callable[[StoredJob], str] = unchanged
-    """The command with which a job goes on that has run before."""
+    """The command that resumes a job that has run before."""
 
     @property
     def logs(self) -> Path:

@@ -1,4 +1,4 @@
-"""The commands of a run: what is executed where, with which environment."""
+"""The commands of a run, with their nodes and environment."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def log_of(run: StoredRun, rank: int = 0) -> Path:
 
 
 def report_of(run: StoredRun, rank: int) -> Path:
-    """The file in which it is written how a command of a run ended."""
+    """The file that records how a command of a run ended."""
     return Path(f"{run.folder}.rank{rank}.json")
 
 

@@ -67,7 +67,7 @@ class Outcomes(Carrying):
             free = allocation is not None and self.board.resume(
                 job, allocation, self._clock(), event.at
             )
-            if not free:  # they are somebody else's by now; it waits again once it has ended
+            if not free:  # other jobs have them by now; it waits again once it has ended
                 self._stop(run, decision, at_once=True)
                 return
         else:
@@ -79,7 +79,7 @@ class Outcomes(Carrying):
         return bool(job.allocation) and job.partner is None
 
     def _allocation_of(self, run: StoredRun) -> Allocation | None:
-        """As many GPUs of the nodes of a run; None: so many are not free."""
+        """This number of GPUs of the nodes of a run; None: not enough are free."""
         assert self.board is not None
         free = self.board.view.space.free
         parts = [(self.places[place.node], max(1, int(place.gpus))) for place in run.places]
@@ -135,7 +135,7 @@ class Outcomes(Carrying):
             self._stopped(job, run, at, report, stop)
 
     def _forget_run(self, run: StoredRun) -> None:
-        """It has ended, and the store knows."""
+        """Remove a run that has ended, as the store has its outcome."""
         self.runs.pop(run.job, None)
         self._limits.pop(run.id, None)
         self._flights.pop(run.id, None)

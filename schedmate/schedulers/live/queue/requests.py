@@ -11,7 +11,7 @@ from schedmate.jobs.bounds import Text
 from schedmate.plain import MOST_GPUS
 
 SIGNALS = {"TERM": 15, "INT": 2, "USR1": 10, "USR2": 12}
-"""With which a job is told to save its work and end."""
+"""The signal that asks a job to save its work and end."""
 
 State = Literal["PENDING", "RUNNING", "COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL"]
 OVER: frozenset[State] = frozenset({"COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL"})
@@ -24,7 +24,7 @@ class Request(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True)
 
     spec: JobSpec
-    """With `command`, and `repo`, the directory in which it is run."""
+    """A request to run `command` in the directory `repo`."""
     gpus: float = Field(1.0, gt=0, le=MOST_GPUS, description="A part of one GPU below 1")
     min_gpus: int = Field(
         0, ge=0, le=MOST_GPUS, description="Fewest of an elastic job; 0: it is none"
@@ -76,10 +76,10 @@ class StoredJob(NamedTuple):
     submitted: float
     """[s since epoch]"""
     queued: float
-    """When it was put into the queue last; whole seconds of it differ from time to time."""
+    """When it was last queued [s since epoch]; each has a different whole second."""
     state: State
     restarts: int
-    """Times it was put back after a failure."""
+    """Number of requeues after a failure."""
     held: bool
     cancelled: bool
     exclude: tuple[str, ...]
@@ -121,4 +121,4 @@ class StoredRun(NamedTuple):
     EVICTED, PROFILED, RESIZED, LOST, REFUSED."""
     report: dict[str, Any]
     stop: str
-    """The outcome for which it was told to stop; empty: it was not."""
+    """The outcome of the request to stop; empty: there was none."""

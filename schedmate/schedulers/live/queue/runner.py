@@ -1,6 +1,6 @@
-"""Runs commands on one set of GPUs: what a worker of the cluster does for the queue.
+"""Runs commands on one set of GPUs: a worker of the queue.
 
-A runner lives where the GPUs are (on Ray: an actor that holds them) and knows no policy. Each call
+A runner is where the GPUs are (on Ray: an actor that holds them) and knows no policy. Each call
 from the queue is a heartbeat; without one the commands end with their lease (`supervise.py`).
 """
 
@@ -40,14 +40,14 @@ class Order(NamedTuple):
     env: dict[str, str]
     log: str
     report: str
-    """The file in which it is written how the command ended."""
+    """The file that records how the command ended."""
     claims: str
     """The folder of locks, on a file system that the nodes share."""
     lease_s: float
 
     @property
     def mark(self) -> str:
-        """By which the processes of this command are known."""
+        """The mark that identifies the processes of this command."""
         return f"{self.job}/{self.run}/{self.rank}"
 
 
@@ -58,7 +58,7 @@ class News(NamedTuple):
     rank: int
     report: dict[str, Any]
     """`exit_code`, `signal`, `why` (exited, told, lease, runner), `started`, `ended` [s since
-    epoch], `use`: means of what was measured."""
+    epoch], `use`: means of the measurements."""
 
 
 class Runner:
@@ -71,7 +71,7 @@ class Runner:
         self._running: dict[int, _Running] = {}
         self._ended: dict[tuple[int, int], News] = {}
         self._stopped_early: set[int] = set()
-        """Runs that were told to stop before their order came: calls may overtake each other."""
+        """Runs that were asked to stop before their order came: calls may overtake each other."""
         self._lock = threading.Condition()
 
     def describe(self) -> dict[str, Any]:
@@ -81,9 +81,9 @@ class Runner:
         return {"pid": os.getpid(), "gpus": self.gpus, "runs": sorted(runs)}
 
     def start(self, order: Order) -> dict[str, Any]:
-        """Start a command; the same order again changes nothing.
+        """Start a command; repeating an order has no effect.
 
-        The answer has `started` [s since epoch], or `refused`: why it must not be started.
+        The answer has `started` [s since epoch], or `refused`: why it must not start.
         """
         with self._lock:
             self._beat()
@@ -102,7 +102,7 @@ class Runner:
     def wait(self, timeout_s: float, seen: Sequence[int] = ()) -> list[News]:
         """Ended runs; waits until there is one, or the time is up.
 
-        The same is said again until it is `seen`: whoever asked may not have had the answer.
+        The same is reported again until it is `seen`, as the caller may not have got the answer.
         """
         self._beat()
         with self._lock:
@@ -114,7 +114,7 @@ class Runner:
     def stop(self, run: int, number: int = signal.SIGTERM, grace_s: float = 0.0) -> None:
         """Send a signal to the processes of a run, and kill them after the grace time [s]."""
         self._beat()
-        with self._lock:  # one that is being started is known afterwards
+        with self._lock:  # one that is being started is reported later
             known = self._running.get(run)
             if known is not None:
                 known.say(f"stop {int(number)} {grace_s}")
@@ -122,7 +122,7 @@ class Runner:
                 self._stopped_early.add(run)
 
     def use(self, run: int) -> dict[str, float] | None:
-        """Means of what was measured while a run had the GPUs to itself; see `Meter`."""
+        """Means of the measurements while a run had the GPUs to itself; see `Meter`."""
         self._beat()
         return self._meter.use(run)
 
@@ -169,7 +169,8 @@ class _Running:
         self.started = json.loads(said)["started"] if said else time.time()
 
     def _claim(self) -> int | None:
-        """The lock of the job, with nothing of its earlier runs alive; None: that cannot be had."""
+        """The lock of the job, once no process of its earlier runs is alive; None: it is not
+        available."""
         order = self.order
         left = supervise.kill_marked(order.job, order.run)
         if not left:

@@ -1,7 +1,7 @@
-"""The jobs of the queue and their runs, in one SQLite file that survives whoever is killed.
+"""The jobs of the queue and their runs, in one SQLite file that survives killed processes.
 
-What is decided is written before it is done, and what came of it afterwards, so that a queue that
-was killed knows what to look for. One process writes; its threads share one connection.
+A decision is stored before it is carried out, and its result afterwards, so that a queue that was
+killed knows what to look for. One process writes; its threads share one connection.
 """
 
 from __future__ import annotations
@@ -100,13 +100,12 @@ class Store:
         return self._jobs("state IN ('PENDING', 'RUNNING') ORDER BY id LIMIT ?", (limit,))
 
     def last_change(self) -> int:
-        """The number of the last thing that was asked."""
+        """The number of the last change requested."""
         ((last,),) = self._rows("SELECT coalesce(max(changed), 0) FROM jobs")
         return int(last)
 
     def changes(self, after: int) -> tuple[int, list[StoredJob]]:
-        """Jobs that somebody has asked something of since the change of this number, and the
-        number of the last one."""
+        """Jobs with requests since the change of this number, and the number of the last one."""
         with self._lock:
             last = self.last_change()
             if last == after:
@@ -114,7 +113,7 @@ class Store:
             return last, self._jobs("changed > ? ORDER BY id", (after,))
 
     def change(self, id_: int, *, asked: bool = False, **values: Any) -> None:
-        """Set fields of a job; `asked` when it is for the queue to notice."""
+        """Set fields of a job; `asked` makes the queue notice the change."""
         made = {
             name: json.dumps(value)
             if name in ("exclude", "profile") and value is not None
@@ -131,7 +130,7 @@ class Store:
             )
 
     def requeue(self, id_: int, exclude: Sequence[str], at: float, why: str) -> bool:
-        """Put a job that is over back into the queue; False when it is not over."""
+        """Requeue a job that is over; return False if it is not over."""
         with self.writing():
             job = self.job(id_)
             if job is None or job.state not in OVER:
@@ -150,7 +149,7 @@ class Store:
             return True
 
     def submissions(self, since: float) -> list[tuple[int, float, float]]:
-        """Jobs since a time: id, when it was submitted [s since epoch], GPUs that it asked for."""
+        """Jobs since a time: id, submission time [s since epoch], requested GPUs."""
         return self._rows(
             "SELECT id, submitted, json_extract(request, '$.gpus') FROM jobs "
             "WHERE submitted >= ? ORDER BY id",
@@ -205,7 +204,8 @@ class Store:
     def ended(
         self, run: int, outcome: str, at: float, report: dict[str, Any], **values: Any
     ) -> None:
-        """It is over; `values` are what becomes of its job, in the same transaction."""
+        """Store the end of a run; `values` are the new fields of its job, in the same
+        transaction."""
         with self.writing():
             self._db.execute(
                 "UPDATE runs SET state = 'ended', ended = ?, outcome = ?, report = ? WHERE id = ?",
@@ -238,12 +238,12 @@ class Store:
         return dict(self._rows("SELECT node, reason FROM drains"))
 
     def drain(self, node: str, reason: str, at: float) -> None:
-        """Take a node out of service; jobs on it go on."""
+        """Take a node out of service; its jobs keep running."""
         with self.writing():
             self._db.execute("INSERT OR IGNORE INTO drains VALUES (?, ?, ?)", (node, reason, at))
 
     def undrain(self, node: str) -> None:
-        """Put it back."""
+        """Return a node to service."""
         with self.writing():
             self._db.execute("DELETE FROM drains WHERE node = ?", (node,))
 

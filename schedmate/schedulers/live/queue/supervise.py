@@ -1,9 +1,9 @@
 """Watches over one command until all of its processes have ended: `python supervise.py`.
 
-It stands between a runner and a command because either may be killed at any moment, and two copies
-of a job must never write one checkpoint. The command gets a process group of its own and dies with
-this process; this process ends it when the runner is gone (its pipe closes) or says nothing for the
-time of the lease. Only when no process of the job is left is the end written down.
+It runs between a runner and a command because either may be killed at any moment, and two copies of
+a job must never write one checkpoint. The command has a process group of its own and dies with this
+process; this process ends it when the runner is gone (its pipe closes) or silent for the time of
+the lease. Only when no process of the job is left is the end recorded.
 
 It is started often and on any node, so it needs nothing but the standard library. The first line of
 standard input is the order as JSON, later lines are `beat` and `stop SIGNAL GRACE_S`; standard
@@ -23,7 +23,7 @@ import time
 from pathlib import Path
 
 MARK = "SCHEDMATE_JOB_MARK"
-"""The variable by which every process of a job is known, whatever became of its parents."""
+"""Environment variable that identifies every process of a job, even without its parents."""
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE)
 """What this process ignores, and its command does not."""
@@ -32,8 +32,10 @@ KILLED_WITHIN_S = 10.0
 
 
 def marked(mark: str, before: int | None = None) -> list[int]:
-    """The processes on this machine whose mark, JOB/RUN/RANK, begins so; with `before` only those
-    of earlier runs than this. Processes of other users are not seen."""
+    """The processes on this machine whose mark, JOB/RUN/RANK, begins with this.
+
+    With `before`, only those of earlier runs than this. Processes of other users are not visible.
+    """
     wanted = f"{MARK}={mark}/".encode()
     found = []
     for place in Path("/proc").iterdir():
@@ -51,7 +53,7 @@ def marked(mark: str, before: int | None = None) -> list[int]:
 def kill_marked(
     mark: str, before: int | None = None, within_s: float = KILLED_WITHIN_S
 ) -> list[int]:
-    """Kill the processes that `marked` finds; gives those that are still there."""
+    """Kill the processes that `marked` finds; return those that are still alive."""
     until = time.monotonic() + within_s
     while left := marked(mark, before):
         for pid in left:
@@ -80,9 +82,9 @@ def _prctl(option: int, value: int) -> None:
 
 
 def _start(order: dict[str, object], parent: int) -> int:
-    """The command in a process group of its own, dead when this process is."""
+    """The command in a process group of its own, killed when this process dies."""
     log = os.open(str(order["log"]), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-    # a signal for the command that comes before it no longer ignores them waits until then
+    # a signal for the command that comes earlier stays pending until it is handled
     allowed = signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED)
     pid = os.fork()
     if pid:
@@ -92,7 +94,7 @@ def _start(order: dict[str, object], parent: int) -> int:
     try:
         os.setpgid(0, 0)
         _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it was killed before this was said
+        if os.getppid() != parent:  # it was killed before it could write this
             os._exit(1)
         for number in IGNORED:
             signal.signal(number, signal.SIG_DFL)
@@ -109,7 +111,7 @@ def _start(order: dict[str, object], parent: int) -> int:
 
 
 def _tell(**what: object) -> None:
-    with contextlib.suppress(OSError):  # nobody listens any more
+    with contextlib.suppress(OSError):  # the reader is gone
         os.write(1, (json.dumps(what) + "\n").encode())
 
 
@@ -124,7 +126,7 @@ class _Supervisor:
 
     def run(self) -> None:
         pid = _start(self.order, os.getpid())
-        with contextlib.suppress(OSError):  # the child does the same: whoever is first
+        with contextlib.suppress(OSError):  # the child does the same: whichever is first
             os.setpgid(pid, pid)
         started = time.time()
         _tell(pid=pid, started=started)
@@ -158,7 +160,7 @@ class _Supervisor:
         }
         place = Path(str(self.order["report"]))
         part = place.with_name(place.name + ".part")
-        with contextlib.suppress(OSError):  # a disk that is full: whoever listens is told
+        with contextlib.suppress(OSError):  # a full disk: the reader is notified
             part.write_text(json.dumps(report))
             part.replace(place)
         _tell(**report)
@@ -181,7 +183,7 @@ class _Supervisor:
                 self.kill_at = min(self.kill_at, time.monotonic() + float(words[1]))
 
     def _ignore(self) -> None:
-        """What is said to a command that has ended, so that whoever says it need not wait."""
+        """Discard messages to a command that has ended, so that the sender need not wait."""
         while self.listens and select.select([0], [], [], 0.0)[0]:
             self.listens = bool(os.read(0, 1 << 16))
 

@@ -71,8 +71,8 @@ def starts(
 ) -> dict[int, float]:
     """Expected start of waiting jobs [s since epoch], as far as the ends of others are known.
 
-    By counts of GPUs in the order of the queue: where the GPUs lie, and sharing, are left out.
-    `etas` are ends of running jobs by their logs.
+    By numbers of GPUs in the order of the queue, without placement and sharing. `etas` are ends of
+    running jobs by their logs.
     """
     board, now = queue.board, queue.now
     if board is None:

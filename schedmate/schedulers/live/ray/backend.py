@@ -28,7 +28,7 @@ TYPE = "accelerator_type:"
 
 
 class RayRunner(Runner):
-    """A runner that asks Ray for its GPUs."""
+    """A runner that gets its GPUs from Ray."""
 
     def __init__(self, meter: tuple[str, ...] | None) -> None:
         import ray
@@ -40,7 +40,7 @@ class RayBackend:
     """Actors of the Ray cluster that this process is connected to (`queue.backend.Backend`)."""
 
     def __init__(self, prefix: str, meter: tuple[str, ...] | None = None) -> None:
-        """`prefix`: how the names of this queue's actors begin; `meter`: see `Meter`."""
+        """`prefix`: prefix of the names of this queue's actors; `meter`: see `Meter`."""
         import ray
 
         self._prefix, self._meter = prefix, meter
@@ -135,7 +135,7 @@ class RayBackend:
 def prepare() -> None:
     """Set the environment before Ray is imported. Raises `MissingExtraError` without Ray."""
     ray_clusters.require_ray("schedmate ray")
-    # else a cluster on 127.0.0.1 is looked for at the address of the machine
+    # else Ray looks for a cluster on 127.0.0.1 at the machine's address
     os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 
@@ -143,7 +143,7 @@ def prepare() -> None:
 def connect(address: str) -> None:
     """Connect this process to a Ray cluster: `auto`, `HOST:PORT` or `ray://HOST:PORT`.
 
-    Raises `InputError` when there is none.
+    Raises `InputError` if there is none.
     """
     prepare()
     hint = ", name another with --address, or try `schedmate ray up --local 2x4`"

@@ -114,10 +114,10 @@ class Held(NamedTuple):
 
 @contextmanager
 def local_cluster(shape: str) -> Iterator[Held]:
-    """A local cluster, held by a separate process in its own session.
+    """A local cluster, started by a separate process in its own session.
 
-    So a signal to our process group ends nothing of Ray before we have ended what uses it, and the
-    cluster ends with us, whatever ends us.
+    A signal to our process group thus ends nothing of Ray before we have ended what uses it, and
+    the cluster ends with us in any case.
     """
     holder = subprocess.Popen(
         # -P: no module is taken from the current directory
@@ -133,7 +133,7 @@ def local_cluster(shape: str) -> Iterator[Held]:
 
 
 def _address(line: str) -> str:
-    """The address in what the holder says first; raises `InputError` for anything else."""
+    """The address from the holder's first line; raises `InputError` for anything else."""
     try:
         said = json.loads(line)
     except (ValueError, RecursionError):

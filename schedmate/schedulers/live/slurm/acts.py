@@ -121,7 +121,8 @@ class SlurmActs(Lookups):
     # -- acting ----------------------------------------------------------
 
     def act(self, action: Action, *, key: str, timeout_s: float) -> Answer:
-        """See `Executor.act`. Slurm knows no request again: what is left to do is looked up."""
+        """See `Executor.act`. Slurm does not recognise a repeated request: the remaining work is
+        looked up."""
         match action:
             case Order():
                 return self._order(action, timeout_s)
@@ -155,7 +156,7 @@ class SlurmActs(Lookups):
                     raise
                 refused.append(error.said.strip())
         finding, still = self._sorted_out(action)
-        if finding.state == "done":  # what was refused has started or gone meanwhile
+        if finding.state == "done":  # refused jobs have started or ended meanwhile
             return Answer("done", finding.detail)
         why = refused[0] if refused else finding.detail
         return Answer("failed", f"{counted(len(still), 'job')} kept the old value: {why}")
@@ -173,7 +174,7 @@ class SlurmActs(Lookups):
             except CommandError as error:
                 if _is_outage(error):
                     raise
-                if "Invalid job id" not in error.said:  # it has gone: nobody needs the line
+                if "Invalid job id" not in error.said:  # it has ended and needs no note
                     return _failed(error)
         return Answer("done", f"{len(left)} written")
 
@@ -188,10 +189,11 @@ class SlurmActs(Lookups):
         return Answer("done", said.strip())
 
     def _requeue(self, action: Requeue, timeout_s: float) -> Answer:
-        """ExcNodeList cannot be set on a job that has ended, so: hold it requeued, set it, let go.
+        """ExcNodeList cannot be set on a job that has ended: requeue and hold it, set it, release
+        it.
 
-        Each step is taken only if it is still needed, so that an attempt that was cut off in the
-        middle is finished by the next one.
+        Each step is taken only if it is still needed, so that the next attempt completes one that
+        was interrupted.
         """
         job = self.job(action.job)
         if job is None:

@@ -1,4 +1,4 @@
-"""Slurm as the reconcile loop sees it: what is observed. `acts.py` has what is done."""
+"""Slurm as the reconcile loop observes it; `acts.py` has the actions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LONGEST_SCRIPT = 1 << 16
 """Batch scripts are read up to this length [characters]; a longer one is left to the file."""
 
 STATES: Final = "CD,F,TO,CA,NF,OOM,BF,PR,RQ,DL"
-"""In which a run is over, for `sacct -s`."""
+"""States in which a run is over, for `sacct -s`."""
 
 _RUNNING = frozenset({"RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STAGE_OUT", "RESIZING"})
 
@@ -66,7 +66,7 @@ class SlurmAdapter(SlurmActs):
         return [_live(one) for one in queue if one.state == "PENDING" or one.state in _RUNNING]
 
     def describe(self, jobs: Sequence[str]) -> dict[str, Description]:
-        """See `ClusterAdapter.describe`: from the queue, the script as Slurm keeps it."""
+        """See `ClusterAdapter.describe`: from the queue, and the script that Slurm stores."""
         found: dict[str, Description] = {}
         scripts: dict[str, str | None] = {}
         for some in _parts(jobs):
@@ -87,7 +87,7 @@ class SlurmAdapter(SlurmActs):
         return found
 
     def script(self, job: str) -> str | None:
-        """A job's batch script as it was submitted; None where it has none or it is not shown."""
+        """A job's batch script as submitted; None if it has none or it may not be read."""
         try:
             text = self.commands.run("scontrol", "write", "batch_script", job, "-")
         except CommandError:
@@ -109,7 +109,7 @@ class SlurmAdapter(SlurmActs):
         return Path(log_path(pattern, spec.repo or "/", run))
 
     def node_logs(self, run: EndedRun) -> list[Path]:
-        """See `ClusterAdapter.node_logs`: Slurm has none of them."""
+        """See `ClusterAdapter.node_logs`: Slurm has none."""
         return []
 
     # -- nodes -----------------------------------------------------------
@@ -133,9 +133,9 @@ class SlurmAdapter(SlurmActs):
     # -- accounting ------------------------------------------------------
 
     def ended(self, since: float, until: float | None = None) -> list[EndedRun]:
-        """See `ClusterAdapter.ended`: from accounting, whose rows lag some seconds behind.
+        """See `ClusterAdapter.ended`: from accounting, which lags some seconds behind.
 
-        `until` [s since epoch] is for asking about a long time in parts.
+        `until` [s since epoch] is for reading a long time in parts.
         """
         end = "now" if until is None else f"uts{int(until)}"
         words = ("-S", f"uts{max(1, int(since))}", "-E", end, "-s", STATES)

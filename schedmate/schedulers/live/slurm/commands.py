@@ -1,4 +1,4 @@
-"""Slurm's commands, run within a time and with a known environment."""
+"""Runs Slurm's commands with a time limit and a fixed environment."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from schedmate.schedulers.live.slurm.reading.shapes import OutageError
 from schedmate.terminal import clean
 
 TIMEOUT_S = 30.0
-"""How long a command may take [s]. With the controller down, `squeue` gives up after about 9."""
+"""Time limit of a command [s]. With the controller down, `squeue` gives up after about 9."""
 
 _PASSED_ON = ("PATH", "SLURM_CONF", "TZ")
 
 
 NOT_FOUND = 127
-"""What `env` and shells end with where there is no such command."""
+"""Last words of `env` and shells if there is no such command."""
 
 
 class CommandError(OutageError):
-    """A command ended with an error: `said` is what it complained of, `printed` its output."""
+    """A command failed: `said` is its error output, `printed` its output."""
 
     def __init__(self, command: str, code: int, said: str, printed: str = "") -> None:
         shown = clean(said or printed, 300) or "no message"
@@ -36,15 +36,13 @@ class CommandError(OutageError):
 
 
 class Commands:
-    """Runs commands, all in one way.
-
-    `through` is put before each: `sudo -n -u schedmate-agent`, `runuser -u agent --`.
-    """
+    """Runs commands. `through` is put before each: `sudo -n -u schedmate-agent`, `runuser -u agent
+    --`."""
 
     def __init__(self, through: Sequence[str] = ()) -> None:
         environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         environment |= {"LC_ALL": "C.UTF-8", "SLURM_TIME_FORMAT": "%s"}
-        # sudo keeps nothing of our own environment
+        # sudo does not pass on our environment
         words = [f"{name}={value}" for name, value in environment.items()]
         self._before = [*through, "env", "-i", *words]
 
@@ -53,7 +51,7 @@ class Commands:
         return self._run([*self._before, *words], words[0], timeout_s)
 
     def run_directly(self, words: Sequence[str], *, timeout_s: float = TIMEOUT_S) -> str:
-        """The same as the agent's own user, not `through` anything: for the drain command."""
+        """Run a command as the agent's own user, without `through`: for the drain command."""
         return self._run(list(words), words[0], timeout_s)
 
     def _run(self, words: list[str], name: str, timeout_s: float) -> str:
@@ -66,7 +64,7 @@ class Commands:
                 text=True,
                 encoding="utf-8",
                 errors="surrogateescape",  # a directory's name may be any bytes
-                start_new_session=True,  # Ctrl-C ends the agent, not half of what it does
+                start_new_session=True,  # Ctrl-C ends the agent, not a command halfway
             )
         except OSError as error:
             raise OutageError(

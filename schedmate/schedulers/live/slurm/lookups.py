@@ -1,4 +1,4 @@
-"""What Slurm's commands say now of jobs, nodes, the order and notes, before anything is done."""
+"""Present state of jobs, nodes, order and notes by Slurm's commands, before actions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from schedmate.schedulers.live.slurm.reading.shapes import OutageError
 
 
 class Lookups:
-    """Slurm's present state; `annotate` says where notes stand (`Bounds.annotate.where`)."""
+    """Slurm's present state; `annotate` is where notes are written (`annotate.where` of the
+    bounds)."""
 
     def __init__(self, commands: Commands, *, annotate: str = "off") -> None:
         self.commands = commands
@@ -33,8 +34,8 @@ class Lookups:
         return self._version
 
     def job(self, job: str) -> Job | None:
-        """A job as the controller knows it; None when it has forgotten it."""
-        words = ["squeue", "--json"]  # which cannot be asked for one job alone
+        """A job as the controller knows it; None if it does not know it any more."""
+        words = ["squeue", "--json"]  # which cannot be restricted to one job
         if self.version() >= (23, 2):
             words = ["scontrol", "show", "job", job, "--json"]
         try:
@@ -50,7 +51,7 @@ class Lookups:
         return None
 
     def restarts(self, run: EndedRun) -> int | None:
-        """See `ClusterAdapter.restarts`. A requeue is another submission of the job."""
+        """See `ClusterAdapter.restarts`. A requeue is a new submission of the job."""
         found = self.job(run.job)
         if found is None:
             return None
@@ -64,13 +65,13 @@ class Lookups:
         return parse_nodes(self.commands.run(*words), " ".join(words))
 
     def order_values(self, jobs: Iterable[str]) -> dict[str, int]:
-        """SiteFactor of pending jobs. `sprio` prints nothing at all while nothing is pending."""
+        """SiteFactor of pending jobs. `sprio` prints nothing at all if nothing is pending."""
         wanted = set(jobs)
         found = parse_factors(self.commands.run("sprio", "-h", "-o", "%i %S"))
         return {job: value for job, value in found.items() if job in wanted}
 
     def comments(self, jobs: Iterable[str]) -> dict[str, str]:
-        """What stands beside jobs that are in the queue, or in accounting, by setting."""
+        """Notes on jobs that are in the queue, or in accounting, depending on the setting."""
         between, ids = delimiter(), ",".join(jobs)
         if self._annotate == "comment":
             printed = self.commands.run(

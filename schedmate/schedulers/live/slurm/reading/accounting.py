@@ -1,8 +1,8 @@
 """Runs of jobs from `sacct`, between random delimiters.
 
-A user writes the name, submit line and directory of a job, with any characters, line feeds too.
-`sacct --parsable2` cannot be taken apart then; with a delimiter that is drawn for each call
-(`delimiter()`) and one behind every cell (`sacct -p`) it can, and no job can pretend to be another.
+A user writes the name, submit line and directory of a job, with any characters, including line
+feeds. The output of `sacct --parsable2` is then ambiguous; with a delimiter that is drawn for each
+call (`delimiter()`) after every cell (`sacct -p`) it is not, and no job can pretend to be another.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ COLUMNS = (
     "ElapsedRaw", "TimelimitRaw", "ExitCode", "NNodes", "NodeList", "AllocTRES", "ReqTRES",
     "TRESUsageInAve", "TRESUsageInMax", "WorkDir", "SubmitLine",
 )  # fmt: skip
-"""What is asked of every version."""
+"""Columns requested from every version."""
 
 NEWER = ("Restarts", "FailedNode", "StdOut")
-"""What is asked of versions that have it: 24.11, 23.02, 24.05."""
+"""Columns requested from versions that have them: 24.11, 23.02, 24.05."""
 
 SETTLED_S = 120.0
 """How long after an end its row may still change [s]."""
@@ -30,12 +30,12 @@ Row = dict[str, str]
 
 
 def delimiter() -> str:
-    """Text that stands in no user's field but by a chance of one in 10^19."""
+    """Text that occurs in a user's field only by a chance of one in 10^19."""
     return f"\x1f{secrets.token_hex(8)}\x1f"
 
 
 def known_columns(printed: str) -> tuple[str, ...]:
-    """The columns to ask for, by what `sacct -e` prints; one that it lacks fails the command."""
+    """The columns to request, by what `sacct -e` prints; an unknown one would fail the command."""
     has = {word.lower() for word in printed.split()}
     missing = [name for name in COLUMNS if name.lower() not in has]
     if missing:
@@ -58,7 +58,7 @@ def parse_rows(printed: str, columns: Iterable[str], between: str) -> list[Row]:
 
 
 def with_steps(rows: Iterable[Row]) -> list[tuple[Row, list[Row]]]:
-    """Each run of a job with its steps; what is still pending of an array is left out."""
+    """Each run of a job with its steps, without the pending part of an array."""
     found: list[tuple[Row, list[Row]]] = []
     for row in rows:
         raw = row["jobidraw"]
@@ -71,10 +71,10 @@ def with_steps(rows: Iterable[Row]) -> list[tuple[Row, list[Row]]]:
 
 
 def complete(row: Row, now: float) -> bool:
-    """Whether a row is all that will ever be known; some seconds after an end it is not.
+    """Whether a row is complete; some seconds after an end it is not.
 
-    `now` is in [s since epoch]. What is missing after `SETTLED_S` will not come any more: the
-    database was down when the job began, for example.
+    `now` is in [s since epoch]. Values missing after `SETTLED_S` will never come: the database was
+    down when the job began, for example.
     """
     if not row["end"].isdigit():
         return False

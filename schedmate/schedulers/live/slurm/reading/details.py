@@ -13,7 +13,7 @@ FIELDS = {
     "TimeLimit": 40, "SubmitTime": 24, "Name": 512, "WorkDir": 4096, "Command": 4096,
     "STDOUT": 4096, "Comment": 512,
 }  # fmt: skip
-"""Fields and their widths [characters]; what is longer is cut off."""
+"""Fields and their widths [characters]; longer text is cut off."""
 
 
 class Details(NamedTuple):
@@ -31,7 +31,7 @@ class Details(NamedTuple):
     command: str
     """The script and its arguments, without the quotes they had; empty for `--wrap`."""
     stdout: str
-    """The pattern of its log; see `logpath`."""
+    """The pattern of its log path; see `logpath`."""
     comment: str
 
 

@@ -13,10 +13,10 @@ _NONE = frozenset({"", "(null)", "None assigned", "none", "n/a", "N/A"})
 
 
 def expand(hostlist: str) -> tuple[str, ...]:
-    """The hosts in order, with the zeros that their numbers are padded with.
+    """The hosts in order, with zero-padded numbers.
 
-    Several pairs of brackets in one name multiply. Raises `ShapeError` for what is not a list of
-    hosts, and for more than `MOST`.
+    Several pairs of brackets in one name multiply. Raises `ShapeError` if it is not a list of
+    hosts, or has more than `MOST`.
     """
     text = hostlist.strip()
     if text in _NONE:

@@ -38,11 +38,11 @@ class Job(NamedTuple):
     started: float | None
     ended: float | None
     stdout: str
-    """The pattern as the job gave it; see `logpath`."""
+    """The pattern as the job stated it; see `logpath`."""
     workdir: str
     batch: bool
     requeue: bool
-    """Whether the job allows to be put back into the queue."""
+    """Whether the job may be requeued."""
 
     @property
     def state(self) -> str:
@@ -57,9 +57,9 @@ class Job(NamedTuple):
 
 
 def parse_jobs(printed: str, what: str = "squeue --json") -> list[Job]:
-    """Every job of a document; raises `OutageError` where it reports errors.
+    """Every job of a document; raises `OutageError` if it reports errors.
 
-    Raises `ShapeError` for what no version from 22.05 on prints.
+    Raises `ShapeError` for output of no version from 22.05 on.
     """
     return [_job(one) for one in members(document(printed, what), "jobs", what)]
 

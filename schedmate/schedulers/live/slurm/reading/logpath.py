@@ -1,4 +1,4 @@
-"""Where a job writes its output: the pattern given with `sbatch -o`, filled in (sbatch(1))."""
+"""The output file of a job: the pattern of `sbatch -o`, filled in (sbatch(1))."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Run(NamedTuple):
 def log_path(pattern: str, workdir: str, run: Run) -> PurePosixPath:
     """The absolute path of a batch job's log.
 
-    An empty pattern is Slurm's default, `slurm-%j.out`, for arrays `slurm-%A_%a.out`. A symbol
-    that Slurm does not know stays as it is; a backslash anywhere turns all of them off.
+    An empty pattern is Slurm's default, `slurm-%j.out`, for arrays `slurm-%A_%a.out`. A symbol that
+    Slurm does not know stays unchanged; a backslash anywhere turns all of them off.
     """
     if not pattern:
         pattern = "slurm-%j.out" if run.task is None else "slurm-%A_%a.out"

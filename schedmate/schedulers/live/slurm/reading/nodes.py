@@ -50,7 +50,7 @@ class Node(NamedTuple):
 
 
 def parse_nodes(printed: str, what: str = "sinfo --json") -> list[Node]:
-    """Every node of a document; raises `OutageError` where it reports errors."""
+    """Every node of a document; raises `OutageError` if it reports errors."""
     return [_node(one) for one in members(document(printed, what), "nodes", what)]
 
 

@@ -1,7 +1,7 @@
-"""The queue as `squeue` prints it as text, which costs a tenth of its JSON.
+"""The queue from the text output of `squeue`, which costs a tenth of its JSON.
 
-The format holds nothing that a user writes (names, comments, directories), so that no job can
-pretend to be another one: that is read once a job, from accounting.
+The format has nothing that a user writes (names, comments, directories), so that no job can pretend
+to be another: such fields are read once for each job, from accounting.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class Queued(NamedTuple):
 
     job: str
     array: str
-    """The id of the array; that of the job itself where it is none."""
+    """The id of the array; for a single job its own."""
     task: int | None
-    """Its place in the array; None for a job of its own and for all that is pending of one."""
+    """Its index in the array; None for a single job and for the pending part of an array."""
     state: str
     priority: int
     submitted: float | None

@@ -1,9 +1,9 @@
-"""The shapes that values have in Slurm's JSON, which differ between versions.
+"""The shapes of values in Slurm's JSON, which differ between versions.
 
 A number is plain (22.05: `500`, `null` for none) or `{"set": true, "infinite": false, "number":
 500}` (23.02 and later); a state is `"PENDING"` or `["PENDING", "REQUEUED"]`; a list of names is
-`"a,b"` or `["a", "b"]`. Both are read. Anything else is refused: a value that is misread could
-drain the wrong node.
+`"a,b"` or `["a", "b"]`. Both are read. Anything else is refused, since a misread value could drain
+the wrong node.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ INFINITE = math.inf
 
 
 class OutageError(ExecutorError):
-    """The scheduler does not answer, or says that it cannot; nothing is known of its state."""
+    """The scheduler does not answer, or reports that it cannot; its state is unknown."""
 
 
 class ShapeError(OutageError):
@@ -28,10 +28,10 @@ class ShapeError(OutageError):
 
 
 def document(text: str, what: str) -> dict[str, Any]:
-    """The JSON object that a command printed; raises `OutageError` where it reports errors.
+    """The JSON object that a command printed; raises `OutageError` if it reports errors.
 
-    `squeue --json` prints an empty list of jobs and exits with 0 while the controller is down:
-    only its `errors` tell that from an empty queue.
+    `squeue --json` prints an empty list of jobs and exits with 0 while the controller is down: only
+    its `errors` distinguish that from an empty queue.
     """
     try:
         found = json.loads(text, parse_int=whole)
@@ -63,7 +63,7 @@ def members(found: dict[str, Any], key: str, what: str) -> list[dict[str, Any]]:
 
 
 def number(value: Any, name: str) -> float | None:
-    """A number in either shape; None where it is not set, `INFINITE` where it is without limit."""
+    """A number in either shape; None if it is not set, `INFINITE` if it has no limit."""
     if isinstance(value, dict):
         if not value.keys() <= {"set", "infinite", "number"}:
             raise ShapeError(f"{name} is {clean(value, 60)!r}, which is not a number.")
@@ -80,7 +80,7 @@ def number(value: Any, name: str) -> float | None:
 
 
 def count(value: Any, name: str) -> int | None:
-    """A whole number in either shape; None where it is not set or without limit."""
+    """A whole number in either shape; None if it is not set or has no limit."""
     found = number(value, name)
     if found is None or math.isinf(found):
         return None
@@ -96,7 +96,7 @@ def moment(value: Any, name: str) -> float | None:
 
 
 def text(value: Any, name: str) -> str:
-    """A text; empty where there is none."""
+    """A text; empty if there is none."""
     if value is None:
         return ""
     if not isinstance(value, str):
