@@ -1,4 +1,4 @@
-"""What is planned, and the candidate plans that are compared before they are priced."""
+"""Planning requests, and the candidate plans that are compared before they are priced."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class LayerTimes:
     blocks: list[Times]
     head: Times
     source: str
-    """`profile`, `device model`, or `fitted device model` where a kernel table was given."""
+    """`profile`, `device model`, or `fitted device model` if a kernel table was given."""
 
     def stage(self, first: int, count: int) -> Times:
         """Forward and backward time of `count` layers from layer `first`: 0 is the embedding."""
@@ -55,7 +55,7 @@ class Compute:
         return fitted(rows, {name: spec for name in names if (spec := self._spec(name))})
 
     def _spec(self, gpu: str) -> DeviceSpec | None:
-        """A GPU type of a table, which may have types that nobody asks for."""
+        """A GPU type of a table, which may contain types that no plan uses."""
         try:
             return self.network.spec(gpu)
         except InputError:
@@ -97,11 +97,12 @@ class Compute:
         )
 
     def _excess(self, spec: ModelSpec, gpu: str, sizes: Sizes) -> float:
-        """What a tensor-parallel all-reduce was timed too long by contention in the profile [s].
+        """Part of the time of a tensor-parallel all-reduce in the profile that is due to contention
+        [s].
 
-        Two measurements of the links of a node are at hand: the timed all-reduce and the fitted
-        bandwidth. Where that falls as GPUs are added, links are contended, the two differ several
-        times, and their geometric mean counts.
+        There are two measurements of the links of a node: the timed all-reduce and the fitted
+        bandwidth. If the latter falls as GPUs are added, links are contended, the two differ by a
+        large factor, and their geometric mean is used.
         """
         if sizes.tensor == 1 or not self.network.contended(gpu, sizes.tensor):
             return 0.0

@@ -43,7 +43,7 @@ class DeviceSpec:
         return found if found in self.peaks else "fp32"
 
     def peak(self, precision: str) -> float:
-        """Peak of matrix products [FLOP/s]; see `runs_as` where there are no units for it."""
+        """Peak of matrix products [FLOP/s]; see `runs_as` for a precision without units."""
         return self.peaks[self.runs_as(precision)]
 
     def roofline(self, intensity: float, precision: str) -> float:
@@ -72,10 +72,10 @@ def _aliases() -> dict[str, str]:
 
 
 def device(name: str, describing: str = "") -> DeviceSpec:
-    """The GPU type of a name or one of its aliases.
+    """The GPU type with a name or alias.
 
-    `describing` is the option that takes a datasheet (`described`), where the caller has one.
-    Raises `InputError`, naming the nearest known names, where there is none.
+    `describing` is the caller's option for a datasheet (`described`), if it has one. Raises
+    `InputError` with the nearest known names if there is no such type.
     """
     found = _aliases().get(normalised(name))
     if found is None:
@@ -89,7 +89,7 @@ def device(name: str, describing: str = "") -> DeviceSpec:
 
 
 def taken_for(name: str) -> str | None:
-    """Which GPU is meant where a name does not say how much memory it has; None where it does."""
+    """The assumed memory variant of a GPU name without a memory size; None for one with a size."""
     found = _aliases().get(normalised(name))
     if found is None or normalised(name) == normalised(found):
         return None
@@ -106,7 +106,8 @@ def taken_for(name: str) -> str | None:
 
 
 def canonical(name: str) -> str:
-    """The known name of a GPU type, whatever alias is given; else the name as it is compared."""
+    """The known name of a GPU type, also for an alias; else the name in the form in which it is
+    compared."""
     return _aliases().get(normalised(name), normalised(name))
 
 

@@ -16,7 +16,7 @@ Arguments = list[str]
 def exported(plan: Plan, framework: str) -> str:
     """The launch arguments of a plan, one option a line, with a backslash at line ends.
 
-    Raises `InputError` where the framework cannot run such a plan, and says why.
+    Raises `InputError`, with the reason, if the framework cannot run such a plan.
     """
     spec, _ = plan.spec()
     if spec.kind != "transformer" or not spec.causal:

@@ -26,7 +26,7 @@ LONG = 10
 """Kernels count for a share that take this many times as long as their launch: the rest of their
 time is work or traffic."""
 FEWEST, MOST = 10, 4000
-"""Long kernels that a fit needs, and as many as it takes, evenly through the table."""
+"""Least number of long kernels for a fit, and the number used, evenly through the table."""
 
 _STREAMS = {"add": 3, "mul": 3, "div": 3, "pow": 3}
 """Tensors that an element-wise kernel reads and writes, where they are not one each."""

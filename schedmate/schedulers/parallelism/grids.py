@@ -76,7 +76,7 @@ class Grid:
         starts = np.hstack([np.zeros((len(cuts), 1), dtype=np.int64), layer_ends[:, :-1]])
         summed = np.concatenate([[0.0], np.cumsum(weights)])
         stage_loads = summed[layer_ends] - summed[starts]
-        # data parallelism needs a multiple of `data` GPUs in each stage: split what is left
+        # data parallelism needs a multiple of `data` GPUs in each stage: divide by it
         groups, bias = assigned(
             stage_loads / summed[-1] * (request.gpus / data), request.gpus // data
         )
@@ -137,7 +137,7 @@ class Grid:
         return fits, load
 
     def _divisible(self, tensor: Wholes) -> NDArray[np.bool_]:
-        """Tensor parallelism divides heads, and stays where it can: no more GPUs than heads."""
+        """Whether tensor parallelism divides the heads, with no more GPUs than heads."""
         spec = self.request.spec
         heads = spec.heads if spec.kind == "transformer" else 1 << 30
         good: NDArray[np.bool_] = ((heads % tensor) == 0).all(axis=1)

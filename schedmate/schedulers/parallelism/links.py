@@ -26,7 +26,7 @@ VOLUMES_MB = (0.0625, 0.25, 1, 4, 16, 64)
 """Sizes of the whole tensor [MiB] that are timed."""
 WARM_UP = 2
 LONGEST_S = 300.0
-"""Nothing that works takes longer than this to start or to run a collective [s]."""
+"""Time limit for starting or running a collective, beyond which something is broken [s]."""
 
 
 class Timed(NamedTuple):
@@ -47,10 +47,10 @@ def timed_collectives(
     repeats: int = 20,
     volumes_mb: Sequence[float] = VOLUMES_MB,
 ) -> list[Timed]:
-    """Time the primitives among `ranks` processes of this machine, one a device.
+    """Time the primitives among `ranks` processes of this machine, one for each device.
 
-    Primitives that the backend lacks are left out. Raises `MissingExtraError` without torch,
-    `InputError` where there are fewer GPUs than ranks, or a process fails.
+    Primitives that the backend lacks are left out. Raises `MissingExtraError` without torch, and
+    `InputError` if there are fewer GPUs than ranks, or a process fails.
     """
     require("timing collectives", "profile", "torch")
     import torch
@@ -139,7 +139,7 @@ def _time(
             if number >= WARM_UP:
                 seconds.append(time.perf_counter() - start)
     except (RuntimeError, NotImplementedError) as error:
-        # Backends say so in different words, before anything is sent.
+        # Backends report this in different words, before anything is sent.
         if any(word in str(error).lower() for word in ("support", "implement")):
             return None
         raise
@@ -169,11 +169,12 @@ class Fit(NamedTuple):
     error: float
     """Mean relative error of the line."""
     interpolated: float
-    """The same of interpolating each point between its neighbours, which is what counts here."""
+    """The error of interpolating each point between its neighbours, for comparison."""
 
 
 def fits(tables: Tables) -> list[Fit]:
-    """The alpha-beta fit of every primitive in collective tables, beside interpolation."""
+    """The alpha-beta fit of every primitive in collective tables, with the error of
+    interpolation."""
     found = []
     for (gpu, precision, primitive, ranks), points in sorted(tables.collectives.items()):
         sizes: dict[float, list[float]] = {}

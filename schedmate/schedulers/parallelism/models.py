@@ -18,7 +18,7 @@ VOCABULARY_MULTIPLE = 128
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A model by its sizes; see models.yaml for what each one means."""
+    """A model by its sizes; models.yaml explains each."""
 
     name: str
     kind: Kind = "transformer"
@@ -26,7 +26,7 @@ class ModelSpec:
     blocks: int = 0
     heads: int = 1
     kv_heads: int = 0
-    """Heads of keys and values; 0: as many as `heads`."""
+    """Heads of keys and values; 0: the same number as `heads`."""
     ffn: int = 0
     """Width of the feed-forward network; 0: 4 x hidden."""
     gated: bool = False
@@ -64,7 +64,7 @@ class ModelSpec:
 
     @property
     def layers(self) -> int:
-        """Layers that stages are made of: embedding, blocks and head, or those of a Wide-ResNet."""
+        """Layers that stages consist of: embedding, blocks and head, or those of a Wide-ResNet."""
         if self.kind == "wide-resnet":
             return len(self.convolution_layers())
         return self.blocks + 2
@@ -74,7 +74,7 @@ class ModelSpec:
         return resnet.layers(self.depth, self.base, self.width)
 
     def sizes(self) -> dict[str, Any]:
-        """What a plan says of a transformer: hidden size, layers, and all that is not usual."""
+        """The sizes of a transformer for a plan, with every setting that is not the default."""
         usual = ModelSpec("")
         own = {"hidden": self.hidden, "layers": self.blocks, "heads": self.heads}
         own["vocabulary"] = self.vocabulary
@@ -134,9 +134,9 @@ def models() -> dict[str, ModelSpec]:
 
 
 def model(name: str) -> ModelSpec:
-    """The bundled model of a name.
+    """The bundled model with this name.
 
-    Raises `InputError`, naming the nearest ones, where there is none.
+    Raises `InputError` with the nearest names if there is none.
     """
     by_name = {_plain(known): known for known in models()}
     short = _plain(name.rsplit("/", 1)[-1])

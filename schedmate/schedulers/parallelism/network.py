@@ -53,11 +53,11 @@ def alpha_beta(points: list[Point]) -> tuple[float, float, float]:
 
 @dataclass(frozen=True)
 class Network:
-    """The links of a cluster: measured where `tables` says so, else by datasheet."""
+    """The links of a cluster: measured if `tables` has them, else by datasheet."""
 
     tables: Tables
     between_nodes: float = 0.0
-    """What a node sends to others in all [bytes/s], where no table says; 0: by default."""
+    """Total bandwidth of a node to others [bytes/s], if no table has it; 0: by default."""
     devices: tuple[DeviceSpec, ...] = ()
     """GPU types that were described and are not bundled."""
     describing: str = ""
@@ -125,7 +125,7 @@ class Network:
     ) -> float:
         """Time of a ring all-reduce by the bandwidth of the links alone [s]; see `all_reduce`."""
         volume = 2 * (ranks - 1) / ranks * size
-        if inside:  # every GPU has links of its own
+        if inside:  # every GPU has its own links
             return max(volume / self.bandwidth(gpu, ranks, size, inside=True) for gpu in gpus)
         return max(
             volume * at_once / self.bandwidth(gpu, at_once, size, inside=False) for gpu in gpus

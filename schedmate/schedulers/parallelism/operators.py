@@ -35,7 +35,7 @@ class Operator:
     traffic: float
     """Bytes read and written."""
     shape: Shape | None = None
-    """The matrix product, where it is one."""
+    """The matrix product; None for other operators."""
     passes: float = 2
     """Backward work as a multiple of forward work."""
 
@@ -181,11 +181,11 @@ def flops_per_sample(spec: ModelSpec, sequence: int) -> float:
 
 
 def saved_bytes(spec: ModelSpec, role: Role, sizes: Sizes, recompute: str, index: int = 0) -> float:
-    """What a layer keeps of one micro-batch until its backward pass [bytes].
+    """Memory of a layer's activations, kept from one micro-batch until its backward pass [bytes].
 
     Coefficients count tensors of tokens x hidden: those that every tensor-parallel GPU keeps whole
-    (inputs of norms and products, dropout masks) and those that are divided. They give the sizes
-    that were measured for OPT, GPT-Neo and LLaMA 3 (Sailor, SOSP'25) to a thousandth.
+    (inputs of norms and products, dropout masks) and those that are divided. They reproduce the
+    sizes measured for OPT, GPT-Neo and LLaMA 3 (Sailor, SOSP'25) within a thousandth.
     """
     stream = float(sizes.tokens * spec.hidden * sizes.element)
     if role == "embedding":
@@ -222,7 +222,7 @@ def _scores(spec: ModelSpec, sizes: Sizes, recompute: str) -> float:
 
 
 def output_bytes(spec: ModelSpec, layer: int, sizes: Sizes) -> float:
-    """What layer `layer` hands to the next one for a micro-batch [bytes]."""
+    """Size of the output of layer `layer` for a micro-batch [bytes]."""
     if spec.kind == "wide-resnet":
         return spec.convolution_layers()[layer].output * sizes.micro_batch * sizes.element
     return sizes.tokens * spec.hidden * sizes.element

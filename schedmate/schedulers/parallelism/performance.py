@@ -1,7 +1,7 @@
-"""Throughput of a model by GPU type and number of GPUs: what schedulers choose between.
+"""Throughput of a model by GPU type and number of GPUs, for schedulers to choose from.
 
-With adaptive parallelism the best proxy plan counts (Arena, section 3.5); schedulers that know of
-data parallelism only see one stage that is copied to every GPU (section 5.1).
+With adaptive parallelism the best proxy plan counts (Arena, section 3.5); schedulers that know only
+data parallelism see one stage that is copied to every GPU (section 5.1).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Performance:
         }
 
     def adopt(self, known: Mapping[tuple[str, Kind], Speeds]) -> None:
-        """Take over what was kept of the same cluster."""
+        """Load stored results for the same cluster."""
         for (how, kind), speeds in known.items():
             (self._adaptive if how == "adaptive" else self._parallel)[kind] = speeds
 
@@ -76,7 +76,7 @@ class Performance:
         return self._adaptive[kind]
 
     def data_parallel(self, kind: Kind) -> Speeds:
-        """Throughput [samples/s] with the whole model on every GPU, where it fits."""
+        """Throughput [samples/s] with the whole model on every GPU, if it fits."""
         if kind not in self._parallel:
             found: Speeds = {}
             for gpu, gpus in self._sizes():

@@ -215,7 +215,7 @@ class Plan(BaseModel):
 
 
 def parse_plan(document: Any, where: str) -> Plan:
-    """A plan from parsed JSON; raises `InputError` with one sentence on what is wrong in it."""
+    """A plan from parsed JSON; raises `InputError` with one sentence for an invalid one."""
     if isinstance(document, dict) and isinstance(document.get("best"), dict):
         document = document["best"].get("plan")  # what `schedmate parallel plan --json` prints
     if not isinstance(document, dict):
@@ -227,9 +227,9 @@ def parse_plan(document: Any, where: str) -> Plan:
 
 
 def check(**values: str) -> tuple[str, ...]:
-    """Precisions, shardings and recomputations under our names, in the order given.
+    """Precisions, shardings and recomputations under our names, in the given order.
 
-    Raises `UsageError` for one that no plan can have.
+    Raises `UsageError` for an invalid one.
     """
     found = []
     for name, value in values.items():

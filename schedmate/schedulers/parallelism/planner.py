@@ -1,9 +1,9 @@
 """From a model and a number of GPUs to parallelism plans, without running anything.
 
-For each number of stages (a grid) the Pareto frontier of plans and its proxy plan. Arena (section
-3.3) takes the plan with the least computation bias, among those the one that communicates least;
-as the end-to-end model prices a plan in under a millisecond, the fastest of the frontier is taken
-here unless `published` is asked for. A scheduler chooses between the proxy plans of all grids.
+For each number of stages (a grid): the Pareto frontier of plans and its proxy plan. Arena (section
+3.3) takes the plan with the least computation bias and, of equals, the least communication; as the
+end-to-end model prices a plan in under a millisecond, here it is the fastest of the frontier unless
+`published` is set. A scheduler chooses between the proxy plans of all grids.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class Planning:
 
     asked: Request
     request: Request
-    """What was planned: as asked, or with less memory where nothing fits otherwise."""
+    """The request that was planned: the original, or one with less memory if nothing fits
+    otherwise."""
     grids: tuple[GridPlans, ...]
 
     @property
@@ -103,10 +104,10 @@ class Planner:
     def plan(self, request: Request, most_stages: int | None = None) -> Planning:
         """The proxy plans of a request.
 
-        Where none fits as asked for, optimiser states are sharded (ZeRO-1), then activations are
-        recomputed, and the request of the result says so. Raises `InputError` where none fits
-        even so, which names what takes the memory; for GPUs that are no power of two; and for a
-        global batch that cannot be divided.
+        If none fits, optimiser states are sharded (ZeRO-1), then activations are recomputed, and
+        the request of the result states this. Raises `InputError` if none fits even so, with what
+        takes the memory; for a number of GPUs that is not a power of two; and for a global batch
+        that cannot be divided.
         """
         if request.gpus & (request.gpus - 1) or request.gpus < 1:
             raise InputError(
@@ -137,7 +138,7 @@ class Planner:
         return found
 
     def _why_none(self, request: Request) -> InputError:
-        """The error that names the memory that is missing, by the lightest plan there is."""
+        """The error with the missing memory, by the plan that needs least."""
         lightest = list(_lighter(request))[-1]
         tensor = 1
         while tensor * 2 <= min(request.gpus, request.gpus_per_node) and not (

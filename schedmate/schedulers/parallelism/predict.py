@@ -80,8 +80,8 @@ class Predictor:
     def predict(self, plan: Plan) -> Prediction:
         """The prediction of a plan.
 
-        Raises `InputError` for a plan whose layers do not add up, an unknown model or GPU type,
-        or a profile that has none of its GPU types.
+        Raises `InputError` for a plan whose layers do not add up, an unknown model or GPU type, or
+        a profile without its GPU types.
         """
         from schedmate.schedulers.parallelism.sharded import sharded_parts
 
@@ -109,7 +109,7 @@ class Predictor:
         )
 
     def _lacking(self, plan: Plan, source: str) -> list[str]:
-        """What is to be said of GPU types that have no units for the plan's precision."""
+        """Notes on GPU types that have no units for the plan's precision."""
         if "device model" not in source:
             return []
         found = []
@@ -154,7 +154,7 @@ class Predictor:
     def _stage(
         self, plan: Plan, spec: ModelSpec, stage: int, replica: Replica
     ) -> tuple[float, str]:
-        """Forward and backward time of a micro-batch in a stage [s], and where it is from."""
+        """Forward and backward time of a micro-batch in a stage [s], and its source."""
         sizes = Sizes(plan.micro_batch, plan.sequence, plan.precision, replica.tensor)
         times = self.compute.layers(spec, replica.gpu_type, sizes, plan.gpus_per_node)
         first = sum(one.layers for one in plan.stages[:stage])

@@ -1,7 +1,7 @@
 """Tables of measured times: operators of a layer, kernels, collectives, links between GPUs.
 
-Read as they are published with Sailor (SOSP'25), which are also the columns that
-`schedmate parallel profile` writes. A time of 1e6 and more stands for "not measured" there.
+The format is that published with Sailor (SOSP'25), whose columns `schedmate parallel profile` also
+writes. A time of 1e6 or more stands for "not measured" there.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ Point = tuple[float, float]
 
 @dataclass
 class Tables:
-    """All measured tables that were given.
+    """All measured tables.
 
-    `collectives` are (GPU, precision, primitive, GPUs) -> [(bytes, seconds)], ascending;
-    `links` are ("inter" | "intra", GPU, GPUs) -> (polynomial in log2(MB) of GB/s, peak [bytes/s]).
+    `collectives` are (GPU, precision, primitive, GPUs) -> [(bytes, seconds)], ascending; `links`
+    are ("inter" | "intra", GPU, GPUs) -> (polynomial in log2(MB) of GB/s, peak [bytes/s]).
     """
 
     layers: dict[LayerKey, Profiled] = field(default_factory=dict)
@@ -105,7 +105,7 @@ def _files(path: Path) -> Iterator[Path]:
 
 
 def _kind_of(file: Path) -> str | None:
-    """What a table is by its columns; None where it is another."""
+    """The kind of a table by its columns; None: unknown."""
     if file.suffix == ".json":
         return "network"
     header = set(next(csv.reader(io.StringIO(_text(file, 4096))), []))

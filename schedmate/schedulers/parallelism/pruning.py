@@ -20,7 +20,8 @@ class Pruning:
     imbalance: float
     """Rule 2: plans whose largest stage is more than this times their mean stage are dropped."""
     fixed: dict[int, tuple[int, int]]
-    """Rule 3: GPUs and tensor degree of a stage by its layers, where the frontier has such one."""
+    """Rule 3: GPUs and tensor degree of a stage by its number of layers, if the frontier has such a
+    stage."""
 
     @classmethod
     def of(cls, frontier: Sequence[Candidate]) -> Pruning:

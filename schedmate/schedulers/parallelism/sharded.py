@@ -1,7 +1,7 @@
 """Fully sharded data parallelism (FSDP, ZeRO-3): fitted to published throughput.
 
-How much of the gathering of weights hides behind computation depends on the model, the batch and
-the number of GPUs in ways that no sum of parts shows, so that the utilisation is interpolated
+How much of the gathering of weights overlaps with computation depends on the model, the batch and
+the number of GPUs in ways that no sum of parts describes. So the utilisation is interpolated
 between measured rows: kriging (a Gaussian process) over the features below.
 """
 
@@ -21,7 +21,7 @@ from schedmate.schedulers.parallelism.operators import flops_per_sample
 from schedmate.schedulers.parallelism.plan import Plan
 
 UNSURE = 0.2
-"""Spread of the logarithm of utilisation from which on a note says so."""
+"""Spread of the logarithm of utilisation above which a note is added."""
 ROWS = "schedulers/parallelism/sharded.csv"
 
 
@@ -92,7 +92,7 @@ def _likeness(one: Features, other: Features) -> float:
 
 
 def utilisation(at: Features, without: int | None = None) -> tuple[float, float]:
-    """Model FLOP utilisation at features, and the spread (one standard deviation) of its log.
+    """Model FLOP utilisation at features, and the spread (one standard deviation) of its logarithm.
 
     `without`: a row that is left out, for cross-validation.
     """

@@ -63,10 +63,10 @@ def from_sizes(sizes: Mapping[str, Any], name: str = "") -> ModelSpec:
 def named_or_sized(
     name: str | None, sizes: Mapping[str, Any] | None
 ) -> tuple[ModelSpec, list[str]]:
-    """The model that a plan names or gives the sizes of, and what is to be said of it.
+    """The model of a plan by name or sizes, and notes on it.
 
-    A known name says more than sizes do (vocabulary as trained, activation, dropout), so that it
-    decides where its hidden size and layers are those given; else the sizes do.
+    A known name has more information than sizes (vocabulary as trained, activation, dropout), so it
+    takes precedence if hidden size and layers agree; else the sizes do.
     """
     known = None
     if name:
@@ -94,10 +94,10 @@ def named_or_sized(
 
 
 def from_metadata(metadata: WorkloadMetadata) -> ModelSpec:
-    """The model that a job trains, from what `schedmate analyze` found.
+    """The model that a job trains, from the metadata of `schedmate analyze`.
 
-    What sizes leave open (gated or not, norms, attention) is that of the architecture by its name.
-    Raises `InputError` where neither sizes nor a known name are there.
+    What sizes leave open (gated or not, norms, attention) follows from the architecture in its
+    name. Raises `InputError` if there are neither sizes nor a known name.
     """
     section = dict(metadata.sections()["model_config"])
     name = section.get("model_name") or ""
@@ -126,7 +126,7 @@ def from_metadata(metadata: WorkloadMetadata) -> ModelSpec:
 
 
 def _architecture(name: str) -> dict[str, Any]:
-    """What is usual of the family that a model is of by its name; empty: it names none."""
+    """Defaults of the model family in a name; empty: the name has none."""
     document = data.load("schedulers/parallelism/models.yaml")
     plain = re.sub(r"[^a-z0-9]", "", name.lower())
     for pattern, family in document["architectures"]:

@@ -1,4 +1,4 @@
-"""What running costs besides the work itself, every number with its source."""
+"""Costs besides the work itself; every number has its source."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class ColocationTable:
                     speeds = (min(1.0, said[0]), min(1.0, said[1]))
                     pairs[one, two] = speeds
                     pairs[two, one] = speeds[::-1]
-                    if one == two:  # Which of the two is the first means nothing.
+                    if one == two:  # The order of the two means nothing.
                         pairs[one, one] = (sum(speeds) / 2,) * 2
         except (OSError, KeyError, TypeError, ValueError, UnicodeError, csv.Error) as error:
             raise UsageError(
@@ -108,25 +108,26 @@ class Parameters:
 
     name: str = "honest"
     profiling_is_free: bool = False
-    """Profiles are known at submission, at no time and no GPU, unless the job ends within the
-    limit: as in the published Lucid simulator, which profiles before it simulates."""
+    """Profiles are known at submission without time and GPUs, unless the job ends within the limit:
+    as in the published Lucid simulator, which profiles before it simulates."""
     profile_error: float = 0.0
-    """Mean share by which a profile falls short of the utilisation to come, because it is taken
-    while the job warms up. SchedMate measured an error of 19.3 % of Lucid's profiler (section 5.4,
-    profiles of 100 s); that all of it is shortfall would be our reading of its section 4.1."""
+    """Mean share by which a profile underestimates the later utilisation, because it is taken while
+    the job warms up. SchedMate measured an error of 19.3 % of Lucid's profiler (section 5.4,
+    profiles of 100 s); that all of it is underestimation is our reading of its section 4.1."""
     restart_s: float = 62.0
-    """Time a job holds its GPUs before it goes on after a preemption, an eviction, a move or a
-    change of size: 62 s as measured by Tiresias (NSDI'19), quoted by Lucid (section 4.8) [s]."""
+    """Time a job holds its GPUs before it resumes after a preemption, an eviction, a move or a
+    resize: 62 s as measured by Tiresias (NSDI'19), quoted by Lucid (section 4.8) [s]."""
     restart_large_s: float = 62.0
     """The same for jobs of more than eight GPUs [s]."""
     sia_oracle: bool = False
-    """As the published Sia simulator: elastic jobs are told the true ratio of the speeds of single
-    GPUs and measure at once, moves between nodes alike are free, restarts are misjudged."""
+    """As in the published Sia simulator: agents of elastic jobs know the true ratio of the speeds
+    of single GPUs and measure immediately, moves between equal nodes are free, and restarts are
+    misjudged."""
     report_s: float = 30.0
-    """Time for which an elastic job runs in a configuration new to it before its agent has measured
-    that: Pollux (OSDI'21, section 4.1) fits anew every 30 s [s]."""
+    """Time for which an elastic job runs in a new configuration before its agent has measured it:
+    Pollux (OSDI'21, section 4.1) refits every 30 s [s]."""
     scaling: float = 1.0
-    """Speed of an elastic job on n times the GPUs asked for is n ^ scaling."""
+    """Speed of an elastic job on n times the requested GPUs is n ^ scaling."""
     interference: Interference = field(default_factory=UtilisationCurve)
     node_mtbf_s: float | None = None
     """Mean time between failures of one node, exponentially distributed; None: no failures [s].
@@ -137,25 +138,26 @@ class Parameters:
     """Work between two checkpoints of a job whose user did not set it; a failure loses what came
     after the last: an assumption [s]."""
     shutdown: Shutdown = field(default_factory=Shutdown)
-    """How long jobs take to end once they are told to."""
+    """Time that jobs take to stop on request."""
     reclaim_grace_s: float = 60.0
-    """Time given to a job on borrowed GPUs when their owner wants them back: SpotGPU kills it
-    after 60 s (ASI paper, section 4.2) [s]."""
+    """Grace time of a job on borrowed GPUs when their owner reclaims them: SpotGPU kills it after
+    60 s (ASI paper, section 4.2) [s]."""
     spanning: Spanning | None = None
-    """What jobs lose that span access switches; None: nothing."""
+    """Slowdown of jobs across access switches; None: none."""
     handover_s: float = 31.0
-    """Pause of a job that was brought up on its new GPUs while it ran on the old ones: half of
-    what a restart takes, an assumption [s]."""
+    """Pause of a job that was started on its new GPUs while it ran on the old ones: half of a
+    restart, an assumption [s]."""
 
     harmless: frozenset[str] = frozenset()
     """Models whose every measured pair counts as free of interference."""
     settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Settings of each policy in this mode, `*` of all that have them; given ones come first."""
+    """Settings of each policy in this mode, `*` for all that have them; explicit ones take
+    precedence."""
     oracles: frozenset[str] = frozenset()
-    """Policies that are told the true durations in this mode, whatever the estimator."""
+    """Policies that use the true durations in this mode, whatever the estimator."""
 
     def with_settings(self, settings: Mapping[str, Mapping[str, str]]) -> Parameters:
-        """The same with these settings of policies besides."""
+        """The same with these settings of policies in addition."""
         merged = {name: dict(values) for name, values in self.settings.items()}
         for name, values in settings.items():
             merged.setdefault(name, {}).update(values)
@@ -190,7 +192,7 @@ HARMLESS = frozenset({"NeuMF", "ResNet50", "BERT", "Transformer"})
 
 
 class Liberty(NamedTuple):
-    """Something that the published Lucid simulator leaves out or gives away."""
+    """A simplification of the published Lucid simulator."""
 
     what: str
     take: Callable[[Parameters], Parameters]
@@ -254,10 +256,10 @@ LIBERTIES = {
 
 
 def world(mode: str) -> Parameters:
-    """The parameters called `honest` or `published`, or in between.
+    """The parameters named `honest` or `published`, or a combination.
 
-    `honest+free-profiling+quota-walk` takes liberties, `published-harmless-pairs` leaves one.
-    Raises `UsageError` for a name that is neither.
+    `honest+free-profiling+quota-walk` adds liberties, `published-harmless-pairs` removes one.
+    Raises `UsageError` for any other name.
     """
     names = "|".join(LIBERTIES)
     if not (parts := re.fullmatch(rf"(honest|published)((?:[+-](?:{names}))*)", mode)):

@@ -1,4 +1,4 @@
-"""What jobs ask for, in columns: 14 million of them fit where as many objects would not."""
+"""The requests of jobs in columns: 14 million of them fit into memory, unlike objects."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def further() -> dict[str, Any]:
         for one in fields(Job)
     }
     names = list(known)
-    asked = names[: names.index("forecast")]  # from there on it is what became of it
+    asked = names[: names.index("forecast")]  # the later fields are observations
     return {name: known[name] for name in asked if name not in _OWN}
 
 
@@ -55,7 +55,7 @@ class Requests:
         return [f"line{line}" for line in known] if self._ids.dtype.kind == "i" else known
 
     def said(self, name: str) -> Sequence[Any] | None:
-        """One of `further`, for every job; None where no job asks for it."""
+        """One of `further`, for every job; None if no job requests it."""
         return self._more.get(name)
 
     def column(self, name: str) -> Sequence[Any]:
@@ -64,7 +64,7 @@ class Requests:
         return [further()[name]] * len(self) if found is None else found
 
     def only(self, known: Collection[str]) -> bool:
-        """Whether jobs ask for nothing but these of `further`."""
+        """Whether jobs request nothing but these of `further`."""
         return all(name in known or self.said(name) is None for name in further())
 
     def select(self, kept: Sequence[int]) -> Requests:
@@ -81,7 +81,7 @@ class Requests:
 
 
 class RequestsOf(Requests):
-    """The requests of jobs that are objects already, looked up on demand."""
+    """The requests of existing job objects, read on demand."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         count = len(jobs)
@@ -110,7 +110,7 @@ class RequestsOf(Requests):
 
 
 class Jobs(Sequence[Job]):
-    """The jobs of a trace, made of its columns when the first of them is looked at."""
+    """The jobs of a trace, created from its columns on first access."""
 
     __slots__ = ("_jobs", "_requests")
 
@@ -120,7 +120,7 @@ class Jobs(Sequence[Job]):
 
     @property
     def requests(self) -> Requests:
-        """What they ask for now, as jobs can be changed once they are made."""
+        """Their present requests, as jobs can be changed once they exist."""
         return RequestsOf(self._jobs) if self._requests is None else self._requests
 
     def to_jobs(self) -> list[Job]:

@@ -29,7 +29,7 @@ class RunTimes:
         self._requests = requests
         self._bad = 0
         self.means: Means | None = None
-        """What learns from the jobs that end; None: all is known beforehand."""
+        """The object that learns from jobs that end; None: all run times are known in advance."""
         said: Sequence[float | None] = ()
         if isinstance(estimator, UserMean):
             self.means = Means(workload, requests)
@@ -87,9 +87,9 @@ class Means:
         self._sums, self._counts = [0.0] * len(keys), [0] * len(keys)
         limits = requests.column("time_limit_s")
         self.otherwise = [np.inf if one is None else one for one in limits]
-        """What a rank takes of a job of which nothing is said [s]."""
+        """Run time that a rank uses for a job without an estimate [s]."""
         self.estimates = array("d", [inf]) * len(gpus)
-        """What was said of each; infinity: nothing [s]."""
+        """Estimate of each job; infinity: none [s]."""
         self.bad = 0
         self.used = False
 
@@ -117,7 +117,7 @@ class Means:
         return not (times.min() > 0 and times.max() < ABSURD_S / 2)
 
     def replay(self, ran: Ran) -> None:
-        """Say what would have been said in a run that did not ask."""
+        """Fill in the estimates of jobs for which the run needed none."""
         self.used = True
         started, ended, order = ran.started, ran.ended, ran.order
         gone = 0

@@ -1,7 +1,7 @@
 """The event loop of two preemptive queues by attained service.
 
-It does what the engine does for such a policy, event by event and to the last digit, on numbers
-instead of jobs.
+It does what the engine does for such a policy, event by event and with exactly the same numbers, on
+arrays instead of job objects.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Loop(Room):
                 job, position = position, position + 1
                 upcoming = submit_s[position] if position < count else NEVER
                 if not (waiting or upcoming == now) and (held := place(asking[kind[job]])):
-                    # Nobody waits: it starts at once.
+                    # No job waits: it starts at once.
                     self.left.clear()
                     self.begin(job, now, held)
                     break
@@ -88,7 +88,8 @@ class Loop(Room):
         )
 
     def decide(self, now: float) -> None:
-        """Offer the first of each kind by place, and those behind them as long as they get GPUs."""
+        """Offer the first job of each kind by place, and those behind it as long as they get
+        GPUs."""
         waiting, refused, left, count = self.waiting, self.refused, self.left, self.count
         self.left, self.fresh = [], False
         heads: list[tuple[int, int]] = []
@@ -121,7 +122,7 @@ class Loop(Room):
                 del waiting[kind]
                 heappop(heads)
             if out and len(stopped) > before:
-                # What is left of the GPUs of those stopped may do for one behind.
+                # Spare GPUs of the stopped jobs may suffice for a later one.
                 gone = self.left[before:]
                 for one in [one for one in out if one[0] > place]:
                     if not self.hopeless(one, gone):

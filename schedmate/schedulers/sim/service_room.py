@@ -1,9 +1,9 @@
-"""Which jobs of two preemptive queues get GPUs, and which make room: see `service_loop.py`.
+"""Placement and preemption for two preemptive queues: see `service_loop.py`.
 
-A waiting job can have the GPUs that are free and those of every running job that ranks after it. On
-no node do these become more because a job that ranks after it starts, ends or is stopped; so one
-that was refused is looked at again only on the nodes of those that rank before it and have left or
-fallen behind.
+A waiting job can have the free GPUs and those of every running job that ranks after it. On no node
+does their number increase when a job that ranks after it starts, ends or is stopped; so a refused
+job is tried again only on nodes from which jobs that rank before it have left or dropped to the
+second queue.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Room(Serving):
     """What `policies.room` does, by places."""
 
     def bar(self, place: int) -> int:
-        """The last place whose rank is that of this one: those behind it rank after it."""
+        """The last place with the rank of this one: those behind it rank after it."""
         count = self.count
         return self.last[place] if place < count else self.last[place - count] + count
 
@@ -37,7 +37,7 @@ class Room(Serving):
         return True
 
     def enough(self, held: Allocation, group: int, bar: int, wanted: int) -> bool:
-        """Whether one of these nodes could give so many GPUs to a job of this bar."""
+        """Whether one of these nodes could free this number of GPUs for a job with this bar."""
         free, places, kinds, groups = self.space.free, self.place, self.kind, self.group
         for node, _ in held:
             found = free[node].bit_count()
@@ -56,9 +56,9 @@ class Room(Serving):
         out: list[tuple[int, int]],
         stopped: list[int],
     ) -> Allocation | None:
-        """Find GPUs for a job and book them, if need be those of others; see `Preemptive`.
+        """Find and book GPUs for a job, preempting others if necessary; see `Preemptive`.
 
-        `unmet`: by group, GPUs that nobody behind gets, and whether that is certain.
+        `unmet`: by group, GPUs that no later job gets, and whether that is certain.
         """
         group, wanted, space = self.group[kind], self.gpus[kind], self.space
         least, certain = unmet.get(group, _NOTHING)
@@ -68,7 +68,7 @@ class Room(Serving):
         if wanted < least:
             for at, other in out:
                 if at < place and self.gpus[other] <= wanted and self.group[other] == group:
-                    # Who ranks before it and needs no more could not make room.
+                    # Jobs that rank before it and need no more could not be placed either.
                     least, certain = wanted, True
                     break
         if wanted >= least:
@@ -90,9 +90,9 @@ class Room(Serving):
         return held
 
     def on_a_node(self, kind: int, bar: int, stopped: list[int]) -> tuple[Allocation | None, int]:
-        """Stop the last who rank after `bar`, so that there is room on one node.
+        """Stop the last jobs that rank after `bar`, so that the job fits on one node.
 
-        Where there is not: the most GPUs that one node could give.
+        If it cannot: the most GPUs that one node could free.
         """
         places = self.running[self.group[kind]]
         if not places or places[-1] <= bar:
@@ -127,7 +127,7 @@ class Room(Serving):
     def anywhere(self, kind: int, bar: int, stopped: list[int]) -> tuple[Allocation | None, bool]:
         """The same for a gang over several nodes.
 
-        Where there is no room: whether there would not be any were all of them stopped.
+        If it cannot: whether it would not fit even with all of them stopped.
         """
         space, wanted, count = self.space, self.gpus[kind], self.count
         free, whole, asking = space.free, space.largest, self.asking[kind]

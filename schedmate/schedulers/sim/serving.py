@@ -1,4 +1,4 @@
-"""Jobs of two preemptive queues while they wait, run and end, as numbers: see `service_loop.py`."""
+"""The life of jobs in two preemptive queues, in arrays: see `service_loop.py`."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ NEVER = float("inf")
 END, FALLS = 0, 1
 
 Left = tuple[int, int, Allocation]
-"""Who no longer holds its place among the running: the place, its group, its GPUs."""
+"""A job that leaves the running ones: its place, group and GPUs."""
 
 
 class Served(NamedTuple):
-    """Jobs by position in order of submission; those that ask for the same are of one kind."""
+    """Jobs by position in order of submission; those with the same request are of one kind."""
 
     submit_s: Sequence[float]
     run_s: Sequence[float]
@@ -31,16 +31,16 @@ class Served(NamedTuple):
     asking: Sequence[Job]
     """A job of each kind, for the space."""
     group: Sequence[int]
-    """The group of each kind: jobs make room only for those of their own."""
+    """The group of each kind: jobs are preempted only for those of their group."""
     restart_s: Sequence[float]
     """What going on after a stop takes a job of each kind [s]."""
     rank: ServiceRank
 
 
 class Serving:
-    """All that is known while it runs.
+    """The state of a run.
 
-    The place of a job is its position, and in the second queue that many more as there are jobs.
+    The place of a job is its position, plus the number of jobs in the second queue.
     """
 
     def __init__(self, served: Served, space: Space) -> None:
@@ -51,7 +51,7 @@ class Serving:
         self.smallest = space.smallest
         self.gpus = [job.gpus for job in self.asking]
         self.sure = [job.gpus <= space.smallest for job in self.asking]
-        """By kind: whether it is certain that those who are refused could not have made room."""
+        """By kind: whether it is certain that refused jobs could not have been placed."""
         self.alike = space.smallest == space.largest
         submit_s = np.array(self.submit_s)
         self.last: list[int] = (np.searchsorted(submit_s, submit_s, "right") - 1).tolist()
@@ -68,13 +68,13 @@ class Serving:
         self.segments = Segments()
         self.events: list[tuple[float, int, int, int]] = []
         self.waiting: dict[int, list[int]] = {}
-        """By kind: the places of those who wait, a heap."""
+        """Places of the waiting jobs of each kind, a heap."""
         self.refused = [-1] * len(self.asking)
-        """By kind: the place of the first who waits, if it was refused since it came."""
+        """By kind: the place of the first waiting job, if it was refused since it came."""
         self.running: list[list[int]] = [[] for _ in range(max(self.group) + 1)]
-        """By group: the places of those who run, ascending."""
+        """Places of the running jobs of each group, ascending."""
         self.on: list[dict[int, int]] = [{} for _ in space.free]
-        """By node: who runs there, with how many GPUs."""
+        """Running jobs of each node, with their numbers of GPUs."""
         self.left: list[Left] = []
         """Since the last decision."""
         self.fresh = False
@@ -104,7 +104,7 @@ class Serving:
             self.on[node][job] = mask.bit_count()
 
     def leave(self, job: int, now: float) -> None:
-        """The job is off its GPUs, which are released already, and no longer among the running."""
+        """The job has left its GPUs, which are released already, and is not running any more."""
         held, started, segments = self.held[job], self.started[job], self.segments
         segments.jobs.append(job)
         segments.starts.append(started)
@@ -135,7 +135,7 @@ class Serving:
         self.order.append(job)
 
     def stop(self, job: int, now: float) -> None:
-        """The job, which is off its GPUs, keeps what it has done and waits again."""
+        """The job, which has left its GPUs, keeps its work and waits again."""
         since = self.since[job]
         if now > since:
             self.done[job] = min(self.run_s[job], self.done[job] + (now - since))

@@ -1,7 +1,7 @@
-"""The event loop of queues whose order is settled when a job is submitted.
+"""The event loop of queues whose order is fixed when a job is submitted.
 
-It does what the engine does for such a policy, event by event and to the last digit, on numbers
-instead of jobs: no job is an object here, and what nobody asks for is not kept.
+It does what the engine does for such a policy, event by event and with exactly the same numbers, on
+arrays: there are no job objects, and what the results do not need is not stored.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MOST = 1 << 62
 
 
 class Queue(NamedTuple):
-    """Jobs by position in order of submission; those that ask for the same are of one kind."""
+    """Jobs by position in order of submission; those with the same request are of one kind."""
 
     submit_s: Sequence[float]
     run_s: Sequence[float]
@@ -28,13 +28,13 @@ class Queue(NamedTuple):
     asking: Sequence[Job]
     """A job of each kind, for the space."""
     lane: Sequence[int]
-    """The lane of each kind: those behind a job that finds no place wait too."""
+    """The lane of each kind: jobs behind one that does not fit wait too."""
     key: Callable[[int], tuple[Any, ...]]
     """The place in the queue of a job that has just come: the least is first, the job is last."""
     came: Callable[[int], None] | None = None
-    """Told of each job that comes, before its place is asked for."""
+    """Called for each job that is submitted, before its rank is computed."""
     went: Callable[[int], None] | None = None
-    """Told of each job that ends."""
+    """Called for each job that ends."""
 
 
 class Ran(NamedTuple):
@@ -51,9 +51,9 @@ class Ran(NamedTuple):
 
 
 def run(queue: Queue, space: Space, told: Callable[[int], None] | None = None) -> Ran:
-    """Run all jobs; each must fit into the space when that is empty.
+    """Run all jobs; each must fit into the empty space.
 
-    `told` hears now and then how many have been submitted.
+    `told` is called from time to time with the number of submitted jobs.
     """
     submit_s, run_s, kind, asking, lane_of, key_of, came, went = queue
     count, free, place, give = len(submit_s), space.free, space.place, space.give
@@ -68,7 +68,7 @@ def run(queue: Queue, space: Space, told: Callable[[int], None] | None = None) -
     order, places = array("q"), []
     events: list[tuple[float, int]] = []
     position, upcoming, tell = 0, submit_s[0], _TOLD
-    lowest = _MOST  # of `least`, among those who wait
+    lowest = _MOST  # of `least`, among waiting jobs
     while events or position < count:
         room, new = -1, []
         if events and events[0][0] <= upcoming:
@@ -96,7 +96,7 @@ def run(queue: Queue, space: Space, told: Callable[[int], None] | None = None) -
             if came is not None:
                 came(job)
             if not (lanes or upcoming == now) and (held := place(asking[asks])):
-                # Nobody waits: it starts at once.
+                # No job waits: it starts at once.
                 started[job], where[job] = now, held
                 heappush(events, (now + run_s[job], job))
                 break
@@ -110,7 +110,7 @@ def run(queue: Queue, space: Space, told: Callable[[int], None] | None = None) -
             told(position)
         if room < lowest and not new:
             continue
-        # Who was refused before finds a place only where GPUs were released.
+        # Jobs refused before fit only where GPUs were released.
         heads = [
             (waiting[0], lane)
             for lane, waiting in lanes.items()
@@ -129,7 +129,7 @@ def _started(
     queue: Queue,
     place: Callable[[Job], Allocation | None],
 ) -> list[tuple[int, Allocation]]:
-    """Take the jobs that find a place out of these lanes, given with their first jobs, by rank."""
+    """Take the jobs that fit out of these lanes, given with their first jobs, by rank."""
     kind, asking, found = queue.kind, queue.asking, []
     heapify(heads)
     while heads:
@@ -151,7 +151,7 @@ def _started(
 
 
 def _least(gpus: int, size: int) -> int:
-    """GPUs that have to be free on one node of a pool for that node to help a job to its place.
+    """Least number of free GPUs on one node of a pool with which that node helps to place a job.
 
     A job larger than a node takes whole ones and a part of a further one (`Space.find`).
     """

@@ -1,9 +1,9 @@
-"""Runs that the specialised loops can simulate, and their outcomes.
+"""Runs by the specialised loops, and their outcomes.
 
-The engine simulates everything. Where a policy only starts jobs in an order that is settled when
-they are submitted (`Policy.static_rank`), and nothing fails, shares, grows or is watched, the loop
-of `static_loop.py` gives the same result in a fifth of the time and memory. What is not known here
-counts as a reason for the engine, so that whoever adds to jobs, parameters or policies is safe.
+The engine can simulate everything. If a policy only starts jobs in an order that is fixed when they
+are submitted (`Policy.static_rank`), and nothing fails, shares, is resized or observed, the loop of
+`static_loop.py` gives the same result in a fifth of the time and memory. Anything that is not known
+here is a reason for the engine, so that additions to jobs, parameters or policies are safe.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from schedmate.schedulers.space import Space
 from schedmate.schedulers.terms import NEVER
 
 _ASKED = ("vc", "gpu_type", "share", "cpus", "memory_mb")
-"""What the space looks at, besides GPUs."""
+"""Requests that the space reads, besides GPUs."""
 _HARMLESS = {"name", "user", "priority", "time_limit_s", "preemptible", "migratable", *_ASKED}
 """What jobs may differ in."""
 _OF_THE_SPACE = ("share", "cpus", "memory_mb", "preemptible")
@@ -64,9 +64,9 @@ def simulate(
     parameters: Parameters,
     progress: Callable[[int], None] | None = None,
 ) -> Outcome | None:
-    """The result of the engine's `Simulation(...).run(progress)`; None if it is needed.
+    """The result of the engine's `Simulation(...).run(progress)`; None if the engine is needed.
 
-    The estimator must have observed nothing yet; it is asked nothing and learns nothing here.
+    The estimator must not have observed anything yet; it is neither called nor taught here.
     """
     rank = _rank(policy) or _service_rank(policy)
     if rank is None or not (_is_plain(workload) and _costs_nothing(parameters)):
@@ -113,7 +113,7 @@ def simulate(
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Nothing here is cyclic garbage, and looking for it takes long."""
+    """The loop makes no cyclic garbage, and looking for it takes long."""
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -140,7 +140,7 @@ def _service_rank(policy: Policy) -> ServiceRank | None:
 
 
 def _holds(policy: Policy, says: str) -> bool:
-    """Whether no class derived from the one that says so overrides more of a policy."""
+    """Whether no class derived from the one with this method overrides more of a policy."""
     kinds = type(policy).__mro__
     said = next(one for one in kinds if says in vars(one))
     own = {name for one in kinds[: kinds.index(said)] for name in vars(one)}
@@ -171,7 +171,7 @@ def _are_times(requests: Requests, workload: Workload) -> bool:
 def _kinds(
     workload: Workload, requests: Requests, cluster: Cluster
 ) -> tuple[Sequence[int], list[Job]]:
-    """What each job asks for as a number, and a job for each number."""
+    """The request of each job as a number, and one job for each number."""
     columns: dict[str, Sequence[Any]] = {}
     for name in _ASKED:
         if name != "vc" and (values := requests.said(name)) is not None:
@@ -209,7 +209,7 @@ def _order(requests: Requests, value: NDArray[np.float64]) -> array[int] | None:
 
 
 def _by_means(queue: Queue, rank: StaticRank, requests: Requests, means: Means) -> Queue:
-    """A queue whose order follows from what has ended by then."""
+    """A queue whose order depends on the jobs that have ended."""
     priority = requests.column("priority")
     submit_s, gpus = queue.submit_s, requests.gpus.tolist()
     estimates, counted = means.estimates, means.otherwise

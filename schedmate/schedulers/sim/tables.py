@@ -38,7 +38,7 @@ class Later(Table):
         return len(self._columns)
 
     def __reduce__(self) -> tuple[type[dict[str, NDArray[Any]]], tuple[dict[str, NDArray[Any]]]]:
-        return dict, (dict(self),)  # other processes are sent what they cannot make
+        return dict, (dict(self),)  # other processes get numbers that JSON can represent
 
 
 def parquet_is_there() -> bool:
@@ -51,7 +51,7 @@ def parquet_is_there() -> bool:
 
 
 def write_csv(path: Path | None, table: Table) -> None:
-    """The columns as CSV, whole or not at all; None: to standard output."""
+    """Write the columns as CSV, completely or not at all; None: to standard output."""
     columns: list[Sequence[Any]] = [values.tolist() for values in table.values()]
     with open_output(path) as stream:
         writer = csv.writer(stream, lineterminator="\n")
@@ -60,7 +60,8 @@ def write_csv(path: Path | None, table: Table) -> None:
 
 
 def read_csv(path: Path, kinds: Mapping[str, type]) -> Table:
-    """A table with these columns; `OSError`, `ValueError` or `csv.Error` where there is none."""
+    """A table with these columns; raises `OSError`, `ValueError` or `csv.Error` if there is
+    none."""
     columns: list[list[str]] = [[] for _ in kinds]
     with path.open(encoding="utf-8", newline="") as stream:
         reader = csv.reader(stream)
@@ -76,7 +77,7 @@ def read_csv(path: Path, kinds: Mapping[str, type]) -> Table:
 
 
 def write_parquet(path: Path, table: Table) -> None:
-    """The columns as Parquet, whole or not at all."""
+    """Write the columns as Parquet, completely or not at all."""
     import pyarrow as pa
     from pyarrow.parquet import write_table
 

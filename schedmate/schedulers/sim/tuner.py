@@ -1,8 +1,8 @@
-"""The System Tuner: settings of a policy by simulating the recent past (Lucid, section 3.6.1).
+"""The System Tuner: tunes a policy's settings by simulating the recent past (Lucid, section 3.6.1).
 
-Coordinate descent from the policy's defaults: each setting in turn takes the candidate under which
-the past would have gone best, until a whole turn changes nothing. What was found is then compared
-with the defaults on the jobs that came after, which the search never saw.
+Coordinate descent from the policy's defaults: each setting in turn takes the candidate with the
+best result on the past, until a whole turn changes nothing. The result is then compared with the
+defaults on the later jobs, which the search never used.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Trial:
 def candidates(policy: str) -> dict[str, list[Any]]:
     """Values to try for each setting of a policy, with its default first.
 
-    Raises `UsageError` for a policy that has nothing to tune.
+    Raises `UsageError` for a policy without settings to tune.
     """
     defaults = {one.name: one.default for one in registry.parameters(registry.policy_class(policy))}
     listed = load(CANDIDATES).get(policy)
@@ -75,14 +75,14 @@ def search(
     metric: str = "avg_jct_h",
     most: int = 200,
 ) -> Iterator[Trial]:
-    """Every simulation made, the default settings first; the last one marked best is the answer.
+    """Every simulation made, the default settings first; the last one marked best is the result.
 
     Args:
         tries: values of each setting to try; `candidates` has those of the bundled policies.
-        metric: a number of the summary, of which less is better.
-        most: simulations at most.
+        metric: a number of the summary to minimise.
+        most: largest number of simulations.
 
-    Raises `UsageError` for a metric or setting that there is not.
+    Raises `UsageError` for an unknown metric or setting.
     """
     seen: dict[str, float] = {}
 
@@ -127,7 +127,8 @@ def spelled(policy: str, settings: Settings) -> str:
 def compare(
     workload: Workload, plan: Plan, policy: str, settings: Settings
 ) -> tuple[Run, Run, tuple[float, float, float]]:
-    """The policy as it is and as tuned on these jobs, and the paired difference of JCT [h]."""
+    """The policy with its defaults and as tuned on these jobs, and the paired difference of JCT
+    [h]."""
     plain = run_policy(workload, plan, policy)
     tuned = run_policy(workload, plan, spelled(policy, settings))
     difference = paired_difference(

@@ -1,4 +1,4 @@
-"""The ground truth of a simulation: how long each job runs and what it uses."""
+"""The ground truth of a simulation: run time and GPU use of each job."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _PARALLEL = (*("duration_s", "profiles", "states", "vcs", "configs", "metadata", "categories"),)
-"""The lists that have one entry for each job, or none at all."""
+"""The lists with one entry for each job, or none at all."""
 
 
 @dataclass
@@ -27,9 +27,9 @@ class Workload:
 
     name: str
     jobs: Sequence[Job]
-    """A list, or `Jobs` of a trace, which are objects only when somebody looks at one."""
+    """A list, or `Jobs` of a trace, which are created on access."""
     duration_s: list[float]
-    """Time to run alone on the GPUs asked for [s]."""
+    """Run time alone on the requested GPUs [s]."""
     profiles: list[Profile | None]
     """What profiling would show; None: the trace does not say."""
     states: list[str] = field(default_factory=list)
@@ -39,23 +39,24 @@ class Workload:
     configs: list[str] = field(default_factory=list)
     """Model, dataset, batch size and precision, as the key of a colocation table."""
     metadata: list[WorkloadMetadata | None] = field(default_factory=list)
-    """What the source code of each says, for the Scheduling Advisor; empty: nothing is known."""
+    """Metadata of each job's code, for the Scheduling Advisor; empty: none."""
     categories: list[str] = field(default_factory=list)
     """Of elastic jobs: adaptive, scale-gpus or rigid."""
     columns: dict[str, list[float | None]] = field(default_factory=dict)
     """Further numbers of the trace, such as predictions."""
     tables: Tables | None = None
-    """Measured step times, where the trace does not say durations but what is to be done."""
+    """Measured step times, if the trace has amounts of work instead of durations."""
     made_up: tuple[str, ...] = ()
-    """What of it no cluster did, each in a few words; empty: nothing is known to be made up."""
+    """The synthetic parts, each in a few words; empty: none are known."""
     recorded: bool = False
-    """Whether it is said to be what a cluster did."""
+    """Whether the trace states that a cluster recorded it."""
     standby: dict[int, list[tuple[float, float]]] = field(default_factory=dict)
-    """By position: when jobs lend their GPUs, from and until [s]; their time runs on meanwhile."""
+    """By position: windows in which jobs lend their GPUs, from and until [s]; their run time
+    continues meanwhile."""
     initial: dict[int, Allocation] = field(default_factory=dict)
-    """By position: what jobs hold that run already when they are submitted; nobody decides that."""
+    """By position: allocations of jobs that run already at submission, without a decision."""
     notes: list[str] = field(default_factory=list)
-    """What the importer has to say about the whole: rows left out, guesses made."""
+    """Remarks of the importer about the trace: skipped rows, guesses."""
 
     @property
     def synthetic(self) -> bool:
@@ -68,9 +69,10 @@ class Workload:
         return "synthetic" if self.made_up else "recorded" if self.recorded else "unstated"
 
     def labelled(self, origin: str) -> Workload:
-        """The same workload, said to be `recorded` or `synthetic: WHAT`.
+        """The same workload with the label `recorded` or `synthetic: WHAT`.
 
-        Raises `UsageError` for another label, and for `recorded` when it says it was made up.
+        Raises `UsageError` for another label, and for `recorded` if the trace states that it is
+        synthetic.
         """
         kind, _, what = (part.strip() for part in origin.partition(":"))
         if kind == "synthetic" and what:

@@ -11,7 +11,7 @@ from schedmate.jobs.bounds import Text
 from schedmate.plain import MOST_GPUS
 
 SIGNALS = {"TERM": 15, "INT": 2, "USR1": 10, "USR2": 12}
-"""The signal that asks a job to save its work and end."""
+"""Signals that ask a job to save its work and end, by name."""
 
 State = Literal["PENDING", "RUNNING", "COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL"]
 OVER: frozenset[State] = frozenset({"COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL"})
@@ -24,7 +24,7 @@ class Request(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True)
 
     spec: JobSpec
-    """A request to run `command` in the directory `repo`."""
+    """The job, with `command` and `repo`, its working directory."""
     gpus: float = Field(1.0, gt=0, le=MOST_GPUS, description="A part of one GPU below 1")
     min_gpus: int = Field(
         0, ge=0, le=MOST_GPUS, description="Fewest of an elastic job; 0: it is none"

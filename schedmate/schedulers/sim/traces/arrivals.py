@@ -71,7 +71,7 @@ def submissions(
             weights *= np.exp(rng.normal(0.0, calibration.campaigns.rate_spread, hours))
         length = span * part / hours
     else:
-        # The first jobs of the series, as many as asked for; it repeats for more than it has.
+        # The first jobs of the series, which is repeated if it is too short.
         reach = np.cumsum(np.tile(arrivals, math.ceil(part)))
         bins = int(np.searchsorted(reach, part * arrivals.sum())) + 1
         weights = np.tile(arrivals, math.ceil(part))[:bins]

@@ -41,7 +41,7 @@ _LOYAL = 0.5
 """Share of workloads whose user is the one with workloads of their size: why users predict."""
 
 _TELLING = 0.5
-"""Share of workloads whose name says what they train."""
+"""Share of workloads whose name states what they train."""
 
 _FEW = 8
 """Workloads of one size among which another is drawn; of rarer sizes all together are one size."""
@@ -57,10 +57,10 @@ _ROUND = np.log([m * 10.0**e for e in range(10) for m in (1, 2, 3, 5)])
 def assign(workload: Workload, recipe: Recipe, settings: Settings) -> Workload:
     """The same jobs with metadata, names, users and profiles; deterministic for a seed.
 
-    Users and names of the trace are kept where it has them. The result is marked as synthetic, has
-    a column `workload` with the number of each job's workload, and says in a note what share of
-    jobs are resubmissions and how far their run times spread. A trace can hold fewer resubmissions
-    than asked for: a user's only job of its size is one of a kind.
+    Users and names of the trace are kept if it has them. The result is marked as synthetic, has a
+    column `workload` with the number of each job's workload, and a note with the share of
+    resubmissions and the spread of their run times. A trace can have fewer resubmissions than
+    requested: a user's only job of its size cannot be one.
     """
     rng = np.random.default_rng(settings.seed)
     jobs = workload.jobs
@@ -154,8 +154,8 @@ def _groups(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The workload of each job, numbered by first submission, and the cell of each workload.
 
-    Jobs of a bucket are sorted by run time with noise, and cut into cells. How much noise gives the
-    spread asked for depends on how dense run times are, so it is found by trying.
+    Jobs of a bucket are sorted by run time with noise, and divided into cells. The noise that gives
+    the requested spread depends on how dense run times are, so it is found by trying.
     """
     noise = rng.normal(0.0, 1.0, len(buckets))
     luck = rng.random(len(buckets))
@@ -172,10 +172,9 @@ def _groups(
 
 
 def _others(sizes: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-    """For each workload another one on as many GPUs, each of them once.
+    """For each workload another one with the same number of GPUs, each of them once.
 
-    Where fewer than `_FEW` ask for that many, any of those of rare sizes; itself where there is no
-    other.
+    If there are fewer than `_FEW` of that size, any of the rare sizes; itself if there is no other.
     """
     _, kind, counts = np.unique(sizes, return_inverse=True, return_counts=True)
     kind = np.where(counts[kind] < _FEW, -1, kind)
@@ -192,7 +191,7 @@ def _cut(
     recurrence: float,
     luck: NDArray[np.float64],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """In each cell of like jobs, one workload follows the other in time, as people move on."""
+    """In each cell of similar jobs, one workload follows the other in time, as users move on."""
     count = len(buckets)
     order = np.lexsort((np.arange(count), bins, buckets))
     starts = np.ones(count, dtype=bool)

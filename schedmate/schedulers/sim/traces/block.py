@@ -16,7 +16,7 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - what names no zone is in UTC
 
 
 class Block(Protocol):
-    """Rows of as many cells as the header has; columns are given by position."""
+    """Rows with the same number of cells as the header; columns are given by position."""
 
     lines: Ints
     """The line of each row, from 1."""
@@ -67,10 +67,10 @@ class PythonBlock:
 
 
 class ArrowBlock:
-    """A batch of text that Arrow has taken apart, of rows that are a line each.
+    """A batch of text that Arrow has parsed, of rows that are one line each.
 
-    What a cell says is for Python to read. Only what needs neither `pyarrow.compute` nor pandas is
-    used: to import them takes longer than to read 100,000 rows.
+    The meaning of cells is up to Python. It uses neither `pyarrow.compute` nor pandas, whose import
+    takes longer than reading 100,000 rows.
     """
 
     ragged: Sequence[tuple[int, int]] = ()
@@ -121,5 +121,8 @@ def moments(cells: Sequence[str]) -> Floats | None:
     read = map(datetime.fromisoformat, map(str.strip, cells))
     try:
         return np.array([(moment - _EPOCH).total_seconds() for moment in read], np.float64)
-    except (ValueError, TypeError):  # a zone, with which it cannot be taken from one without
+    except (
+        ValueError,
+        TypeError,
+    ):  # with a time zone, which cannot be subtracted from a time without
         return None

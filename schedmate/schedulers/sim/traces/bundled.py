@@ -23,10 +23,10 @@ def names(folder: str) -> tuple[str, ...]:
 
 
 def choose(what: str, folder: str, name: str, make: Callable[[str, Any], T]) -> T:
-    """`make(name, document)` for the bundled document called `name`, or for a file.
+    """`make(name, document)` for the bundled document `name`, or for a file.
 
-    Bundled are the YAML files of a folder here; `what` is one of them in words. Raises
-    `UsageError` for neither, `InputError` for a file of which nothing can be made.
+    Bundled are the YAML files of a folder here; `what` is one of them in words. Raises `UsageError`
+    for neither, `InputError` for an invalid file.
     """
     path = TRACES / folder / f"{name}.yaml" if name in names(folder) else Path(name)
     try:

@@ -28,7 +28,7 @@ class Calibration:
     vcs: Mapping[str, int]
     """GPUs of each virtual cluster; empty: there are none."""
     assumed: Mapping[str, Any]
-    """What nobody published: the shapes of arrivals and GPU demand."""
+    """Unpublished parameters: the shapes of arrivals and GPU demand."""
     campaigns: Campaigns | None
     """How submissions cluster and repeat; None: each job is drawn by itself."""
 
@@ -66,7 +66,7 @@ class Calibration:
 
 @dataclass(frozen=True)
 class Match:
-    """One published figure beside that of a drawn trace."""
+    """A published figure and that of a drawn trace."""
 
     target: str
     published: float
@@ -112,6 +112,6 @@ def calibrations() -> tuple[str, ...]:
 
 
 def _rate(workload: Workload, calibration: Calibration) -> float:
-    """Jobs a day, over whole days of the calibration's length where that is what was drawn."""
+    """Jobs per day, over whole days of the calibration's length if that was drawn."""
     span = workload.jobs[-1].submit_time - workload.jobs[0].submit_time
     return len(workload) / max(span, 1.0) * 86_400

@@ -37,12 +37,12 @@ class Campaigns:
     gap_spread: float
     """Standard deviation of the logarithm of that time."""
     rate_spread: float
-    """Standard deviation of the logarithm of how many campaigns begin in an hour, beside what the
-    time of day and the weekday say."""
+    """Standard deviation of the logarithm of the number of campaigns that begin in an hour, beyond
+    the effect of hour and weekday."""
 
     @classmethod
     def of(cls, values: Mapping[str, Any] | None) -> Self | None:
-        """From a calibration; None: every job is a campaign of its own. Raises `ValueError`."""
+        """From a calibration; None: every job is a separate campaign. Raises `ValueError`."""
         if values is None:
             return None
         made = cls(**{**values, "most": int(values["most"])})
@@ -76,7 +76,8 @@ class Campaigns:
     ) -> tuple[Floats, Integers]:
         """Submission times [whole s] of all jobs, ascending, and the campaign of each.
 
-        One campaign begins at each of `begun`; those that reach beyond the end go on at the start.
+        One campaign begins at each of `begun`; those that reach beyond the end continue at the
+        start.
         """
         of = np.repeat(rng.permutation(len(sizes)), sizes)
         gaps = self.gap_s * np.exp(rng.normal(0.0, self.gap_spread, len(of)))
@@ -90,7 +91,7 @@ class Campaigns:
         return np.floor(first + later[order]), of[order]
 
     def latent(self, of: Integers, rng: np.random.Generator) -> Floats:
-        """A standard normal number for each job, by its campaign: alike ones are close."""
+        """A standard normal number for each job, by its campaign: equal ones are close."""
         count = len(of)
         middle = rng.standard_normal(int(of.max()) + 1)[of]
         close = middle + self.spread * rng.standard_normal(count)

@@ -1,7 +1,7 @@
-"""The rows of a block to jobs, column by column; a row with anything odd about it, by itself.
+"""Converts rows of a block to jobs, column by column; unusual rows are converted one by one.
 
-Distinct cells are few, so each is read once; only times differ from row to row. What a row means,
-and what is wrong with it, is said in one place (`row.py`), whichever way it is read.
+Distinct cells are few, so each is parsed once; only times differ from row to row. `row.py` alone
+defines what a row means and what is wrong with it.
 """
 
 from __future__ import annotations
@@ -116,14 +116,14 @@ def _add(jobs: Columns, first: int, other: int) -> None:
 
 
 def _by_column(block: Block, layout: Layout, fields: Fields) -> tuple[Columns, NDArray[np.bool_]]:
-    """What follows from a few cells, and the rows where one of them makes no sense."""
+    """The value that follows from a few cells, and the rows where one of them is invalid."""
     jobs: Columns = {}
     odd = np.zeros(len(block), bool)
     for name, part in {"gpus": GPUS, "state": STATE, **PARTS}.items():
         if not fields.has.isdisjoint(part.needs):
             jobs[name], wrong = _part(block, layout.at, part, fields)
             odd |= wrong
-    jobs["gpus"] = jobs["gpus"].astype(float)  # NaN where it was none
+    jobs["gpus"] = jobs["gpus"].astype(float)  # NaN where there was none
     odd |= ~(jobs["gpus"] >= 0)
     if "gpu_type" in fields.has:
         codes, types = block.coded(layout.at["gpu_type"])
@@ -139,7 +139,8 @@ def _by_column(block: Block, layout: Layout, fields: Fields) -> tuple[Columns, N
 def _part(
     block: Block, at: Mapping[str, int], part: Part, fields: Fields
 ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """One thing for each row, made once for all rows of the same cells, and where it cannot be."""
+    """One object for each row, made once for all rows with the same cells, and rows where it cannot
+    be made."""
     reads = [field for field in part.reads if field in at]
     codes, cells = _joined(block, [at[field] for field in reads])
     values, wrong = [], np.zeros(len(cells), bool)
@@ -170,7 +171,7 @@ def _joined(block: Block, columns: Sequence[int]) -> tuple[Ints, list[tuple[str,
 
 
 def _ids(block: Block, column: int | None) -> NDArray[Any]:
-    """The names of the jobs, or only their lines where there is no column of names."""
+    """The names of the jobs, or only their lines if there is no column of names."""
     if column is None:
         return block.lines
     ids = [cell.strip() for cell in block.text(column)]
@@ -181,7 +182,7 @@ def _ids(block: Block, column: int | None) -> NDArray[Any]:
 
 
 def _times(block: Block, layout: Layout, fields: Fields, jobs: Columns) -> NDArray[np.bool_]:
-    """Put in when each job came and how long it ran; the rows that do not say so plainly."""
+    """Set submission and run time of each job; return the rows where they are not plain."""
     times: dict[str, Floats] = {}
     odd = np.zeros(len(block), bool)
     for field in MOMENTS:
@@ -219,7 +220,7 @@ def _moments(block: Block, column: int, field: str, unit: float) -> Floats:
 
 
 def _optional(block: Block, column: int) -> NDArray[Any]:
-    """A column that is not a field as numbers, None where it says none."""
+    """A column that is not a field as numbers, None if it has none."""
     found = numbers(block.text(column))
     if found is not None:
         return found
@@ -227,7 +228,7 @@ def _optional(block: Block, column: int) -> NDArray[Any]:
     values: list[float | None] = []
     for cell in cells:
         try:
-            values.append(float(cell) if cell else None)  # an estimator counts what is no time
+            values.append(float(cell) if cell else None)  # an estimator counts impossible times
         except ValueError:
             values.append(None)
     return _objects(values)[codes]

@@ -1,4 +1,4 @@
-"""Where the fields of a job are in a file: a known format, or a mapping by its user."""
+"""The columns of a job's fields in a file: of a known format, or mapped by the user."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class Layout:
     sums: bool = False
     """Whether rows of one id are parts of one job."""
     origin: str = ""
-    """What any file of this format is; empty: it has to say so itself."""
+    """Origin of every file of this format; empty: the file has to state it."""
 
 
 def layout_of(path: Path, names: list[str], columns: Mapping[str, str] | None) -> Layout:
-    """Where the fields are in a file with columns of these names, by format or by `columns`.
+    """The columns of the fields in a file with these column names, by format or by `columns`.
 
-    Raises `InputError` where neither says.
+    Raises `InputError` if neither applies.
     """
     position = {name: at for at, name in enumerate(names)}
     if columns:

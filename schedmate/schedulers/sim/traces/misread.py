@@ -25,11 +25,11 @@ _SECTIONS = {
 
 
 class Misreading:
-    """Misreads metadata in patterns that were measured (`misread.yaml`).
+    """Introduces errors into metadata in patterns that were measured (`misread.yaml`).
 
     Args:
-        models: model, task and training set of each type that there is.
-        rng: where the draws come from.
+        models: model, task and training set of each type.
+        rng: random number generator.
     """
 
     def __init__(self, models: Sequence[tuple[str, str, str]], rng: np.random.Generator) -> None:
@@ -43,7 +43,7 @@ class Misreading:
         self._rng = rng
 
     def __call__(self, metadata: WorkloadMetadata, workload: int) -> WorkloadMetadata:
-        """The metadata with one pattern of errors; `workload` tells odd words apart."""
+        """The metadata with one pattern of errors; `workload` makes random words distinct."""
         pattern = self._patterns[int(self._rng.choice(len(self._patterns), p=self._shares))]
         return self._with(metadata, pattern, workload)
 
@@ -68,7 +68,7 @@ class Misreading:
                 names = dict(zip(("model_name", "task_type", "train"), another, strict=True))
                 section[field] = names.get(field, names["train"])
             elif field == "task_type":
-                section[field] = another[1]  # a closed list: there are no odd words
+                section[field] = another[1]  # a closed list, without random words
             else:
                 section[field] = f"{field}_{workload}"
         return WorkloadMetadata.model_validate(read)

@@ -1,4 +1,4 @@
-"""Read a trace: find its format, check every row, and say by line what is wrong."""
+"""Reads a trace: finds its format, checks every row, and reports errors by line."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def read_trace(
 
     Args:
         path: the file; its format is found from its columns.
-        columns: field -> column for a file of another format, as {"gpus": "n_gpu"}; fields as in
-            formats.yaml. A time in another unit than seconds says it: {"submit": "t0:m"}.
+        columns: field -> column for a file of another format, as in {"gpus": "n_gpu"}; fields as in
+            formats.yaml. A time in another unit than seconds is written as {"submit": "t0:m"}.
         tables: the folder with the measured step times of a workload of elastic jobs.
-        skip_bad: leave bad rows out and say how many, instead of refusing the trace.
-        origin: `recorded`, or `synthetic: WHAT` was made up, where the file does not say.
+        skip_bad: skip bad rows and report their number, instead of refusing the trace.
+        origin: `recorded`, or `synthetic: WHAT`, if the file does not state it.
 
-    Raises `InputError` when the file cannot be read or no format has its columns, and `TraceError`
-    naming the line and the reason of bad rows.
+    Raises `InputError` if the file cannot be read or no format has its columns, and `TraceError`
+    with the lines and reasons of bad rows.
     """
     with opened(path) as table:
         if not columns and set(table.names) >= ELASTIC:
@@ -158,7 +158,7 @@ def _workload(name: str, jobs: Columns, layout: Layout, notes: list[str]) -> Wor
         columns=columns,
         standby={position: list(one) for position, one in lends if one},
         made_up=made_up,
-        # An empty column is what is written of jobs of which nothing was made up.
+        # An empty column is written for jobs without synthetic parts.
         recorded="synthetic" in layout.at and not made_up,
         notes=notes,
     )

@@ -1,4 +1,4 @@
-"""Recipes: which models, datasets and batch sizes the jobs of a trace are given, and how often."""
+"""Recipes: the distribution of models, datasets and batch sizes over the jobs of a trace."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from schedmate.schedulers.sim.traces.bundled import choose, names
 
 FOLDER = "recipes"
 WEIGHTS = ("heavy", "medium", "light")
-"""How much of a GPU a type uses; each size class draws among them with shares of its own."""
+"""GPU use of a type; each size class draws among the types with its own shares."""
 
 
 @dataclass(frozen=True)
@@ -21,19 +21,19 @@ class Settings:
     """How a recipe is applied: `lucid:recurrence=0.8;spread=0.2`."""
 
     recurrence: float = 0.6
-    """Share of jobs that are resubmissions of a workload seen before."""
+    """Share of jobs that are resubmissions of an earlier workload."""
     spread: float = 0.4
     """Standard deviation of the logarithm of run times within one workload."""
     early: float = 0.1
     """Share of jobs that end before their workload is done."""
     noise: float = 0.3
-    """Standard deviation of the logarithm of what is wrong with iterations x step time."""
+    """Standard deviation of the logarithm of the error of iterations x step time."""
     stated: float = 0.0
-    """Share of workloads whose code states, but for the noise, how long they run. The others state
-    the length of another workload: their own run time has no part in what they say."""
+    """Share of workloads whose code states, except for noise, how long they run. The others state
+    the length of another workload: their own run time has no influence on what they state."""
     misread: float = 0.0
-    """Share of workloads of whose code some mandatory field is read wrongly or not at all; which
-    fields, and how, as measured on public repositories (`misread.yaml`)."""
+    """Share of workloads with a mandatory field that is misread or not read; which fields, and how,
+    was measured on public repositories (`misread.yaml`)."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -54,7 +54,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Choice:
-    """One type of workload with everything chosen: what its code says and what it uses."""
+    """One type of workload with every choice made: its metadata and its GPU use."""
 
     model: str
     task: str

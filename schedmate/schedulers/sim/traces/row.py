@@ -48,7 +48,7 @@ _SAYS = frozenset({"model", "train", "iters"})
 TIMES = frozenset({"submit", "start", "end", "duration", "time_limit", "checkpoint"})
 
 MOMENTS = ("submit", "start", "end", "duration")
-"""What says when a job ran."""
+"""Fields with the times of a job."""
 CALLED = {"submit": "submission"}
 _UNFINISHED = ("RUNNING", "PENDING")
 _UNKNOWN = ("", "Unknown", "None", "N/A")
@@ -67,7 +67,7 @@ class Part(NamedTuple):
     """A property of a job that follows from a few cells of its row."""
 
     reads: tuple[str, ...]
-    """The fields that it looks at."""
+    """The fields that it reads."""
     make: Callable[[Cell, Fields], Any]
     """Raises `ValueError` for cells that make no sense."""
     unless: frozenset[str] = frozenset()
@@ -75,7 +75,7 @@ class Part(NamedTuple):
 
     @property
     def needs(self) -> frozenset[str]:
-        """Fields of which the file has one, or this is the same for every row."""
+        """Fields of which the file needs one; else the result is the same for every row."""
         return self.unless or frozenset(self.reads)
 
 
@@ -100,7 +100,7 @@ def entry_of(cell: Cell, fields: Fields) -> Entry | None:
     gpus = GPUS.make(cell, fields)
     if gpus < 0:
         raise ValueError(f"it asks for {gpus:g} GPUs")
-    # A step of a Slurm job (17.batch, 17.0) is a part of a job that has a row of its own.
+    # A step of a Slurm job (17.batch, 17.0) is part of a job that has a row of its own.
     if gpus == 0 or ("gpus_tres" in has and "." in cell("id")):
         return None
     state = STATE.make(cell, fields)
@@ -157,7 +157,7 @@ def _cpus(cell: Cell, fields: Fields) -> float:
 def _time_limit(cell: Cell, fields: Fields) -> float | None:
     minutes = cell("time_limit_minutes")
     if minutes:
-        # Slurm says UNLIMITED or Partition_Limit where there is none of the job's own.
+        # Slurm prints UNLIMITED or Partition_Limit if the job has no limit of its own.
         return number(minutes, "time limit") * 60 or None if minutes[0].isdigit() else None
     return (
         number(cell("time_limit"), "time limit", 0.0) * fields.units.get("time_limit", 1.0) or None
@@ -271,4 +271,4 @@ PARTS: Mapping[str, Part] = {
     "constraints": Part(("pods", *_COUNTS), _pods, frozenset({"pods"})),
     "standby": Part(("standby",), lambda cell, _: windows(cell("standby"))),
 }
-"""What else a row says of a job, in the order in which its cells are checked."""
+"""The other fields of a row, in the order in which its cells are checked."""

@@ -57,7 +57,7 @@ def count_of(workload: Workload, count: int, seed: int) -> Workload:
 
 
 def up_to(workload: Workload, gpus: float) -> Workload:
-    """The jobs that ask for at most this many GPUs."""
+    """The jobs that request at most this many GPUs."""
     kept = [at for at, job in enumerate(workload.jobs) if job.gpus * job.share <= gpus]
     return _kept(workload, kept, f"no job asks for {gpus:g} GPUs or fewer")
 

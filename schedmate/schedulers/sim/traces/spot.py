@@ -1,8 +1,8 @@
-"""Streams of high-priority and spot jobs after the ASI paper: see `spot.yaml` for every number.
+"""Streams of high-priority and spot jobs after the ASI paper; `spot.yaml` has every number.
 
-Half of what HP jobs hold are services that stay and lend GPUs at night (Standby); the rest, and all
-spot jobs, come and go. That HP jobs hold 68 % of the GPUs on average is put in; what spot jobs get
-of the rest is for a policy to find out.
+Half of the GPUs of HP jobs belong to services that stay and lend GPUs at night (Standby); the other
+HP jobs and all spot jobs come and go. That HP jobs hold 68 % of the GPUs on average is an input;
+the share of spot jobs is an output of the policy.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class _Maker:
                     self._rows.pop()  # one that is small enough comes soon
                     continue
                 wanted -= row["gpus"]
-                # As many lend as the peak asks for, were all windows open at once.
+                # This number lends at the peak if all windows are open at once.
                 if lent > 0 and row["gpus"] <= _of("cluster", "gpus_of_a_node"):
                     lent -= row["gpus"]
                     row["standby"] = self._windows()
@@ -136,7 +136,7 @@ class _Maker:
         if users:
             mean_s = float(medians.mean()) * math.exp(within**2 / 2)
         rate = share * self._gpus[gpu_type] / (mean_gpus * mean_s)
-        # What would be there at the beginning, had the stream always run, comes at once.
+        # Jobs that a stream without beginning would have at time 0 are all submitted then.
         begun = int(self._rng.poisson(rate * mean_s))
         arrivals = [0.0] * begun + self._arrivals(kind, rate)
         for at in arrivals:
@@ -146,7 +146,7 @@ class _Maker:
             else:
                 length = median_s * math.exp(sigma * self._rng.standard_normal())
             if at == 0.0:
-                # What is left of a job that began earlier: long ones are met more often.
+                # What remains of a job that began earlier: long jobs are met more often.
                 length *= math.exp(sigma**2 * (within == 0.0)) * float(self._rng.random())
             row = self._job(kind, at, max(60.0, round(float(length))), gpu_type)
             row["user"] = f"{gpu_type}-user{user}" if users else ""

@@ -1,11 +1,11 @@
-"""Draw a trace that meets published figures of a cluster.
+"""Draws a trace that meets the published figures of a cluster.
 
-Durations are log-normal with the published median and mean, cut at the published maximum. GPU
-demand has the published mean over sizes of assumed shape. How far large jobs are the long ones is
-chosen so that the GPU time of all jobs is the published one, and which jobs fail or are cancelled
-so that the states have their published shares of jobs and of GPU time. Everything is drawn in
-strata, so that a trace of some thousand jobs already meets its targets; campaigns, where the
-calibration has them, say in which order the strata come.
+Durations are log-normal with the published median and mean, truncated at the published maximum. GPU
+demand has the published mean over sizes with an assumed distribution. The correlation of size and
+duration is chosen so that all jobs have the published GPU time, and failed and cancelled jobs so
+that states have their published shares of jobs and of GPU time. Everything is drawn in strata, so
+that a trace of some thousand jobs already meets its targets; campaigns, if the calibration has
+them, determine the order of the strata.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Floats = NDArray[np.float64]
 _STEPS = 40
 _FITTED = 50_000
 _LARGE = 2_000
-"""Jobs that the states are fitted on, and those of them that are looked at one by one."""
+"""Jobs on which the states are fitted, and those of them that are considered one by one."""
 
 LEAST = 100
 """Fewer jobs cannot meet shares and means."""
@@ -41,13 +41,13 @@ def synthesize(
     seed: int = 0,
     arrivals: Floats | None = None,
 ) -> Workload:
-    """Draw `jobs` jobs (None: the published number); deterministic.
+    """Draw `jobs` jobs (None: the published number); deterministic for a seed.
 
-    Fewer jobs than published take a shorter time, so that the load is the published one. Their
-    users, names and what they train come from a recipe (`assign`).
+    Fewer jobs than published span a shorter time, so that the load is the published one. Their
+    users, names and workloads come from a recipe (`assign`).
 
     Args:
-        arrivals: jobs in equal parts of the published days, in order; None: the assumed shape of
+        arrivals: jobs in equal parts of the published days, in order; None: the assumed profile of
             days and weeks.
 
     Raises `UsageError` for too few jobs or a negative seed.
@@ -72,7 +72,7 @@ def synthesize(
     noise = rng.standard_normal(count)
     if campaigns is not None:
         scores = ranked(scores, campaigns.latent(of, rng))
-        # Of one campaign all ask for as many GPUs, but for ties that are cut.
+        # All jobs of one campaign request the same number of GPUs, except at the cuts of strata.
         noise = ranked(noise, rng.standard_normal(len(each))[of])
     durations = _durations(scores, targets["median_s"], targets["mean_s"], targets["max_s"])
     sizes, shares = _sizes(assumed["shares"], assumed["sizes"], float(targets["mean_gpus"]))
@@ -142,7 +142,7 @@ def _gpus(
     wanted: float | None,
     noise: Floats,
 ) -> Floats:
-    """GPUs of each job in exact shares; correlated with durations so that GPU time is `wanted`."""
+    """GPUs of each job in exact shares, correlated with durations so that GPU time is `wanted`."""
     count = len(scores)
     counts = np.diff(np.round(np.concatenate([[0.0], np.cumsum(shares)]) * count)).astype(int)
     ascending = np.repeat(sizes, counts)
@@ -178,7 +178,7 @@ def _states(
     logs = np.log(gpu_s + 1.0)
     z = (logs - logs.mean()) / (logs.std() or 1.0)
     order = np.argsort(gpu_s, kind="stable")[::-1]
-    # All of the few that hold most GPU time, and every n-th of the others, who count n times.
+    # All of the few jobs with most GPU time, and every n-th of the others with weight n.
     step = max(1, len(z) // _FITTED)
     some = np.concatenate([order[:_LARGE], order[_LARGE::step]])
     weights = np.where(np.arange(len(some)) < _LARGE, 1.0, step)
@@ -200,7 +200,7 @@ def _states(
     reach = likely.cumsum(axis=1)
     chosen = np.minimum((luck[:, None] > reach).sum(axis=1), len(names) - 1)
     # One large job more or less is a different share of GPU time: each gets the state that is
-    # furthest behind what was likely so far.
+    # furthest behind its expected number so far.
     behind = np.zeros(len(names))
     for at in order[: min(_LARGE, len(z) // 20)].tolist():
         behind += likely[at] * gpu_s[at]
@@ -218,15 +218,15 @@ def _softmax(scores: Floats) -> Floats:
 def _vcs(
     gpus: Floats, gpu_s: Floats, sizes: Mapping[str, int], rng: np.random.Generator
 ) -> list[str]:
-    """A virtual cluster for each job that can hold it: jobs and GPU time are shared by their GPUs.
+    """A virtual cluster for each job that fits into it: jobs and GPU time are shared by their GPUs.
 
-    Operators give virtual clusters the GPUs that their users need; large jobs drawn at random would
+    Operators size virtual clusters by the demand of their users; large jobs drawn at random would
     flood some and leave others empty.
     """
     if not sizes:
         return [""] * len(gpus)
     names, room = list(sizes), np.array([*sizes.values()], dtype=float)
-    # Few would give all that they have to one job: half is the most, where any can hold it so.
+    # Few clusters would give one job everything: half is the limit, if the job fits anywhere so.
     fits = {size: room >= min(2 * size, room.max()) for size in np.unique(gpus).tolist()}
     chosen = np.zeros(len(gpus), dtype=np.int64)
     for size, holds in fits.items():

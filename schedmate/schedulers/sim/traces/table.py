@@ -20,11 +20,11 @@ Rows = Iterator[tuple[int, list[str]]]
 
 _ROWS = 1 << 16
 _BYTES = 1 << 24
-"""What is read at once."""
+"""Rows read at once."""
 _SMALL = 1 << 18
 """Files that Python has read before Arrow is imported [bytes]."""
 _ODD = (b'"', b"\0", b"\n\n", b"\n\r", rb"\r(?!\n)")
-"""What makes rows that are not a line each, or that Python and Arrow see differently."""
+"""Characters of rows that are not one line each, or that Python and Arrow read differently."""
 
 
 class Table:
@@ -105,7 +105,7 @@ def opened(path: Path) -> Iterator[Table]:
 
 
 def _is_plain(path: Path) -> bool:
-    """Whether Arrow sees in the file what Python does: each row a line, and nothing quoted."""
+    """Whether Arrow and Python read the file alike: each row is a line, without quotes."""
     if not path.is_file() or path.stat().st_size < _SMALL:
         return False
     with (

@@ -54,7 +54,8 @@ def whole(text: str, what: str, *, negative: bool = False) -> int:
 
 
 def seconds(text: str, what: str, unit: float = 1.0) -> float:
-    """Seconds from a number of `unit` seconds, or a date and time (UTC where it names no zone)."""
+    """Seconds from a number of `unit` seconds, or from a date and time (UTC without a time
+    zone)."""
     if not text:
         raise ValueError(f"{what} is missing")
     try:

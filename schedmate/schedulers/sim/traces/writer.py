@@ -15,12 +15,12 @@ _ALWAYS = ("job_id", "submit_s", "duration_s", "gpus")
 
 
 def write_trace(workload: Workload, path: Path | None) -> None:
-    """Write `workload` to `path`, by its ending CSV or Parquet; None: CSV to standard output.
+    """Write `workload` to `path`, as CSV or Parquet by its suffix; None: CSV to standard output.
 
-    Columns that no job has are left out. What was made up is said in every row, so that no tool
-    that the file goes through loses it: an empty text in all of them says that nothing was. Of the
-    metadata, the keys that have a column are kept.
-    Raises `UsageError` when Parquet cannot be written, `InputError` when the place cannot.
+    Columns without any value are left out. What is synthetic is stated in every row, so that no
+    tool that processes the file loses it: an empty text in all of them means nothing is. Of the
+    metadata, keys with a column are written. Raises `UsageError` if Parquet cannot be written,
+    `InputError` if the place cannot be written to.
     """
     table = {
         name: np.array(values, dtype=object)

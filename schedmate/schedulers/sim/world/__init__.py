@@ -1,1 +1,1 @@
-"""The simulated world besides jobs and policy: how fast jobs progress, and how they fail."""
+"""The simulated world besides jobs and policy: progress, interference and failures."""

@@ -1,4 +1,4 @@
-"""What carries out decisions, where it cannot do all that there is, or fails at it."""
+"""Executors with limited capabilities, or that refuse decisions."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from schedmate.schedulers.terms import EVERYTHING, Capabilities
 
 
 class Executor:
-    """Base of an executor in a simulation: it can do what `can` says, and refuses nothing else.
+    """Base of an executor in a simulation: it has the capabilities `can`, and refuses nothing else.
 
-    With one, a decision that is impossible is refused and the policy told, as on a real cluster
-    where things happen between a decision and its execution; without one it is an error.
+    With one, an impossible decision is refused and the policy notified, as on a real cluster, whose
+    state may change before a decision is carried out; without one it is an error.
     """
 
     retry_s: float = 60.0

@@ -1,7 +1,7 @@
-"""Failures of jobs by themselves: broken hardware under them, and bugs of their own.
+"""Failures of jobs by themselves: of their hardware, and by their bugs.
 
 SchedMate (section 5.3) takes them from a trace that is not public; here they are drawn. By default
-nobody but the user restarts a job.
+only users restart jobs.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class FailureRates:
     bug_after: float = 300.0
     """Mean work until they do, exponential: bugs show early; an assumption [s]."""
     user: float = 3600.0
-    """Time until a user sees a failure, mends what there is to mend and starts the job again: an
-    assumption, much too short for nights and weekends [s]."""
+    """Time until a user notices a failure, fixes its cause and restarts the job: an assumption,
+    much too short for nights and weekends [s]."""
 
     @classmethod
     def parse(cls, text: str) -> FailureRates:
-        """From `gpu_mtbf=2000d,bugs=0.2,user=2h`; raises `UsageError` for anything else."""
+        """Parse `gpu_mtbf=2000d,bugs=0.2,user=2h`; raises `UsageError` for anything else."""
         values: dict[str, float] = {}
         known = {one.name: one.default for one in fields(cls)}
         for part in filter(None, text.split(",")):
@@ -86,7 +86,7 @@ class JobFailures(Faults):
         return self.by_user(failure)
 
     def is_bug(self, failure: Failure) -> bool:
-        """Whether it was a bug: the truth, which no handler sees."""
+        """Whether it was a bug: the truth, which no handler knows."""
         return self._bug_at(failure.job) <= self._breaks_at(failure.job)
 
     def by_user(self, failure: Failure) -> Again:
@@ -98,7 +98,7 @@ class JobFailures(Faults):
         return again
 
     def restart(self, failure: Failure, wait_s: float) -> Again:
-        """The job goes on from its checkpoint, as it is."""
+        """The job resumes from its checkpoint, unchanged."""
         job = failure.job
         if not self.is_bug(failure):
             self._broken[job] = self._broken.get(job, 0) + 1

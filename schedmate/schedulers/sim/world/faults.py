@@ -1,4 +1,4 @@
-"""Failures of jobs: when an attempt fails, and what becomes of the job then."""
+"""Failures of jobs: when an attempt fails, and whether the job is restarted."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ class Again(NamedTuple):
     """The job is submitted again."""
 
     wait_s: float
-    """Time until then: whoever restarts it, a handler or its user, takes it [s]."""
+    """Time until then, taken by a handler or its user [s]."""
     work: float
-    """Done work that it resumes from, at most what was done."""
+    """Work that it resumes from, at most the work done."""
 
 
 class Faults:
     """Base of what fails jobs, and the ordinary world: only nodes fail, and take jobs with them."""
 
     def fails_at(self, job: int, attempt: int) -> float:
-        """Done work at which this attempt fails by itself; infinity: not at all.
+        """Work at which this attempt fails by itself; infinity: not at all.
 
-        Asked when the attempt is submitted. One below the work it resumes from fails as soon as it
-        runs again.
+        Called when the attempt is submitted. A value below the work it resumes from makes it fail
+        as soon as it runs.
         """
         return float("inf")
 

@@ -27,7 +27,7 @@ Speeds = tuple[float, float]
 SLICES = "slices"
 GAVEL = ("gavel-v100", "gavel-p100", "gavel-k80")
 NAMES = (SLICES, *GAVEL)
-"""Bundled ways in which jobs that share a GPU slow each other down."""
+"""Bundled models of interference between jobs that share a GPU."""
 
 SWITCHING = 0.05
 """Share of a GPU that is lost where jobs take turns on it: an assumption."""
@@ -45,11 +45,11 @@ _BATCH = re.compile(r"(.+) \(batch size (\d+)\)")
 class TimeSlicing:
     """Jobs take turns on a GPU, as contexts do without MPS: max-min fair shares of its time.
 
-    A job that keeps a GPU busy for u % of the time alone gets that much, if both together need no
-    more than all of it; else each gets up to half, what one leaves to the other, and `switching`
-    of all is lost. So two saturated jobs run at 0.475 of their speed each: there is no overlap to
-    be had from kernels that fill the GPU. An upper bound on harm, as utilisation says how long
-    kernels run, not how much of the GPU they fill.
+    A job that keeps a GPU busy for u % of the time alone gets that much if both together need no
+    more than all of it; else each gets up to half, plus what the other leaves, and `switching` of
+    all is lost. Two saturated jobs run at 0.475 of their speed each: kernels that fill the GPU
+    cannot overlap. This is an upper bound on interference, as utilisation says how long kernels
+    run, not how much of the GPU they fill.
     """
 
     def __init__(self, switching: float = SWITCHING) -> None:
@@ -87,7 +87,7 @@ class NearestPair:
     ) -> Speeds:
         """See `Interference`."""
         one, two = first or _WHOLE, second or _WHOLE
-        # A percent more or less changes nothing that was measured.
+        # A difference of one percent does not change measured results.
         use = tuple(
             round(value) for p in (one, two) for value in (p.gpu_util, p.memory_util)
         )  # fmt: skip
@@ -102,14 +102,14 @@ class NearestPair:
 class GavelPairs:
     """Pairs that Gavel measured on one GPU type, for jobs of the same kind of network.
 
-    Which of its jobs stands for a model is in `gavel.yaml`. Older GPUs are fuller: of the pairs
-    two jobs do 1.06 times what one does alone on a K80 in the median, 1.13 on a P100, 1.37 on a
-    V100, where a fifth do less than one alone.
+    `gavel.yaml` maps models to Gavel's jobs. Older GPUs are fuller: two jobs together reach 1.06
+    times the throughput of one on a K80 in the median, 1.13 on a P100, 1.37 on a V100, where a
+    fifth of the pairs reach less than one alone.
     """
 
     def __init__(self, gpu: str) -> None:
         self.pairs, self._batches = _gavel(gpu)
-        """Speeds by the names that Gavel gives its jobs, in both orders."""
+        """Speeds by Gavel's names of its jobs, in both orders."""
         document = load("schedulers/sim/world/gavel.yaml")
         self._families: dict[str, str] = document["families"]
         self._otherwise: str = document["otherwise"]
@@ -127,7 +127,7 @@ class GavelPairs:
             for two in self._near(high)
             if (one, two) in self.pairs
         )
-        if low == high:  # which of the two is the first means nothing
+        if low == high:  # the order of the two means nothing
             return (sum(found) / 2,) * 2
         return found if configs[0] == low else found[::-1]
 

@@ -11,7 +11,7 @@ class Maintenance(NamedTuple):
     node: int
     """Position in the cluster."""
     drain: float
-    """From when nothing new starts there [s]."""
+    """Time from which nothing new starts there [s]."""
     down: float
     """When it goes down, with all that still runs there [s]."""
     up: float

@@ -15,10 +15,10 @@ from schedmate.schedulers.sim.world.physics import FOREVER, TracePhysics
 
 @dataclass(frozen=True)
 class Phases:
-    """Jobs that warm up and then use more; `share=0.3,rise=40` sets some.
+    """Jobs that warm up and then use more; `share=0.3,rise=40` sets some parameters.
 
-    An assumption, all of it: Lucid (section 3.3) evicts packed jobs of unstable use and does not
-    say how many there are, and no trace at hand has use over time.
+    All of it is an assumption: Lucid (section 3.3) evicts packed jobs of unstable use without
+    saying how many there are, and no available trace has use over time.
     """
 
     share: float = 0.2
@@ -26,12 +26,12 @@ class Phases:
     rise: float = 50.0
     """By how much it rises then, to 100 % at most: an assumption [percentage points]."""
     latest: float = 0.5
-    """Share of its work, drawn up to this for each job, that one of them has done by then: an
+    """Largest share of its work that such a job has done by then, drawn uniformly: an
     assumption."""
 
     @classmethod
     def parse(cls, text: str) -> Phases:
-        """From `share=0.3,rise=40,latest=0.2`; raises `UsageError` for anything else."""
+        """Parse `share=0.3,rise=40,latest=0.2`; raises `UsageError` for anything else."""
         limits = {"share": 1.0, "rise": 100.0, "latest": 1.0}
         values = {}
         for part in filter(None, text.split(",")):
@@ -50,11 +50,11 @@ class Phases:
 
 
 class ChangingUse(TracePhysics, Observer):
-    """`TracePhysics` in which some jobs use more from some point of their work on.
+    """`TracePhysics` in which the GPU use of some jobs increases at some point of their work.
 
-    It tells the policy, as whoever watches the GPUs of a cluster would see it: `Job.profile` is
-    what is used now, and `Job.unstable` says that it was something else before. The seed decides
-    which jobs and when, whatever the policy.
+    The policy sees it, as a monitor of a cluster's GPUs would: `Job.profile` is the present use,
+    and `Job.unstable` means that it has changed. The seed determines the jobs and times, whatever
+    the policy.
     """
 
     def __init__(
@@ -96,11 +96,11 @@ class ChangingUse(TracePhysics, Observer):
         return speed, until
 
     def stopped(self, job: Job) -> None:
-        """An evicted job may be placed again at once."""
+        """An evicted job may be placed again immediately."""
         self.watch.changed()
 
     def woken(self, job: Job) -> None:
-        """It has changed: its partner feels it, and the policy sees it."""
+        """The job's use changes: its partner slows down, and the policy sees it."""
         if not job.allocation or job.profiling or job.index not in self._changed:
             return
         profile = self.profile(job.index)

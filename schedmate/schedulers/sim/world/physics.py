@@ -15,9 +15,8 @@ FOREVER = float("inf")
 class Physics(Protocol):
     """The truth about the progress of jobs, which no policy sees.
 
-    Work is counted in whatever unit the physics chooses (seconds alone on the GPUs asked for,
-    iterations); the engine adds it up and hands it back. Jobs are given by position in the
-    workload, partners too.
+    Work is in any unit that the physics chooses (seconds alone on the requested GPUs, iterations);
+    the engine only adds it up. Jobs and partners are given by position in the workload.
     """
 
     @property
@@ -28,18 +27,18 @@ class Physics(Protocol):
     def pace(
         self, job: int, done: float, allocation: Allocation, partner: int | None
     ) -> tuple[float, float]:
-        """Speed [work / s], and the amount of done work up to which it holds.
+        """Speed [work / s], and the amount of work done up to which it holds.
 
-        Asked whenever a job's GPUs or partner change, and again when that amount is reached, so a
-        speed that depends on progress costs one event a change and is exact. It must be more than
-        `done`; infinity: until the end.
+        Called whenever a job's GPUs or partner change, and again when that amount is reached, so a
+        speed that depends on progress is exact and costs one event for each change. The amount must
+        be more than `done`; infinity: until the end.
         """
         ...
 
     def restart_s(self, job: int, allocation: Allocation, previous: Allocation) -> float:
         """Time for which the job holds `allocation` before it makes progress [s].
 
-        `previous` is what it held before; empty when it starts anew.
+        `previous` is its last allocation; empty on its first start.
         """
         ...
 
@@ -49,7 +48,7 @@ class Physics(Protocol):
 
 
 class TracePhysics:
-    """Work is seconds of the trace: 1 a second alone, less beside another (`Parameters`).
+    """Work is seconds of the trace: 1 per second alone, less beside another (`Parameters`).
 
     With `Parameters.spanning` a job on nodes of several of the cluster's switches is slower.
     """
@@ -102,7 +101,7 @@ class TracePhysics:
         return self._workload.profiles[job]
 
     def restart_s(self, job: int, allocation: Allocation, previous: Allocation) -> float:
-        """Only what goes on after a stop is charged."""
+        """Only a job that resumes after a stop is charged."""
         return self._parameters.restart(self._jobs[job].gpus) if previous else 0.0
 
     def saved(self, job: int, done: float, since: float) -> float:

@@ -24,7 +24,7 @@ class Shutdown:
     """[s]"""
 
     def takes_s(self, job: str, count: int) -> float:
-        """Time that the job of this id takes when it is told to stop for the `count`-th time."""
+        """Time that the job with this id takes to stop on its `count`-th request."""
         # mean = exp(mu + sigma^2 / 2) and p95 = exp(mu + 1.645 sigma); the smaller root.
         sigma = _P95 - math.sqrt(max(_P95**2 - 2 * math.log(self.p95_s / self.mean_s), 0.0))
         mu = math.log(self.mean_s) - sigma**2 / 2

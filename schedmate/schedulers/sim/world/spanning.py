@@ -9,7 +9,7 @@ from schedmate.errors import UsageError
 
 @dataclass(frozen=True)
 class Spanning:
-    """Communication takes longer across access switches; off unless it is asked for.
+    """Communication takes longer across access switches; off by default.
 
     Placement under one switch improves the bandwidth of all-reduce by 27 % relative to placement
     across switches (ASI paper, section 4.1), so the same bytes take 1.27 times as long across them.
@@ -18,8 +18,8 @@ class Spanning:
     longer: float = 0.27
     """By what part communication takes longer across switches than under one."""
     communication: float = 0.2
-    """Part of a job's time under one switch in which it only communicates, where the trace does
-    not say it (column `communication`): an assumption."""
+    """Share of a job's time under one switch spent in communication, if the trace has no column
+    `communication`: an assumption."""
 
     @classmethod
     def parse(cls, text: str) -> Spanning:
