@@ -1,8 +1,8 @@
-"""The newest complete checkpoint of a job, and the command with which it goes on from there.
+"""The newest complete checkpoint of a job, and the command that resumes from it.
 
-A checkpoint that is still being written, or whose writer was killed, must not be taken: all that
-its layout needs has to be there (`layouts.yaml`), every file whole (`intact.py`), and none may
-change between two looks. What fails is passed over for the one before it, and said so.
+A checkpoint that is still being written, or whose writer was killed, must not be used: all files of
+its layout must exist (`layouts.yaml`), each must be complete (`intact.py`), and none may change
+between two readings. A checkpoint that fails this is skipped, with a note, for the one before it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from schedmate.paths import children, is_dir
 from schedmate.recovery.intact import files_of, missing_of_index, what_is_wrong
 
 SETTLE_S = 2.0
-"""Time between two looks at a checkpoint that was written to lately [s]."""
+"""Time between two readings of a checkpoint that was written recently [s]."""
 LATELY_S = 120.0
 """A file that was changed within this time, or in the future, may still be written to [s]."""
 MOST = 1000
@@ -41,7 +41,7 @@ class Saved(NamedTuple):
     passed_over: tuple[str, ...]
     """Newer ones that are not complete, each with the reason."""
     load: Path
-    """What the program is to be given: the checkpoint, or the directory that it is in."""
+    """The path that the program gets: the checkpoint, or its directory."""
     options: tuple[str, ...]
 
 
@@ -54,9 +54,9 @@ class _Found(NamedTuple):
 def newest(
     folder: Path, *, settle_s: float = SETTLE_S, sleep: Callable[[float], None] = time.sleep
 ) -> Saved | None:
-    """The newest complete checkpoint in a directory, or None where there is none.
+    """The newest complete checkpoint in a directory; None if there is none.
 
-    Raises `InputError` when the directory cannot be read.
+    Raises `InputError` if the directory cannot be read.
     """
     if not is_dir(folder):
         raise InputError(f"{folder} is not a directory of checkpoints.")
@@ -86,11 +86,11 @@ def newest(
 
 
 def resumed(command: str, saved: Saved) -> tuple[str, str]:
-    """The command that goes on from a checkpoint, and what was done to it in words.
+    """The command that resumes from a checkpoint, and its changes in words.
 
-    An option that names a checkpoint gets the new one; without any, the first that programs of this
+    An option that names a checkpoint gets the new one; without one, the first that programs of this
     layout have is added, which the reader has to check. A program that finds its checkpoint by
-    itself keeps its command. Raises `InputError` for what is no command line.
+    itself keeps its command. Raises `InputError` if it is not a command line.
     """
     try:
         words = shlex.split(command)
@@ -148,12 +148,12 @@ def _pointed(folder: Path, layout: dict[str, Any], found: list[_Found]) -> list[
         name = f"iter_{int(text):07d}" if text.isdecimal() and len(text) < 13 else text
     else:
         name = text
-    if not name or Path(name).name != name:  # a name beside the pointer, nothing else
+    if not name or Path(name).name != name:  # only a file name beside the pointer
         return []
     first = [one for one in found if one.path.name == name]
     if not first and (folder / name).is_dir():
         first = [_Found(folder / name, None, _changed(folder / name))]
-    # what was begun after the pointer was written is not finished
+    # checkpoints begun after the pointer was written are not complete
     known = first[0].step if first else None
     rest = [
         one

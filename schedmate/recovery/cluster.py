@@ -1,4 +1,5 @@
-"""Recovery where there is an adapter: recovery.yaml's rules and guards, the adapter's acts."""
+"""Recovery through a cluster's adapter: rules and guards of recovery.yaml, actions of the
+adapter."""
 
 from __future__ import annotations
 
@@ -35,10 +36,10 @@ def load_recovery(bounds: Bounds, cluster: str) -> Configuration | None:
 
 
 class ClusterExecutor:
-    """Takes recovery's actions by an adapter, and knows its nodes.
+    """Takes recovery's actions through an adapter, and lists its nodes.
 
-    People are notified by the site's command (`commands: notify`); without one, the record
-    and the agent's output tell them.
+    People are notified by the site's command (`commands: notify`); without one, by the record and
+    the agent's output.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class NoRunner:
     def run(
         self, command: tuple[str, ...], nodes: tuple[str, ...], *, key: str, timeout_s: float
     ) -> Ran:
-        """See `Runner.run`; what the diagnostics would say is not known."""
+        """See `Runner.run`; the result of the diagnostics is unknown here."""
         return Ran(None, "", f"schedmate runs no diagnostics on {self._where}")
 
 

@@ -1,6 +1,6 @@
-"""`recovery.yaml`: what the administrator lets recovery do.
+"""`recovery.yaml`: what the administrator allows recovery to do.
 
-Without one, everything is planned and nothing can be done. `docs/recovery.md` describes each key;
+Without one, plans are made and nothing can be carried out. `docs/recovery.md` describes each key;
 `example.yaml` is a complete file.
 """
 
@@ -37,7 +37,7 @@ Step = Literal["diagnose", "isolate", "restart", "notify"]
 
 
 class ConfigurationError(InputError):
-    """recovery.yaml cannot be read, or says what cannot be."""
+    """recovery.yaml cannot be read, or is invalid."""
 
 
 def _seconds(value: Any) -> Any:
@@ -83,7 +83,7 @@ class Diagnostic(_Part):
 
 
 class When(_Part):
-    """Which verdicts a rule is for; a key that is left out fits all."""
+    """The diagnoses that a rule applies to; a key that is left out matches all."""
 
     type: Words | None = None
     name: Words | None = None
@@ -91,7 +91,7 @@ class When(_Part):
     rule: Words | None = None
 
     def fits(self, diagnosis: Diagnosis) -> bool:
-        """Whether every given key names what the diagnosis says."""
+        """Whether every given key matches the diagnosis."""
         wanted = (
             (self.type, diagnosis.error_type),
             (self.name, diagnosis.error_name),
@@ -111,7 +111,7 @@ class Rule(_Part):
 
 
 class IsolationLimits(_Part):
-    """The circuit breaker, and what has to stay in service."""
+    """The circuit breaker, and what must stay in service."""
 
     at_most: int = Field(2, ge=0, description="Nodes within `within`, or out of service by us")
     at_most_percent: float = Field(5.0, ge=0, le=100, description="Of all nodes, one at least")
@@ -198,7 +198,7 @@ class Configuration(_Part):
         found = self._rule(diagnosis)
         if diagnosis.source != "model":
             return found
-        if diagnosis.by_rules is None:  # an older document, which does not tell
+        if diagnosis.by_rules is None:  # an older document, which has no such field
             return Rule(isolate="never", restart="no")
         ruled = self._rule(ruled_by_rules(diagnosis))
         lesser = {
@@ -241,10 +241,10 @@ def _defaults() -> tuple[Rule, ...]:
 
 
 def load_configuration(path: Path | None) -> Configuration:
-    """The configuration in a file, or the defaults for None.
+    """The configuration of a file, or the defaults for None.
 
-    Raises `ConfigurationError` with one sentence for what cannot be read or is wrong, and for a
-    file that others may write to: whoever can write it can run commands as this user.
+    Raises `ConfigurationError` with one sentence for a file that cannot be read or is invalid, and
+    for one that others may write: they could run commands as this user.
     """
     if path is None:
         return Configuration()
@@ -264,7 +264,7 @@ def load_configuration(path: Path | None) -> Configuration:
 
 
 def read_configuration(text: str, path: Path) -> Configuration:
-    """The configuration that a text says; relative paths in it are relative to `path`."""
+    """The configuration in a text; relative paths in it are relative to `path`."""
     import yaml
 
     try:

@@ -1,7 +1,8 @@
-"""Runs the administrator's diagnostics: an executor around the cluster's own that knows `Diagnose`.
+"""Runs the administrator's diagnostics: an executor around that of the cluster which handles
+`Diagnose`.
 
 The answer's `data` states for each node whether it is healthy, faulty or unclear, and why; a later
-plan is made of it (`proposing.py`). Diagnostics change nothing, so one that was cut off is run
+plan is based on it (`proposing.py`). Diagnostics change nothing, so an interrupted one is run
 again.
 """
 

@@ -40,7 +40,7 @@ class EventDocument(BaseModel):
 
 
 class PlanDocument(BaseModel):
-    """A plan as it stands, with what is to happen in words."""
+    """The present state of a plan, with its actions in words."""
 
     plan: Plan
     state: State
@@ -112,7 +112,7 @@ def plan_document(record: Record, status: PlanStatus, *, whole: bool = False) ->
 
 
 def isolated(record: Record) -> dict[str, str]:
-    """The nodes that were taken out of service and not put back by us, with the plan's id."""
+    """The nodes that we took out of service and did not return, with the plan's id."""
     found: dict[str, str] = {}
     both = [*record.attempts(kind="drain"), *record.attempts(kind="resume")]
     for one in sorted(both, key=lambda one: one.id):

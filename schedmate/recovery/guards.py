@@ -1,9 +1,9 @@
 """The guard rails: rules that forbid actions of recovery even if the plan was approved.
 
 Each rule reads the record and the inventory and decides in the transaction that records the intent
-(`Record.intend`), so that two processes cannot both use up the last of a budget. All attempts
-count that were not certainly without effect: one without an outcome may have been taken. What was
-undone counts as well, else draining and resuming in turns would know no bound.
+(`Record.intend`), so that two processes cannot both use up the last of a budget. All attempts count
+unless they certainly had no effect: one without an outcome may have been taken. Undone actions
+count as well, else alternate draining and resuming would be unlimited.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from schedmate.schedulers.live.statuses import Attempt, PlanStatus
 from schedmate.terminal import counted
 
 TRIPPED, RESET = "breaker tripped", "breaker reset"
-"""What the record says when the circuit breaker opens, and when a person closes it."""
+"""Entries of the record when the circuit breaker opens, and when a person closes it."""
 ALLOWED_TEXT = "text alone, as recovery.yaml allows"
 """`Reason.confirmed_by` of a plan that isolates on text that a rule of the file trusts."""
 
@@ -31,15 +31,17 @@ ALLOWED_TEXT = "text alone, as recovery.yaml allows"
 class Guards:
     """The guard of recovery (`executor.Guard`) for one state of the cluster.
 
-    `inventory` is asked for once before a plan is carried out and given here.
+    `inventory` is read once before a plan is carried out.
     """
 
     def __init__(self, configuration: Configuration, inventory: Inventory) -> None:
         self.configuration, self.inventory = configuration, inventory
 
     def check(self, record: Record, status: PlanStatus, action: Action, *, undo: bool) -> None:
-        """Raise `RefusedError` for what is forbidden. Undoing is bound by the kill switch only, and
-        telling people by nothing."""
+        """Raise `RefusedError` if the action is forbidden.
+
+        Undoing is limited by the kill switch only; notifying people is never forbidden.
+        """
         if isinstance(action, Notify):
             return
         self._kill_switch()
@@ -88,7 +90,7 @@ class Guards:
             )
         now, reset = record.now(), _latest(record, RESET)
         drains = _drains(record)
-        # a person who closes the breaker has looked at all that was isolated until then
+        # a person who closes the breaker has reviewed all isolations until then
         known = {drained.action.node for drained in drains if drained.id < reset}
         counted_ones = {
             drained.action.node
@@ -215,8 +217,10 @@ def _latest(record: Record, kind: str) -> int:
 
 
 def reset_breaker(record: Record, *, by: str, note: str) -> None:
-    """Close the circuit breaker. What was isolated until now no longer counts: the person who
-    closes it has looked at it."""
+    """Close the circuit breaker.
+
+    Isolations until now do not count any more: the person who closes it has reviewed them.
+    """
     record.observe(RESET, "recovery", by=by, data={"note": note})
 
 

@@ -1,10 +1,10 @@
 """Finding the faulty nodes of many with few runs of a collective: O(log n) for one faulty node.
 
-A collective over a group fails when any node of it is faulty. A group that fails is split in
-halves; of two halves the first of which passes, only the other can hold the fault. A single node is
-tested with one that is known to be sound, since a node alone does not use its network. What was
-found is proved: an accused node fails with two sound ones, each for itself (with one alone it may
-be the link between them), and all others pass together.
+A collective over a group fails if any node of it is faulty. A group that fails is split into
+halves; if the first half passes, only the other can contain the fault. A single node is tested
+together with one that is known to be healthy, since a node alone does not use its network. The
+result is proved: an accused node fails with two healthy ones, each alone (with one of them the
+cause may be the link between them), and all others pass together.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class _Searching:
         return not any(self._passes((node, one)) for one in different)
 
     def _find_sound(self) -> None:
-        """Find two suspects that pass together, if no node is known to be sound."""
+        """Find two suspects that pass together, if no node is known to be healthy."""
         pairs = zip(self.suspects, self.suspects[1:] + self.suspects[:1], strict=True)
         if len(self.suspects) > 2 and any(self._passes(pair) for pair in pairs):
             self.suspects = [node for node in self.suspects if node not in self.sound]

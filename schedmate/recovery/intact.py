@@ -1,8 +1,8 @@
 """Whether the files of a checkpoint are complete, checked without loading them.
 
 Nothing is unpickled: a checkpoint can be a program. `torch.save` writes a ZIP archive, whose
-directory stands at its end; safetensors says its own length. Of other files only that they are not
-empty and do not grow can be told.
+directory is at its end; safetensors states its own length. Other files are only checked to be not
+empty and not growing.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def files_of(place: Path) -> Iterator[Path]:
 
 
 def what_is_wrong(place: Path) -> str | None:
-    """Why a file cannot be a whole checkpoint, or None where nothing speaks against it."""
+    """Why a file cannot be a complete checkpoint; None: no reason found."""
     try:
         size = place.stat().st_size
         if size == 0:
@@ -94,7 +94,7 @@ def missing_of_index(index: Path) -> str | None:
     except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
         return f"{index.name} cannot be read"
     for name in sorted(map(str, names)):
-        # an index names files beside it, nothing else
+        # an index names only files beside it
         if Path(name).name != name or not (index.parent / name).is_file():
             return f"{name} of {index.name} is not there"
     return None

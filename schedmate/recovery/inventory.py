@@ -1,4 +1,4 @@
-"""The nodes of a cluster as guards need to know them: which partition, and whether in service."""
+"""The nodes of a cluster for guards: their partitions, and whether they are in service."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from schedmate.schedulers.live.actions import REASON_PREFIX
 
 @dataclass(frozen=True)
 class Inventory:
-    """All nodes, as last seen. Empty: nothing is known, and no node may be taken out of service."""
+    """All nodes, as last observed. Empty: unknown, and no node may be taken out of service."""
 
     partitions: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """The nodes of each partition; a node may be in several."""
     out: Mapping[str, str] = field(default_factory=dict)
-    """Nodes out of service, with the reason that the scheduler gives."""
+    """Nodes out of service, with the scheduler's reason."""
     seen: int = 0
-    """The number of the record's last entry when this was asked for: what was drained after that
-    is not in it yet."""
+    """The number of the record's last entry at the time of observation: later drains are not
+    included."""
 
     @property
     def nodes(self) -> frozenset[str]:
@@ -47,7 +47,7 @@ class Inventory:
 
 
 class HasInventory(Protocol):
-    """An executor that knows the nodes of its cluster."""
+    """An executor that lists the nodes of its cluster."""
 
     def inventory(self) -> Inventory:
         """The nodes as they are now. Raises `ExecutorError` when they cannot be listed."""

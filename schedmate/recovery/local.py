@@ -48,8 +48,8 @@ class LocalExecutor:
     name = "local"
 
     def __init__(self, commands: Commands, folder: Path | None = None) -> None:
-        """`folder` is where it is noted which commands run, so that none is run again while what
-        an executor that was killed had started still runs."""
+        """`folder` has the state of running commands, so that none is repeated while one that a
+        killed executor had started still runs."""
         self.commands, self._folder = commands, folder
 
     # -- looking ---------------------------------------------------------
@@ -87,7 +87,7 @@ class LocalExecutor:
         seen = f"run {run} of job {action.job} is {state}"
         if isinstance(action, Requeue):
             if run == action.run:
-                # one that waits in its first run was put back already, by whatever counts no runs
+                # requeued already, by a scheduler without run numbers
                 return Finding("moot" if state == "PENDING" else "ready", seen)
             return Finding("done" if run == action.run + 1 else "changed", seen)
         wanted, other = ("HELD", "PENDING") if isinstance(action, Hold) else ("PENDING", "HELD")
@@ -119,7 +119,7 @@ class LocalExecutor:
     # -- acting ----------------------------------------------------------
 
     def act(self, action: Action, *, key: str, timeout_s: float) -> Answer:
-        """Run the site's command; where it fails, a look decides whether it did something."""
+        """Run the site's command; if it fails, a probe decides whether it had an effect."""
         command = getattr(self.commands, action.kind, None)
         if command is None:
             return Answer("failed", f"recovery.yaml names no command {action.kind}")
@@ -144,7 +144,7 @@ class LocalExecutor:
     def run(
         self, command: tuple[str, ...], nodes: tuple[str, ...], *, key: str, timeout_s: float
     ) -> Ran:
-        """Run a diagnostic's command here; `{node}` and `{nodes}` in it say where it is to test."""
+        """Run a diagnostic's command here; `{node}` and `{nodes}` in it are the nodes to test."""
         return run(command, timeout_s)
 
 
@@ -161,8 +161,10 @@ def _words(action: Action) -> dict[str, str]:
 
 
 def run(command: tuple[str, ...], timeout_s: float, held: Sequence[int] = ()) -> Ran:
-    """Run a command in a session of its own, and end all of it at the time limit. It inherits the
-    descriptors `held`."""
+    """Run a command in a new session, and kill all of it at the time limit.
+
+    It inherits the descriptors `held`.
+    """
     try:
         started = subprocess.Popen(
             command,
@@ -179,7 +181,7 @@ def run(command: tuple[str, ...], timeout_s: float, held: Sequence[int] = ()) ->
         try:
             output, ended = _output_until(started, time.monotonic() + timeout_s)
         finally:
-            with suppress(ProcessLookupError):  # what it left behind, too
+            with suppress(ProcessLookupError):  # with the processes that it left behind
                 os.killpg(started.pid, signal.SIGKILL)
     text = output.decode("utf-8", "replace")
     if not ended:

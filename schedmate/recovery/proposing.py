@@ -1,9 +1,9 @@
 """From a diagnosis to the next plan: what recovery would do about one failed run of a job.
 
-The order is fixed: confirm (a diagnostic, where only text says so), isolate (only what is
-confirmed), restart elsewhere from the last checkpoint, tell people. Diagnostics are a plan of their
-own; when it is applied, asking again gives the plan that follows from what they showed. The same
-question gives the same plan, by its id, so that nothing is done twice.
+The order is fixed: confirm (by a diagnostic, if there is only text), isolate (only what is
+confirmed), restart elsewhere from the last checkpoint, notify people. Diagnostics are a plan of
+their own; once it is applied, asking again returns the plan that follows from their results. The
+same case returns the same plan, by its id, so that nothing is done twice.
 """
 
 from __future__ import annotations
@@ -34,24 +34,25 @@ class Case(NamedTuple):
     """Restarts of the job before this run."""
     diagnosis: Diagnosis
     nodes: tuple[str, ...] = ()
-    """The nodes that it ran on, as the scheduler says."""
+    """The nodes of the run, by the scheduler."""
     confirmed_by: str | None = None
-    """What a person says who looked at the node, if one did."""
+    """Result of a person's inspection of the node, if there was one."""
     resume: str | None = None
-    """How the job goes on from its last checkpoint, in words for the reader of the plan."""
+    """How the job resumes from its last checkpoint, in words for the reader of the plan."""
 
 
 class Proposal(NamedTuple):
-    """The next plan about a case, or None and why there is nothing to do."""
+    """The next plan for a case, or None and why there is nothing to do."""
 
     plan: Plan | None
     why: str
 
 
 def propose(case: Case, configuration: Configuration, record: Record | None) -> Proposal:
-    """The next plan about a case. `record` is looked up for diagnostics that were run; None: none.
+    """The next plan for a case.
 
-    Nothing is written: `record.propose(plan)` does that.
+    `record` has the results of earlier diagnostics; None: none. Nothing is written:
+    `record.propose(plan)` does that.
     """
     diagnosis = case.diagnosis
     if diagnosis.error_type == "none" and (
@@ -94,13 +95,13 @@ class _Proposing:
             (), None, suspect, "Only text says so, and there is no diagnostic to confirm it with."
         )
 
-    # -- what is known ---------------------------------------------------
+    # -- evidence --------------------------------------------------------
 
     def _suspect(self) -> str | None:
         """The node that the verdict names, if it is one of the job's."""
         named = host_name(self.diagnosis.node)
         if named is None:
-            # a person who looked at the only node looked at this one
+            # a person who inspected the only node inspected this one
             looked = self.case.confirmed_by is not None and len(self.case.nodes) == 1
             return self.case.nodes[0] if looked else None
         if self.case.nodes:
@@ -120,8 +121,8 @@ class _Proposing:
         return ", ".join(self.rule.diagnose)
 
     def _tested(self) -> Mapping[str, Mapping[str, Any]] | None:
-        """The diagnostics' result for each node; None if they still have to be run, empty if
-        there are none to run or they cannot be."""
+        """Results of the diagnostics for each node; None if they still have to be run, empty if
+        there are none or they cannot be run."""
         if not self.rule.diagnose or not (self._suspect() or self.case.nodes):
             return {}
         status = self._status("diagnose")
@@ -150,7 +151,7 @@ class _Proposing:
         actions = []
         for name in self.rule.diagnose:
             diagnostic = self.configuration.diagnostics[name]
-            # a search among one node finds nothing: all of the job's take part
+            # a search needs more than one node: all of the job's take part
             among = tuple(self.case.nodes or nodes) if diagnostic.how == "halving" else tuple(nodes)
             actions.append(
                 Diagnose(
@@ -172,7 +173,7 @@ class _Proposing:
         actions: list[Action] = [
             Drain(node=node, mark=mark(self.diagnosis.error_name, id_)) for node in isolate
         ]
-        # to keep one job away from a node that may be faulty isolates nothing
+        # keeping one job away from a suspect node isolates nothing
         avoid = tuple(dict.fromkeys((*isolate, *([suspect] if suspect else ()))))
         if self._restarts():
             elsewhere = avoid if self._elsewhere() or isolate else ()

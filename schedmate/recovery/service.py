@@ -60,7 +60,7 @@ class Applied(NamedTuple):
 
 
 class Recovery:
-    """Recovery of one cluster. `executor` may be None where nothing is carried out."""
+    """Recovery of one cluster. `executor` may be None if nothing is carried out."""
 
     def __init__(
         self,
@@ -76,8 +76,11 @@ class Recovery:
         )
 
     def plan(self, case: Case) -> tuple[Proposal, PlanStatus | None]:
-        """Propose the next plan about a case and keep it; the same case again gives the same plan,
-        in whatever state it is by then. Approved at once where `automatic` covers all of it."""
+        """Propose the next plan for a case and store it; the same case returns the same plan, in
+        its present state.
+
+        Approved at once if `automatic` covers all of it.
+        """
         with self.record.writing():
             proposal = propose(case, self.configuration, self.record)
             if proposal.plan is None:
@@ -104,8 +107,10 @@ class Recovery:
         return all(STEPS.get(one.kind) in self.configuration.automatic for one in plan.actions)
 
     def guards(self, plan: Plan) -> Guards:
-        """The guards for a plan, with the cluster as it is now. Raises `ExecutorError` when a node
-        is to be isolated and the nodes cannot be told."""
+        """The guards for a plan, with the present state of the cluster.
+
+        Raises `ExecutorError` if a node is to be isolated and the nodes cannot be determined.
+        """
         if not any(isinstance(one, Drain) for one in plan.actions):
             return Guards(self.configuration, Inventory())
         if self.executor is None:
@@ -125,7 +130,7 @@ class Recovery:
         return found
 
     def apply(self, id_: str, *, retry: bool = False) -> Applied:
-        """Carry an approved plan out, or what is left of it. See `apply.carry_out`."""
+        """Carry out an approved plan, or the rest of it. See `apply.carry_out`."""
         status = self.record.plan(id_)
         executor = self._executor()
         result = carry_out(

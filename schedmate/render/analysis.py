@@ -1,4 +1,4 @@
-"""An `Analysis` as text for a person: the answer in three lines, then what it rests on."""
+"""An `Analysis` as text for a person: the answer in three lines, then its evidence."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LISTED = 10
 
 
 def show(analysis: Analysis, screen: Screen) -> None:
-    """Print the analysis; nothing that a repository says can control the terminal."""
+    """Print the analysis; text of a repository cannot control the terminal."""
     what, how_long, why = headline(analysis)
     screen.line(what)
     screen.line(how_long, "doubtful" if analysis.estimate.abstained else "good")
@@ -67,7 +67,7 @@ def headline(analysis: Analysis) -> tuple[str, str, str]:
 
 
 def _model(use: ModelUse) -> str:
-    """One line on what a language model was asked."""
+    """One line on the use of a language model."""
     name = f"model {clean(use.model, 200)}"
     if use.outcome == "not needed":
         return f"{name}: not asked, because static analysis settled every field"
@@ -130,11 +130,11 @@ def _fields(metadata: WorkloadMetadata) -> Table:
 
 
 _WITH_UNIT = ("batch_size", "iter_type", "optimizer")
-"""Fields whose note says what they count, or what is beside them."""
+"""Fields whose note says what they count, or gives a related value."""
 
 
 def _with_unit(key: str, value: object, evidence: Evidence | None) -> object:
-    """A value and what it counts, where that needs saying: `16 (per device)`."""
+    """A value and its unit, if that is not obvious: `16 (per device)`."""
     note = evidence.note if evidence is not None and key in _WITH_UNIT else None
     return f"{value} ({note})" if note and not note.startswith("the unit of") else value
 

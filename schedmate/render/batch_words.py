@@ -10,10 +10,10 @@ from schedmate.logparse.triage.document import Group, ModelUse, Triage
 from schedmate.terminal import clean, counted
 
 LISTED = 12
-"""Root causes that one screen holds; more are told by their kinds."""
+"""Most root causes on one screen; more are summarised by kind."""
 
 UNREAD = 3
-"""Jobs that could not be read of which one screen says why."""
+"""Most unreadable jobs whose reasons one screen shows."""
 
 MERGED = 5
 """Jobs of several files that one screen names."""
@@ -112,7 +112,7 @@ def _costliest(found: Triage) -> str:
 
 
 def model_words(use: ModelUse) -> str:
-    """What a model was asked, and what came of it."""
+    """The questions to a model, and their results."""
     text = (
         f"{use.model} was asked about {use.asked} of {use.open_groups} groups that the rules left "
         f"open and settled {use.settled}, the verdicts of {use.jobs:,} jobs, "
@@ -136,7 +136,7 @@ def unread_words(found: Triage, most: int = UNREAD) -> list[str]:
 
 
 def merged_words(found: Triage, most: int | None = MERGED) -> list[str]:
-    """A line on each job made of several files: which, and why they are taken for one."""
+    """A line on each job that consists of several files: which, and why they count as one."""
     jobs = [job for job in found.jobs if job.merged is not None]
     lines = [
         f"One job of {counted(len(job.files), 'file')}: {job.job_id} ({job.merged})."

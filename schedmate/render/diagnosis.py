@@ -22,7 +22,7 @@ def show(found: Diagnosis, screen: Screen) -> None:
         screen.line(found.reason, label=f"{clean(found.file)}:{found.line} ")
     elif found.reason and (
         found.error_type != "none" or found.finished or found.attempts > 1
-    ):  # else the headline has said it
+    ):  # else the headline has it
         screen.line(found.reason[:1].upper() + found.reason[1:] + ".")
     if found.error_type == "framework":  # the one name that does not explain itself
         screen.line(f"{TYPE_MEANINGS['framework']}.", label="Framework: ")
@@ -92,9 +92,9 @@ def _most_telling(lines: list[EvidenceLine]) -> list[EvidenceLine]:
 
 
 def _lines(lines: list[EvidenceLine], screen: Screen, *, notes: bool = False) -> None:
-    """Quoted lines with their numbers, and with their files where those are several.
+    """Quoted lines with their numbers, and with their files if there are several.
 
-    `notes` says behind each line why it is quoted.
+    `notes` has the reason for quoting each line.
     """
     names = {line.file: "" for line in lines}
     if len(names) > 1:

@@ -1,4 +1,4 @@
-"""A `Progress` as text for a person: where it is, how fast it goes, why one should believe it."""
+"""A `Progress` as text for a person: position, speed and evidence."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _place(progress: Progress) -> str:
 
 
 def _alarm(progress: Progress) -> str:
-    """The line on a loss that is not a number: the run goes on, and learns nothing."""
+    """The line on a loss that is not a number: the run continues, but learns nothing."""
     since = progress.loss_state_since
     text = f"warning: the loss is {_NO_NUMBER[progress.loss_state or 'nan']}"
     text += f", since iteration {since:,} at the latest" if since is not None else ""

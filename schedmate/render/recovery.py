@@ -1,4 +1,4 @@
-"""Recovery plans as text for a person: what they would do, and how far they have come."""
+"""Recovery plans as text for a person: their actions and their state."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ TONES: dict[State, Tone] = {"applied": "good", "failed": "bad", "applying": "dou
 
 
 def show(document: RecoverDocument, screen: Screen, *, what: str, kept: bool = True) -> None:
-    """Print the answer of `schedmate recover WHAT`; what can be done next is said if it is kept."""
+    """Print the answer of `schedmate recover WHAT`, with the next steps if the plan is stored."""
     if document.counts is not None:
         _overview(screen, document)
     else:
         for number, plan in enumerate(document.plans):
             if number:
                 screen.line()
-            # who asked for it has read the rest when it was proposed
+            # the rest was shown when it was proposed
             _plan(screen, plan, whole=plan.state == "proposed" or what in ("plan", "status"))
     if not document.plans and what in ("plan", "apply"):
         screen.line(document.why or "No plan is approved; nothing was done.")

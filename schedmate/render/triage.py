@@ -33,7 +33,7 @@ def show(found: Triage, screen: Screen) -> None:
     ids = {one.id: one for one in found.groups}
     ordered = [ids[bar.group] for bar in found.pareto.bars]
     by_kind = len(ordered) > LISTED
-    if by_kind:  # more than one screen holds: what is alike is told together
+    if by_kind:  # more than one screen: equal ones are summarised
         rows = [(one.title, one.jobs, one.gpu_hours, one.groups) for one in kinds(found)]
     else:
         rows = [

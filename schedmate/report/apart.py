@@ -1,4 +1,5 @@
-"""What tells failures of one name apart: the line that decided, where in the program, how much."""
+"""Details that distinguish failures with the same name: the decisive line, its place in the
+program, amounts."""
 
 from __future__ import annotations
 
@@ -67,7 +68,8 @@ def _memory(found: Diagnosis) -> Iterator[str]:
 
 
 def _frames(found: Diagnosis) -> Iterator[str]:
-    """The program's entry point and the innermost line of its own, if a traceback is quoted."""
+    """The program's entry point and the innermost line of its own code, if a traceback is
+    quoted."""
     lines = (one.text for one in found.evidence if one.note in (None, "decided"))
     frames = [one for text in lines if (one := FRAME.search(text))]
     own = [one for one in frames if not LIBRARY.search(one[1])]

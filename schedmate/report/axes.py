@@ -1,4 +1,4 @@
-"""Axes of charts: where a value lies, which ticks there are, and how values are written."""
+"""Axes of charts: positions of values, ticks, and how values are written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Axis:
-    """What one direction of a chart means: `kind` says how its values are written."""
+    """One direction of a chart: `kind` says how its values are written."""
 
     label: str
     low: float
@@ -27,7 +27,7 @@ class Axis:
     kind: str
     log: bool = False
     names: tuple[str, ...] = ()
-    """Of the values 0, 1, ..., where they stand for things."""
+    """An axis of categories, at 0, 1, ..."""
 
     def place(self, values: Any, start: float, end: float) -> Floats:
         """Where values lie between the pixels `start` and `end`; those beyond it, at its end."""

@@ -1,7 +1,7 @@
 """Line charts, intervals and densities as inline SVG: no library, no script, nothing fetched.
 
-Text in a chart goes through `shown` and is escaped. Looks are the style sheet's: series n has the
-class `s{n}`, which differs from others by dash as well as by colour.
+Text in a chart goes through `shown` and is escaped. The style sheet defines the looks: series n has
+the class `s{n}`, which differs from others by dash as well as by colour.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from schedmate.report.page import shown
 WIDTH, HEIGHT = 640, 320
 LEFT, RIGHT, TOP, BOTTOM = 82, 34, 36, 50
 STYLES = 8
-"""Different looks of series; further ones begin anew."""
+"""Different looks of series, which repeat beyond this number."""
 
 
 @dataclass(frozen=True)
@@ -233,7 +233,7 @@ def text_at(x: float, y: float, kind: str, text: str) -> Markup:
 
 
 def _path(x: Floats, y: Floats, steps: bool) -> str:
-    """Path data; points that a straight line passes through anyway are left out."""
+    """Path data, without points that lie on a straight line between others."""
     px, py = np.round(x, 1), np.round(y, 1)
     turns = np.ones(len(px), dtype=bool)
     turns[1:-1] = (py[1:-1] != py[:-2]) | (py[1:-1] != py[2:])

@@ -1,4 +1,4 @@
-"""Parameters with their values, and what they mean in the words of their own docstrings."""
+"""Parameters with their values and their descriptions, from docstrings."""
 
 from __future__ import annotations
 

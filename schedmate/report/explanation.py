@@ -77,7 +77,7 @@ def _local(local: Local) -> Markup:
 
 
 def _effects(scores: Sequence[float]) -> Axis:
-    """An axis of factors: scores are logarithms, zero changes nothing."""
+    """An axis of factors: scores are logarithms, so 0 changes nothing."""
     low, high = min([*scores, 0.0]), max([*scores, 0.0])
     margin = 0.05 * max(high - low, 0.1)
     return effects("makes the answer", low - margin * (low < 0), high + margin)

@@ -23,9 +23,9 @@ PERCENTS = (10, 25, 50, 75, 90, 99, 99.9, 100)
 
 
 def gain(runs: Sequence[dict[str, Any]], keys: Sequence[str]) -> Markup | None:
-    """Each run's gain over the first policy, with its interval; None with one policy alone.
+    """Each run's gain over the first policy, with its interval; None with one policy only.
 
-    `keys` are what tells runs of one policy apart.
+    `keys` are the settings that distinguish runs of one policy.
     """
     policies = list(dict.fromkeys(run["policy"] for run in runs))
     rows = [

@@ -1,6 +1,6 @@
-"""Results as data frames of pandas, for notebooks (extra `notebooks`).
+"""Results as pandas data frames, for notebooks (extra `notebooks`).
 
-A function that ends in `columns` needs no extra: it gives the same as plain lists by name.
+A function whose name ends in `columns` needs no extra: it returns the same as plain lists by name.
 """
 
 from __future__ import annotations
@@ -69,11 +69,10 @@ def segments_columns(results: Iterable[Result]) -> Columns:
 
 
 def neighbours_columns(estimate: Estimate | None) -> Columns:
-    """A row for each past job that an estimate rests on, the one of most weight first.
+    """A row for each past job that an estimate is based on, by descending weight.
 
     Columns are the fields of `schedmate.Neighbour`: similarity (cosine, at most 1), weight (they
-    add up to 1), run time as observed and rescaled to the new job [s]. No rows where there is no
-    estimate.
+    add up to 1), run time as observed and rescaled to the new job [s]. No rows without an estimate.
     """
     found = sorted(estimate.neighbours if estimate else [], key=lambda one: -one.weight)
     rows = [one.model_dump() for one in found]

@@ -21,7 +21,7 @@ from schedmate.schedulers.sim.outcome.timeline import jobs_waiting
 NODES = 16
 """Most nodes drawn."""
 BARS = 1500
-"""Most bars of a stretch that was not chosen by hand."""
+"""Most bars of a time range that was not chosen by hand."""
 LIMIT = 4000
 """Most bars ever drawn; the longest are kept."""
 LANES = 160
@@ -64,7 +64,7 @@ def window_of(
 
 
 def gantt(result: Result, cluster: Cluster, window: Window) -> tuple[Markup, int]:
-    """The chart of one run, and how many short bars were left out of it.
+    """The chart of one run, and the number of short bars that were left out.
 
     A job that joined another on its GPUs is a bar of half the height over it.
     """
@@ -153,7 +153,7 @@ def _nodes(cluster: Cluster, tops: dict[int, int]) -> Markup:
 
 
 def _ending(name: str) -> str:
-    """The end of a name, which tells nodes apart."""
+    """The end of a name, which distinguishes nodes."""
     return name if len(name) <= SHORT else "…" + name[1 - SHORT :]
 
 

@@ -17,7 +17,7 @@ from schedmate.schedulers.sim.outcome.timeline import gpus_held, jobs_waiting, w
 from schedmate.schedulers.sim.runs import Plan
 
 BINS = 400
-"""Stretches of time of which a curve over time shows the means."""
+"""Number of time intervals over which a curve shows means."""
 
 
 def over_time(shown: Sequence[Result], plan: Plan) -> list[Figure]:
@@ -74,7 +74,7 @@ _CAUSES = {
 
 
 def _causes(shown: Sequence[Result]) -> list[list[str]]:
-    """Of each policy, what became of the GPU time."""
+    """The use of GPU time over time, of each policy."""
     keys = list(_CAUSES.values())[1:]
     return [
         [one.numbers["policy"], *(f"{one.numbers['gpu_time_h'][key]:,.1f}" for key in keys)]

@@ -23,10 +23,9 @@ FOLDER = Path(__file__).parent
 def render(name: str, *shared: str, **values: Any) -> str:
     """The page `NAME.html.j2` with style and script inside it.
 
-    They are those of every page (`page.css`, `page.js`), those it shares with others (`charts`)
-    and its own (`NAME.css`), where there is such a file. Whatever `values` hold is escaped. Nothing
-    but that style and that script, known by their digests, may run or be loaded, whatever a text
-    brought with it.
+    These are shared by every page (`page.css`, `page.js`), by several (`charts`), or its own
+    (`NAME.css`) if there is such a file. All `values` are escaped. Nothing but that style and that
+    script, identified by their digests, may run or be loaded, whatever a text contains.
     """
     style, script = (_joined(("page", *shared, name), kind) for kind in ("css", "js"))
     policy = (
@@ -44,7 +43,7 @@ def shown(text: object, limit: int = 500) -> str:
 
 
 def embedded(document: Any) -> str:
-    """A JSON document as the content of a script element that nothing runs."""
+    """A JSON document as the content of a script element that is never run."""
     text = json.dumps(document, separators=(",", ":"), allow_nan=False)
     for character in "<>&\u007f":
         text = text.replace(character, f"\\u{ord(character):04x}")

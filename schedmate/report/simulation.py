@@ -22,7 +22,8 @@ from schedmate.schedulers.sim.runs import Plan
 
 @dataclass(frozen=True)
 class Comparison:
-    """What was simulated: the results are those of each plan's policies in turn."""
+    """The simulated trace and plans: results are in the order of plans, and of the policies of
+    each."""
 
     plans: Sequence[Plan]
     results: Sequence[Result]

@@ -32,7 +32,7 @@ FEW, DATES = 8, 6
 
 
 def linear_step(low: float, high: float, *, of_time: bool) -> float:
-    """The round step that gives about five ticks."""
+    """The round step with about five ticks."""
     rough = max(high - low, 1e-9) / 5
     unit = DAY if of_time and rough >= DAY else 1.0
     power = unit * 10.0 ** math.floor(math.log10(rough / unit))
@@ -60,7 +60,7 @@ def _thinned(ticks: Sequence[float], most: int = FEW) -> tuple[float, ...]:
 
 
 def are_round(times: Sequence[float]) -> bool:
-    """Whether all times [s] are such as `round_times` prefers, each in a unit of its own."""
+    """Whether all times [s] are round in the sense of `round_times`, each in its own unit."""
     return all(one in _COARSE or one in _FINE for one in times)
 
 
@@ -100,13 +100,13 @@ def moments(low: float, high: float) -> tuple[float, ...]:
             return _thinned(found, DATES)
         if at >= low:
             found.append(at)
-    raise AssertionError  # the months go on for ever
+    raise AssertionError  # months have no largest unit
 
 
 def durations(ticks: Sequence[float]) -> list[str]:
-    """Times [s] in the one unit of which all are whole multiples.
+    """Times [s] in the largest unit of which all are whole multiples.
 
-    Where their numbers would be large, in two units as on a clock: `1 d 06 h`, `2:30 h`.
+    If the numbers would be large, in two units as on a clock: `1 d 06 h`, `2:30 h`.
     """
     whole = [round(one) for one in ticks]
     if any(abs(one - round(one)) > 1e-3 for one in ticks):

@@ -30,7 +30,7 @@ from schedmate.report.page import embedded, render
 LARGEST = 5_000_000
 """Largest report [bytes], the JSON document in it included."""
 BINS = (600.0, 3600.0, 6 * 3600.0, 86_400.0, 7 * 86_400.0, 30 * 86_400.0)
-"""Widths of the bars over time [s]: the first of which at most 60 cover all failures."""
+"""Widths of the bars over time [s]; the first with at most 60 bars for all failures is used."""
 NEW = 500
 """Most new templates that are listed."""
 LINES = {
@@ -49,7 +49,7 @@ CAPS = ((5_000, 150), (2_000, 80), (1_000, 40), (300, 15), (50, 5))
 
 @dataclass(frozen=True)
 class Card:
-    """One group with the job that stands for it."""
+    """One group with its representative job."""
 
     group: Group
     title: str
@@ -64,7 +64,7 @@ class Card:
 
 
 def triage_page(found: Triage, strip_of: Callable[[JobVerdict], Strip | None]) -> str:
-    """The whole report as HTML of at most `LARGEST` bytes; what is left out is said in it."""
+    """The whole report as HTML of at most `LARGEST` bytes, with a note on what is left out."""
     strips: dict[int, Strip | None] = {}
 
     def strip(job: JobVerdict) -> Strip | None:

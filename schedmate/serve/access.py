@@ -33,7 +33,7 @@ class Access:
 
     @property
     def guarded(self) -> bool:
-        """Whether there is a token to show."""
+        """Whether a token is required."""
         return self._token is not None
 
     def proves(self, token: str) -> bool:
@@ -47,7 +47,8 @@ class Access:
         return scheme.lower() == "bearer" and self.proves(token.strip())
 
     def sign_in(self) -> str:
-        """A new session for a browser that has shown the token; gives what its cookie holds."""
+        """A new session for a browser that has sent the token; returns the content of its
+        cookie."""
         name = secrets.token_urlsafe(32)
         self._sessions[name] = Session(secrets.token_urlsafe(32), time.monotonic() + SESSION_S)
         while len(self._sessions) > SESSIONS:
@@ -76,14 +77,14 @@ def _session_name(cookies: str | None) -> str:
 
 
 class Rate:
-    """A rate limit: requests per second of each client, and twice as many in a burst."""
+    """A rate limit: requests per second of each client, and twice this number in a burst."""
 
     def __init__(self, rate: float) -> None:
         self._rate = rate
         self._clients: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def allows(self, client: str) -> bool:
-        """Whether this client may ask once more now."""
+        """Whether this client may make one more request now."""
         if self._rate <= 0:
             return True
         now = time.monotonic()

@@ -63,7 +63,7 @@ def routes(service: Service, access: Access) -> APIRouter:
 
     @router.post("/advise", response_model=Advice)
     async def advise(request: AdviseRequest) -> Response:
-        """How long a job will run and what it will use."""
+        """Estimate a job's run time and utilisation."""
         longest = limits.advice_s if request.metadata is not None else limits.deadline_s
         return _json(await service.advise(request, _deadline(request.deadline_s, longest)))
 
@@ -151,5 +151,5 @@ def _plan(one: PlanStatus) -> PlanState:
 
 
 def _json(answer: BaseModel) -> Response:
-    # what is a model already need not be checked and made again
+    # a model needs no second validation
     return Response(answer.model_dump_json(by_alias=True), media_type="application/json")

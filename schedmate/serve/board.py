@@ -79,7 +79,7 @@ class Checked:
 
     @property
     def place(self) -> str:
-        """Where it ended: `below` p10, `within` p10 to p90, or `above` p90."""
+        """The actual run time: `below` p10, `within` p10 to p90, or `above` p90."""
         if self.duration_s < self.p10_s:
             return "below"
         return "above" if self.duration_s > self.p90_s else "within"
@@ -91,7 +91,7 @@ class Board:
     def __init__(
         self, folder: Path, on_checked: Callable[[Checked], None] = lambda _: None
     ) -> None:
-        """Raises `InputError` where the file cannot be made or is none of ours."""
+        """Raises `InputError` if the file cannot be created or is not one of ours."""
         self._on_checked = on_checked
         self._lock = threading.Lock()
         path = folder / FILE

@@ -41,5 +41,5 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
 
 
 def status_of(error: Exception) -> int:
-    """The HTTP status that tells a client what kind of failure it was."""
+    """The HTTP status for a kind of failure."""
     return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)

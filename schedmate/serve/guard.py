@@ -24,12 +24,12 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 log = logging.getLogger("schedmate.serve.request")
 
 OPEN = frozenset({"/healthz", "/readyz"})
-"""What anybody may ask: whether it lives."""
+"""Paths that need no token: whether the service is alive."""
 FOR_BROWSERS = frozenset({"/", "/login", "/logout"})
 """Pages, which have their own way to sign in."""
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _SLACK_S = 1.0
-"""What a request gets beyond its deadline, for the answer that says so [s]."""
+"""Time beyond its deadline after which a request ends, for the answer about the deadline [s]."""
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"same-origin"),  # with less, browsers do not say where a form is from
@@ -132,7 +132,7 @@ class Guard:
             raise _too_large(limits.body)
 
     def _check_host(self, headers: dict[bytes, str]) -> None:
-        # a page of somebody else's may have its own name lead here, and read what comes back
+        # DNS rebinding: another site's page may resolve its own name to us and read the answer
         host = headers.get(b"host", "")
         name = host.lower() if host.endswith("]") else host.lower().rpartition(":")[0] or host
         if name.lower() not in self._options.hosts:
@@ -207,13 +207,13 @@ def _too_large(most: int) -> RefusedError:
 
 
 async def _say(send: Send, status: int, sentence: str, retry_s: int | None, started: bool) -> None:
-    if started:  # half an answer cannot be taken back: the connection ends
+    if started:  # an incomplete answer cannot be replaced: the connection ends
         raise ConnectionError(sentence)
     body = json.dumps({"error": sentence}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     if retry_s is not None:
         headers.append((b"retry-after", b"%d" % retry_s))
-    if status == 413:  # what is left of the body is not waited for
+    if status == 413:  # the rest of the body is not awaited
         headers.append((b"connection", b"close"))
     if status == 401:
         headers.append((b"www-authenticate", b"Bearer"))

@@ -1,7 +1,7 @@
-"""`Lane`: one thread that does short pieces of work for the event loop, in the order they came.
+"""`Lane`: one thread that does short pieces of work for the event loop, in their order.
 
-One thread, because what it does is Python under one interpreter lock and a database with one
-connection: more of them would only slow each other, and the slowest answers most.
+One thread, because the work is Python under one interpreter lock and a database with one
+connection: more threads would only slow each other down, and the slowest answers most.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Lane(Generic[T, R]):
         return True
 
     def close(self) -> None:
-        """Finish what was given so far and end the thread. May be repeated."""
+        """Complete what was given so far and end the thread. May be called again."""
         self._queue.put(None)
         self._thread.join()
 

@@ -19,7 +19,7 @@ class JsonFormatter(logging.Formatter):
     """`{"time": ..., "level": ..., "logger": ..., "message": ...}` and the fields of a request."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line of JSON, without anything that could control a terminal."""
+        """One line of JSON, without control characters."""
         document = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),

@@ -22,7 +22,7 @@ _RATIOS = (0.1, 0.2, 0.33, 0.5, 0.67, 0.8, 0.9, 1.0, 1.11, 1.25, 1.5, 2, 3, 5, 1
 
 
 class Metrics:
-    """The counters of one service, in a registry of its own."""
+    """The counters of one service, in a separate registry."""
 
     def __init__(self) -> None:
         self.registry = one = CollectorRegistry()

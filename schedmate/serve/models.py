@@ -1,4 +1,4 @@
-"""Requests and responses of the service; its OpenAPI document is made of these."""
+"""Requests and responses of the service, from which its OpenAPI document is generated."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Problem(BaseModel):
 class AdviseRequest(_Message):
     """A job before it runs.
 
-    With `metadata` nothing is read and the answer takes a millisecond. Without it the repository
+    With `metadata`, nothing is read and the answer takes a millisecond. Without it, the repository
     `job.repo` is read in a confined process; that takes longer, and the path must be below one of
     the allowed roots.
     """
@@ -63,7 +63,10 @@ class AdviseRequest(_Message):
 
 
 class Advice(BaseModel):
-    """How long a job will run. `estimate.abstained`: nothing is known, so do as without it."""
+    """Estimated run time of a job.
+
+    If `estimate.abstained`, there is no similar job: schedule it as without schedmate.
+    """
 
     duration_s: float | None = Field(description="The point estimate again [s], or null")
     summary: str = Field(description="The estimate in one line, for a job's comment")

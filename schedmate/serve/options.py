@@ -20,10 +20,10 @@ PORT = 8765
 class Limits:
     """Limits on requests; those beyond are refused at once, to keep the others quick.
 
-    `in_flight`: requests being answered; `reading`: of these, such that read repositories or logs,
-    in that many processes, and as many again may wait; `rate` [requests/s] of one client, 0 for
-    any; `body` [bytes]; `deadline_s` [s]: longest time of a request, and `advice_s` of one for
-    advice; `connections`: open at once.
+    `in_flight`: requests being answered; `reading`: those of them that read repositories or logs,
+    in this number of processes, and the same number may wait; `rate` [requests/s] of one client, 0
+    for no limit; `body` [bytes]; `deadline_s` [s]: longest time of a request, and `advice_s` of one
+    for advice; `connections`: open connections.
     """
 
     in_flight: int = 64
@@ -40,10 +40,10 @@ class Limits:
 class ServeOptions:
     """Options of `schedmate serve`.
 
-    `socket`: path of a unix socket, else `host` and `port`. `roots`: directories that repositories
-    and logs may lie in, links resolved. `state`: directory of what the dashboard shows.
-    `record`: file of the plans (`schedmate recover`). `names`: further names of this machine, under
-    which a browser may ask for it. `follow_s`: time between two readings of followed logs [s].
+    `socket`: path of a unix socket, else `host` and `port`. `roots`: directories with repositories
+    and logs that may be read, links resolved. `state`: directory of the dashboard's data. `record`:
+    file of the plans (`schedmate recover`). `names`: further names of this machine that a browser
+    may use. `follow_s`: time between two readings of followed logs [s].
     """
 
     state: Path = field(default_factory=lambda: data_dir() / "serve")
@@ -67,7 +67,7 @@ class ServeOptions:
 
     @property
     def hosts(self) -> frozenset[str]:
-        """Names under which a browser may ask for the service, in lower case."""
+        """Names by which a browser may address the service, in lower case."""
         own = {"localhost", "127.0.0.1", "[::1]", "::1", self.host.lower(), f"[{self.host}]"}
         return frozenset(own | {name.lower() for name in self.names})
 
@@ -111,7 +111,8 @@ def read_token(path: Path) -> str:
 
 
 def checked_roots(paths: list[Path]) -> tuple[Path, ...]:
-    """Directories that may be read, links resolved; raises `InputError` for what is none."""
+    """Directories that may be read, links resolved; raises `InputError` if one is not a
+    directory."""
     for path in paths:
         if not path.is_dir():
             raise InputError(f"--root {path} is not a directory; name one that holds code or logs.")

@@ -18,7 +18,7 @@ SHOWN = 100
 
 
 class Plans:
-    """Looks at the record, and says yes or no in it; carrying out is the agent's.
+    """Reads the record, and approves or rejects plans; the agent carries them out.
 
     Without a record, because no agent has written one yet, there are no plans.
     """
@@ -37,8 +37,10 @@ class Plans:
         return self._ask(lambda one: {str(k): n for k, n in one.counts().items()}, {})
 
     def decide(self, plan: str, *, approve: bool, by: str, note: str = "") -> PlanStatus:
-        """Approve or reject a plan. Raises `AbsentError`, or `ConflictError` where its state no
-        longer allows that."""
+        """Approve or reject a plan.
+
+        Raises `AbsentError`, or `ConflictError` if its state does not allow that any more.
+        """
         if not self.path.exists():
             raise AbsentError(f"no plan {plan!r}: there is no record of plans yet.")
         with self._lock, Record(self.path) as record:

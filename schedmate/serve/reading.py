@@ -19,10 +19,10 @@ T = TypeVar("T")
 
 
 class Reading:
-    """At most `at_once` processes; as many requests again may wait, and more are refused.
+    """At most `at_once` processes; the same number of requests may wait, and more are refused.
 
-    `roots` are the directories that may be read, links resolved; a path counts by where its links
-    lead.
+    `roots` are the directories that may be read, links resolved; a path counts by the target of its
+    links.
     """
 
     def __init__(self, readers: Readers, roots: Sequence[Path], at_once: int) -> None:
@@ -39,11 +39,11 @@ class Reading:
 
     @property
     def idle(self) -> bool:
-        """Whether a request would be begun at once."""
+        """Whether a request would start at once."""
         return self._taken < self._at_once
 
     async def do(self, work: Callable[[Readers, float], T], deadline: float) -> T:
-        """What `work(readers, left_s)` gives; raises `BusyError`, or `TimeoutError` past the
+        """The result of `work(readers, left_s)`; raises `BusyError`, or `TimeoutError` past the
         deadline [s, `time.monotonic`]."""
         if self._taken >= 2 * self._at_once:
             raise BusyError("as many repositories and logs as allowed are being read; try again.")
@@ -54,7 +54,7 @@ class Reading:
         except BaseException:
             self._taken -= 1
             raise
-        # what is being read keeps its place until it has ended, whoever has given up on it
+        # a reading process counts until it has ended, even if its request has timed out
         task.add_done_callback(self._done)
         async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
             return await asyncio.shield(task)
@@ -62,7 +62,7 @@ class Reading:
     def _done(self, task: asyncio.Future[T]) -> None:
         self._taken -= 1
         if not task.cancelled():
-            task.exception()  # nobody may be left to hear of it
+            task.exception()  # the client may be gone
 
     def _work(self, work: Callable[[Readers, float], T], deadline: float) -> T:
         left_s = deadline - time.monotonic()
@@ -71,10 +71,10 @@ class Reading:
         return work(self.readers, left_s)
 
     def allowed(self, path: str) -> str:
-        """The path without links; raises `OutsideError` where it is not below a root."""
+        """The path without links; raises `OutsideError` if it is not below a root."""
         place = resolved(Path(path)) if Path(path).is_absolute() and "\0" not in path else None
         if place is not None and any(place.is_relative_to(root) for root in self._roots):
-            # what is there and what is not is no business of whoever asks for other places
+            # what exists outside the roots is not revealed
             if exists(place):
                 return str(place)
             raise InputError(

@@ -23,12 +23,12 @@ BACKLOG = 1_024
 
 
 class _Server(uvicorn.Server):
-    """Stops at the first SIGTERM or Ctrl-C when what is being answered is answered, and at the
+    """Stops at the first SIGTERM or Ctrl-C once the requests in progress are answered, and at the
     second at once; the process then ends with exit code 0."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """As uvicorn's, without sending the signal on to whoever had it before."""
+        """As uvicorn's, without passing the signal on to the previous handler."""
 
         def stop(_number: int, _frame: FrameType | None) -> None:
             self.force_exit, self.should_exit = self.should_exit, True
@@ -103,7 +103,7 @@ def _listening(options: ServeOptions) -> Iterator[socket.socket]:
 
 
 def _remove_stale(path: Path) -> None:
-    """Remove the socket of a service that was killed; raises `InputError` where one answers."""
+    """Remove the socket of a killed service; raises `InputError` if a service answers on it."""
     with suppress(FileNotFoundError):
         if not stat.S_ISSOCK(path.lstat().st_mode):
             raise InputError(f"{path} is in the way and no socket; name another --socket.")

@@ -81,7 +81,7 @@ class Service:
         settings, stack = self.settings, self._stack
         try:
             embedder = embedder_of(settings)
-            # the writer's commits wait for the disk, so reading has connections of its own
+            # the writer's commits wait for the disk, so reading has separate connections
             writing = stack.enter_context(open_history(settings.history, embedder, poll=True))
             self._advising, browsing = (
                 stack.enter_context(JobHistory.open(writing.path, embedder, read_only=True))

@@ -1,4 +1,4 @@
-"""What the dashboard's page shows, made of the board, the plans and the clock."""
+"""The content of the dashboard's page, from the board, the plans and the clock."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def view(board: Board, plans: Plans, now: float) -> dict[str, Any]:
 
 
 def ago(then: float | None, now: float) -> str:
-    """`5 min 00 s ago`, nothing for a time that is not known."""
+    """`5 min 00 s ago`; empty for an unknown time."""
     if then is None:
         return ""
     return f"{format_duration(max(0.0, now - then))} ago"
@@ -149,7 +149,7 @@ def _action(action: Any) -> str:
 def _nodes(
     failures: Sequence[Job], plans: Sequence[PlanStatus], now: float
 ) -> list[dict[str, Any]]:
-    """Nodes that failures name, the most often named first, and what was planned for them."""
+    """Nodes named by failures, the most often named first, and the plans for them."""
     times: Counter[str] = Counter()
     kinds: dict[str, Counter[str]] = {}
     latest: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""Writes to the history, of many requests at once in one transaction: each pays for one only."""
+"""Writes to the history: many requests in one transaction, whose cost they share."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What the tools that test nodes print, and whether that speaks against a node.
+"""Parsers of node diagnostics, with a verdict on each node.
 
-A test that did not run, was cut off, or complains only of configuration is `unclear`: it takes no
-node out of service, and it clears none.
+A test that did not run, was interrupted, or complains only of configuration is `unclear`: it
+neither takes a node out of service nor clears it.
 """
 
 from schedmate.recovery.health.verdict import Complaint, Health, Reader, assess

@@ -19,14 +19,14 @@ from schedmate.terminal import clean
 
 ROOTS = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
 ISOLATE, RESET = 2, 6
-"""The severities with which a GPU is not to be used: isolate it; drain and reset it."""
+"""Severities with which a GPU must not be used: isolate it; drain and reset it."""
 CONFIGURATION = frozenset({"deployment"})
-"""Categories whose failures, where no severity is given, are of software and its settings."""
+"""Categories of tests whose failures, if there is no severity, are of software and its settings."""
 
 
 def assess(ran: Ran, _expected: Expected) -> Health:
-    """Faulty where a failed test has a severity of `ISOLATE` or `RESET`; where a release gives no
-    severities, where a test of the hardware failed. Only skipped tests say nothing."""
+    """Faulty if a failed test has a severity of `ISOLATE` or `RESET` or, in a release without
+    severities, if a hardware test failed. Only skipped tests: unclear."""
     document = _document(ran.output)
     if document is None:
         said = clean(ran.output.strip()[-200:]) or "nothing"
@@ -80,7 +80,7 @@ def _complaints(
     category: str, test: str, result: dict[str, Any], *, failed: bool
 ) -> Iterator[Complaint]:
     warnings = result.get("warnings")
-    # a release without severities has plain text here, or nothing
+    # in a release without severities, plain text or nothing
     by_itself = failed and category.lower() not in CONFIGURATION
     listed = warnings if isinstance(warnings, list) and warnings else [""]
     for warning in listed:

@@ -61,8 +61,8 @@ def pci_address(text: str) -> str:
 
 
 def assess(ran: Ran, _expected: Expected) -> Health:
-    """Faulty where a line reports what no program brings about; a log without lines of the driver
-    is healthy, as far as a log can tell."""
+    """Faulty if a line reports what no program can cause; a log without errors of the driver is
+    healthy, as far as a log can tell."""
     if ran.exit_code:
         said = clean(ran.output.strip()[-200:])
         return Health("unclear", f"exit code {ran.exit_code}: {said}")
@@ -82,7 +82,7 @@ def _complaints(text: str) -> Iterator[Complaint]:
         event = parse_xid(line)
         if rule is None or (event is None and not doubts(rule.id).proof):
             continue
-        # a contained memory error ended one program; the node goes on (docs/diagnose.md)
+        # a contained memory error ended one program; the node is usable (docs/diagnose.md)
         blames = doubts(rule.id).proof and rule.id != "xid-94"
         part = event.pci if event else ""
         words = f"Xid {event.code}: {rule.why}" if event else rule.why

@@ -1,8 +1,8 @@
-"""The table of nccl-tests (`all_reduce_perf` and its like), of one collective over some nodes.
+"""The table of nccl-tests (`all_reduce_perf` and similar), of one collective over some nodes.
 
-A run speaks against its nodes as a group: values that came out wrong, a bandwidth below what is
-expected, an error of NCCL or CUDA. Which node of the group it is, `halving.py` finds. Columns by
-release: `error` (a difference, before 2.13) or `#wrong` (a count), and `root` since then.
+A run is evidence against its nodes as a group: wrong values, a bandwidth below the expected one, an
+error of NCCL or CUDA. `halving.py` finds the faulty node of the group. Columns by release: `error`
+(a difference, before 2.13) or `#wrong` (a count), and `root` since then.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from schedmate.recovery.health.verdict import Complaint, Expected, Health, judge
 from schedmate.schedulers.live.executor import Ran
 from schedmate.terminal import clean
 
-# what mpirun, srun and pdsh put before a line
+# prefixes of mpirun, srun and pdsh
 _PREFIX = re.compile(r"(?:\[\d{1,9}+,\d{1,9}+\]<std(?:out|err)>: ?|[\w.-]{1,64}+: (?= *+[\d#]))")
 _AVERAGE = re.compile(r"# {0,8}+Avg bus bandwidth")
 _BOUNDS = re.compile(r"# {0,8}+Out of bounds values {0,8}+: {0,8}+(\d{1,18}+) {1,8}+(\w{1,20}+)")

@@ -1,9 +1,9 @@
 """`nvidia-smi -q -x`: XML of drivers with DTD v4 to v13.
 
-What counts against a GPU: uncorrected memory errors since the driver was loaded, a row that could
-not be remapped or waits for a reset, pages that wait to be retired, a reset or another recovery
-action that the driver asks for, a GPU that is lost. Temperature, power, utilisation do not.
-Meanings: https://docs.nvidia.com/deploy/nvidia-smi/index.html and
+Evidence against a GPU: uncorrected memory errors since the driver was loaded, a row that could not
+be remapped or waits for a reset, pages pending retirement, a reset or another recovery action
+requested by the driver, a lost GPU. Temperature, power and utilisation are none. Meanings:
+https://docs.nvidia.com/deploy/nvidia-smi/index.html and
 https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/index.html
 """
 
@@ -38,14 +38,14 @@ COUNTS = (
 """Errors that were not corrected, since the driver was loaded."""
 
 LOST = ("gpu is lost", "unknown error", "err!", "gpu requires reset")
-"""What stands in place of values of a GPU that does not answer."""
+"""Replaces the values of a GPU that does not answer."""
 
 SHOWN = ("product_name", "serial", "uuid", "fb_memory_usage/total", "vbios_version")
 """Values that every GPU that answers has."""
 
 
 def assess(ran: Ran, expected: Expected) -> Health:
-    """Faulty where the driver says so of a GPU, or where fewer answer than the node has."""
+    """Faulty if the driver reports so for a GPU, or if fewer GPUs answer than the node has."""
     text = ran.output
     start = text.find("<nvidia_smi_log")
     if start < 0 or "<!ENTITY" in text:

@@ -10,8 +10,8 @@ from schedmate.schedulers.live.executor import Ran
 from schedmate.terminal import clean
 
 Reader = Literal["dcgm", "nvidia-smi", "nccl-tests", "kernel-log", "exit-code"]
-"""Whose output it is: `dcgmi diag -j`, `nvidia-smi -q -x`, `all_reduce_perf` and its like, `dmesg`
-or `journalctl -k`, or any command of which only the exit code counts."""
+"""Parser of the output: of `dcgmi diag -j`, `nvidia-smi -q -x`, `all_reduce_perf` and similar,
+`dmesg` or `journalctl -k`, or of any command of which only the exit code counts."""
 
 LONGEST_OUTPUT = 8 << 20
 """Characters of a tool's output that are read; a longer one is unclear."""
@@ -21,7 +21,7 @@ class Complaint(NamedTuple):
     """One fault that a tool reports."""
 
     part: str
-    """What it is about: `GPU 3`, `0000:3b:00`; empty for the whole node."""
+    """Its subject: `GPU 3`, `0000:3b:00`; empty for the whole node."""
     words: str
     component: FaultyComponent | None
     blames: bool
@@ -45,11 +45,11 @@ class Expected(NamedTuple):
     min_busbw_gbps: float | None = None
     """Bus bandwidth of the largest message [GB/s]."""
     faulty_exit_codes: frozenset[int] = frozenset({1})
-    """For `exit-code`: what says that the node is faulty; any other but 0 is unclear."""
+    """For `exit-code`: the codes that mean a faulty node; any other but 0 is unclear."""
 
 
 NOT_RUN = frozenset({126, 127})
-"""Exit codes by which a shell says that there is no such command, or that it may not be run."""
+"""Exit codes of a shell for a command that does not exist, or may not be run."""
 
 
 def assess(reader: Reader, ran: Ran, expected: Expected = Expected()) -> Health:  # noqa: B008 - frozen
@@ -69,8 +69,8 @@ def assess(reader: Reader, ran: Ran, expected: Expected = Expected()) -> Health:
 
 
 def judged(complaints: list[Complaint], *, passed: int, otherwise: str) -> Health:
-    """Faulty where any complaint blames the hardware, healthy where something passed and nothing
-    was complained of, else unclear."""
+    """Faulty if any complaint blames the hardware, healthy if a test passed without complaints,
+    else unclear."""
     found = tuple(complaints)
     blaming = [one for one in found if one.blames]
     if blaming:

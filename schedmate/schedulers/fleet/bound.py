@@ -1,8 +1,8 @@
 """The most nodes that any migration could vacate: the integer program of Section 4.1, by HiGHS.
 
-Every movable task goes to one node that may take it; a vacated node takes none. How tasks get there
-is not asked, so a plan that is safe at every step may reach less. GPUs that fractions share are
-counted by the sum of their parts, which also allows more than there is.
+Every movable task goes to one node that may take it; a vacated node takes none. The order of moves
+is ignored, so a plan that is safe at every step may reach less. GPUs shared by fractions count by
+the sum of the parts, which can also allow more than is possible.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Bound(NamedTuple):
 def most_emptied(part: Part, time_limit_s: float = 60.0) -> Bound:
     """The integer program of one part; nodes that are empty already stay so.
 
-    Raises `MissingExtraError` without SciPy, `InputError` where it is too large.
+    Raises `MissingExtraError` without SciPy, and `InputError` if it is too large.
     """
     require("the integer program", "schedulers", "scipy")
     from scipy.optimize import Bounds, LinearConstraint, milp
@@ -110,7 +110,7 @@ def most_emptied(part: Part, time_limit_s: float = 60.0) -> Bound:
 def _apart(
     part: Part, coming: list[tuple[int, int]], staying: list[int]
 ) -> list[tuple[list[int], list[float], float, float]]:
-    """At most one of two tasks on a node of which one avoids the group of the other."""
+    """At most one of two tasks on a node if one avoids the group of the other."""
     rows: list[tuple[list[int], list[float], float, float]] = []
     for i, (t, x) in enumerate(coming):
         avoid, group = part.avoid[t], part.group[t]

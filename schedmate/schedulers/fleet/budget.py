@@ -39,7 +39,7 @@ def choose(plan: Plan, costs: Costs, budget: int | None = None) -> Choice:
     for k, step in enumerate(plan.steps):
         for n in step.frees & emptied:
             needs[n].add(k)
-        # whatever leaves or passes an emptied node has to go
+        # moves that leave or pass an emptied node are cancelled
         if step.source in emptied:
             needs[step.source].add(k)
     closed = [_closure(plan.steps, {k}) for k in range(len(plan.steps))]
@@ -55,7 +55,7 @@ def choose(plan: Plan, costs: Costs, budget: int | None = None) -> Choice:
     heapq.heapify(heap)
     while heap:
         ratio, n = heapq.heappop(heap)
-        # others may have paid for some of its moves meanwhile
+        # other nodes may have paid for some of its moves meanwhile
         if (now := rate(n)) < ratio:
             heapq.heappush(heap, (now, n))
             continue

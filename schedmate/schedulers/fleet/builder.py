@@ -163,7 +163,7 @@ class Builder:
             times.append(time_s)
 
     def build(self, origin: str = "unstated", notes: Iterable[str] = ()) -> FleetSnapshot:
-        """The snapshot, once it is proved to be possible: nothing holds more than there is."""
+        """The snapshot, after a check that no node holds more than it has."""
         nodes = Nodes(name=self._node_names, **_columns(self._node, self._node_codes))
         flags = {
             name: np.frombuffer(one, np.int8).astype(bool) for name, one in self._flags.items()
@@ -251,7 +251,7 @@ def _list(value: Any) -> list[str]:
 
 
 def _mapping(value: Any, what: str) -> tuple[tuple[tuple[str, str], ...], dict[str, str]]:
-    """What tells a set of labels from others, and the set."""
+    """The key of a set of labels, and the set."""
     if not value:
         return (), {}
     if not isinstance(value, dict) or not all(

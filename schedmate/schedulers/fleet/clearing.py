@@ -14,7 +14,7 @@ from schedmate.schedulers.fleet.snapshot import FleetSnapshot, Ints
 from schedmate.schedulers.fleet.topology import Capacity
 
 TRIED = 12
-"""Switches looked at, those that lack least first."""
+"""Switches examined, those that lack least first."""
 MOST_NODES = 4_000
 """Nodes that tasks may go to."""
 
@@ -26,7 +26,7 @@ class Cleared(NamedTuple):
     plan: Plan
     cost_gpu_h: float
     gpus: dict[int, int]
-    """What each node under it can give then."""
+    """What each node under it can provide then."""
 
 
 def clear_switch(
@@ -135,7 +135,8 @@ def _after(
     inside: Ints,
     needs: tuple[int, int, int],
 ) -> dict[int, int]:
-    """What nodes can give a job when a plan that only takes tasks off them is carried out."""
+    """What nodes can provide for a job once a plan that only moves tasks off them is carried
+    out."""
     whole, cpus, memory = (
         values[inside].copy()
         for values in (snapshot.whole_free, snapshot.cpus_free, snapshot.memory_free)

@@ -1,8 +1,8 @@
 """Iterative partitioned consolidation (Section 4.1): which tasks to move to empty nodes.
 
-The nodes are partitioned anew in each round, the groups are searched in parallel, and what they
-find is put together in the order of the groups: for a seed the result is the same on any number of
-cores. Tasks and nodes are positions in the snapshot.
+Nodes are partitioned again in each round, the groups are searched in parallel, and the results are
+merged in the order of the groups: for a seed the result is the same on any number of cores. Tasks
+and nodes are positions in the snapshot.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class Costs:
     """Of what a node is worth: nodes that emptying wins less of are left alone."""
 
     def of_moves(self, snapshot: FleetSnapshot) -> Floats:
-        """Of moving each task [GPU seconds]: what it did since its checkpoint is done again."""
+        """Cost of moving each task [GPU seconds]: its work since the last checkpoint is
+        repeated."""
         tasks = snapshot.tasks
         again = tasks.gpus / MILLI * (tasks.checkpoint_age_s + self.overlap_s)
         return np.asarray(again + self.per_move_gpu_h * 3600.0, dtype=np.float64)
@@ -56,10 +57,10 @@ class Costs:
         return np.asarray(np.maximum(self.of_nodes(snapshot) / full, 1e-3), dtype=np.float64)
 
     def not_worth_it(self, snapshot: FleetSnapshot) -> NDArray[np.bool_]:
-        """Nodes that are left alone, as they will be free before emptying them pays.
+        """Nodes that are not emptied, as they will be free before that pays.
 
-        That is where it costs more than it wins, and where it wins less than half of what the node
-        is worth: then more is lost by what moves there than can be won by what moves away.
+        Emptying them costs more than it gains, or gains less than half of the node's value: then
+        more is lost by the tasks that move there than can be gained.
         """
         own = np.bincount(
             snapshot.tasks.node, weights=self.of_moves(snapshot), minlength=len(snapshot.nodes)
@@ -71,8 +72,7 @@ class Costs:
 
 
 def ends(snapshot: FleetSnapshot) -> Floats:
-    """Time until the last task of each node ends [s]; infinity if unknown, 0 where there
-    is none."""
+    """Time until the last task of each node ends [s]; infinity if unknown, 0 for empty nodes."""
     found = np.zeros(len(snapshot.nodes))
     np.maximum.at(found, snapshot.tasks.node, snapshot.tasks.remaining_s)
     return found
@@ -84,7 +84,7 @@ class Options:
 
     rules: Rules = field(default_factory=lambda: Rules(order="cost"))
     rounds: int = 5
-    """At most; a search ends when two rounds in a row find nothing."""
+    """Most rounds; a search ends when two rounds in a row find nothing."""
     group: int = 500
     """Nodes per group."""
     by_type: bool = True
@@ -97,7 +97,7 @@ PUBLISHED = Options(Rules(), by_type=False)
 BEST_FIT = Options(Rules(depth=1), by_type=False)
 """The same without ejection chains."""
 RANDOM_EVICTION = Options(Rules(depth=1, place="random"), by_type=False)
-"""What it replaced: evicted tasks go to any node with room."""
+"""The search as published: evicted tasks go to any node with room."""
 METHODS = {
     "schedmate": Options(),
     "large-nodes": Options(Rules(order="price")),
@@ -133,7 +133,7 @@ def search(
     processes: int = 1,
     progress: Progress = lambda _done, _text: None,
 ) -> Found:
-    """Moves that empty nodes. `progress` is told the groups that are done."""
+    """Moves that empty nodes. `progress` is called with the number of groups done."""
     state = _State(snapshot, options, costs or Costs())
     if processes == 1:
         done = 0
@@ -158,7 +158,7 @@ def search(
     results: dict[int, _Result] = {}
     answers = spread(_vacate, items(), None, processes=processes, most=1)
     for done, (item, result) in enumerate(answers, start=1):
-        # a process that was ended by the system leaves its group as it is
+        # a group whose process was killed stays unchanged
         results[item.number] = result if result is not None else ([], [], [], [])
         progress(done, state.said())
         if len(results) == len(current[-1]):
@@ -186,7 +186,7 @@ class _State:
         self.at = snapshot.tasks.node.astype(np.int64)
         self.device = snapshot.tasks.device.astype(np.int64)
         self.found = Found([], [], [])
-        # nothing is won by moving tasks to a node that is empty
+        # moving tasks to an empty node gains nothing
         self.used = (snapshot.task_count > 0) & ~costs.not_worth_it(snapshot)
 
     def said(self) -> str:

@@ -14,8 +14,8 @@ from schedmate.schedulers.fleet.snapshot import MILLI, NONE, FleetSnapshot
 def on_devices(snapshot: FleetSnapshot, source: str) -> FleetSnapshot:
     """The snapshot with a GPU for every fraction.
 
-    Those that are not known are packed largest first, which assumes less fragmentation within GPUs
-    than there may be; a note says how many. Raises `InputError` where they do not fit.
+    Unknown ones are assigned largest first, which assumes less fragmentation within GPUs than there
+    may be; a note has their number. Raises `InputError` if they do not fit.
     """
     tasks = snapshot.tasks
     rows = np.flatnonzero(snapshot.fraction)

@@ -1,15 +1,15 @@
-"""Why idle GPUs cannot be had by a request (Section 4.1, Figures 13 and 14).
+"""Why idle GPUs are not available to a request (Section 4.1, Figures 13 and 14).
 
-Every idle GPU is counted once: as allocatable, or under the first of these causes that applies to
-it, in the order in which a scheduler would meet them.
+Every idle GPU is counted once: as allocatable, or under the first of these causes that applies, in
+the order in which a scheduler would meet them.
 
-1. fractional: it is the rest of a GPU that others hold a part of, or too small a rest;
-2. stranded: too few are left on its node, or in its GPU type, for one more request;
+1. fractional: it is the remainder of a shared GPU, or too small a remainder;
+2. stranded: too few are left on its node, or of its GPU type, for one more request;
 3. cpu: the node's CPUs are used up before its GPUs are;
-4. memory: its CPUs would do, its memory is used up;
-5. topology: enough are left in its GPU type, but not under one access switch.
+4. memory: its CPUs suffice, its memory is used up;
+5. topology: enough are left of its GPU type, but not under one access switch.
 
-So a GPU on a node without CPUs that is stranded as well counts as stranded: CPUs would not free it.
+So a GPU that is stranded on a node without CPUs counts as stranded: CPUs would not free it.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _shape(snapshot: FleetSnapshot, request: Request) -> Shape:
         keys, where = np.unique(nodes.gpu_type * size + domain, return_inverse=True)
         under = np.bincount(where, weights=pods).astype(np.int64) // request.pods
         np.add.at(filled, keys // size, under)
-    size = request.pods * need  # whole numbers as long as anything is added up
+    size = request.pods * need  # whole numbers, to add up exactly
     lost_by_type = {}
     for code, name in enumerate(snapshot.gpu_types):
         mine = nodes.gpu_type == code
@@ -159,7 +159,7 @@ def _mixed(snapshot: FleetSnapshot, pods: Ints, request: Request) -> int:
 
 
 def _times(free: Ints, need: int) -> Ints:
-    """How often `need` goes into what is free; a sum of rounded numbers may be a little below 0."""
+    """The number of times that `need` fits; a sum of rounded numbers may be slightly below 0."""
     if not need:
         return np.full(len(free), 2**53)
     return np.asarray(np.maximum(free, 0) // need, dtype=np.int64)

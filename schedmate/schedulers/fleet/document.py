@@ -95,7 +95,7 @@ def read_parquet(path: Path) -> FleetSnapshot:
 
 
 def node_rows(snapshot: FleetSnapshot) -> Iterator[dict[str, Any]]:
-    """A row of the document for each node; what is empty is left out."""
+    """A row of the document for each node, without empty values."""
     nodes = snapshot.nodes
     for n, name in enumerate(nodes.name):
         row: dict[str, Any] = {"name": encodable(name)}
@@ -116,7 +116,7 @@ def node_rows(snapshot: FleetSnapshot) -> Iterator[dict[str, Any]]:
 
 
 def task_rows(snapshot: FleetSnapshot) -> Iterator[dict[str, Any]]:
-    """A row of the document for each task; what is empty is left out."""
+    """A row of the document for each task, without empty values."""
     tasks, names = snapshot.tasks, snapshot.nodes.name
     for t, name in enumerate(tasks.name):
         row: dict[str, Any] = {
@@ -147,9 +147,9 @@ def task_rows(snapshot: FleetSnapshot) -> Iterator[dict[str, Any]]:
 
 
 def write(snapshot: FleetSnapshot, path: Path | None) -> None:
-    """Write a snapshot whole or not at all: `.jsonl` as lines, `.parquet`, else as a document.
+    """Write a snapshot completely or not at all: `.jsonl` as lines, `.parquet`, else as a document.
 
-    None or `-`: the document to standard output. Raises `InputError` where it cannot be written.
+    None or `-`: the document to standard output. Raises `InputError` if it cannot be written.
     """
     head = {"schema": SCHEMA, "origin": snapshot.origin}
     if path is not None and path.suffix == ".parquet":

@@ -1,7 +1,7 @@
 """Vacating the nodes of one part: Algorithm 1 of the ASI paper, its baselines, and our own rules.
 
-All of them give moves in an order in which each finds room at its target while its task still holds
-what it has at the source: make before break, one after the other.
+All of them produce moves in an order in which each task finds room at its target while it still
+holds its resources at the source: make before break, one after the other.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Vacating:
         self._draw = Random(seed)  # noqa: S311 - a search, no secret
         self._frees = NOWHERE
         for n, tasks in enumerate(self.room.tasks):
-            if not tasks:  # moving something there wins nothing
+            if not tasks:  # moving tasks here gains nothing
                 self.room.close(n)
 
     def candidates(self) -> list[int]:
@@ -82,7 +82,7 @@ class Vacating:
                 self.vacate(n)
 
     def vacate(self, n: int) -> bool:
-        """Move everything off a node, or nothing; while it is tried it takes no tasks."""
+        """Move all tasks off a node, or none; meanwhile the node takes no tasks."""
         was_open = self.room.open[n]
         self.room.close(n)
         mark = len(self.moves)
@@ -127,7 +127,7 @@ class Vacating:
         self._before.append(before)
 
     def undo(self, mark: int) -> None:
-        """Take back all moves after the first `mark`."""
+        """Undo all moves after the first `mark`."""
         while len(self.moves) > mark:
             move = self.moves.pop()
             self.room.take(move.task)
@@ -140,7 +140,7 @@ class Vacating:
     def _leaving(self, n: int) -> list[int]:
         here = list(self.room.tasks[n])
         if self.rules.order != "pods":
-            # what is hardest to place first
+            # hardest to place first
             need, cpus = self.part.need, self.part.need_cpus
             here.sort(key=lambda t: (-need[t], -cpus[t], t))
         return here
@@ -202,7 +202,7 @@ class Vacating:
             if not part.movable[v]:
                 continue
             gpus, cpus = part.need[v], part.need_cpus[v]
-            # to put something as large or larger elsewhere is no easier than to put t there
+            # placing a task as large or larger elsewhere is no easier than placing t there
             if gpus >= need and cpus >= part.need_cpus[t] and not part.avoid[t]:
                 continue
             enough = gpus >= lacks_gpus and cpus >= lacks_cpus

@@ -14,7 +14,7 @@ _EXPORT = "export it again, or take what is wrong out of it"
 
 
 def check(snapshot: FleetSnapshot, source: str) -> None:
-    """Raise `InputError` with the first fault found, and how many there are of its kind."""
+    """Raise `InputError` with the first fault found, and the number of faults of its kind."""
     nodes, tasks = snapshot.nodes, snapshot.tasks
     if not len(nodes):
         raise InputError(f"{source} has no nodes; export those of the cluster.")

@@ -1,4 +1,4 @@
-"""What is on one node, task by task, where a task may be on two nodes at once."""
+"""Tasks on one node, where a task may be on two nodes at once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from schedmate.schedulers.fleet.snapshot import MILLI, NONE, FleetSnapshot
 
 
 class Load:
-    """The tasks on a node and what they leave of it."""
+    """The tasks on a node, and its free resources."""
 
     def __init__(self, snapshot: FleetSnapshot, node: int) -> None:
         nodes = snapshot.nodes
@@ -18,7 +18,7 @@ class Load:
         self.tasks: dict[int, int] = {}
         """Each with its GPU if it holds a part of one."""
         self.shared: dict[int, int] = {}
-        """What is free of the GPUs that fractions are on [milli-GPUs]."""
+        """Free parts of the GPUs with fractions [milli-GPUs]."""
         self.groups: Counter[int] = Counter()
         self.avoided: Counter[int] = Counter()
 

@@ -61,7 +61,7 @@ class Space:
         self.cost = np.zeros(len(tasks)) if cost is None else cost
         self.share = share
         fits = fitting(snapshot.require_sets, snapshot.label_sets)
-        # nodes of one type and with labels that no requirement tells apart are of one kind
+        # nodes of one type whose labels no requirement distinguishes are of one kind
         columns, same = np.unique(fits, axis=1, return_inverse=True)
         key = nodes.gpu_type.astype(np.int64) * (columns.shape[1] + 1) + same.ravel()[nodes.labels]
         _, first, self.kind = np.unique(key, return_index=True, return_inverse=True)

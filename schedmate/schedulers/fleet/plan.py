@@ -1,13 +1,14 @@
-"""From moves found to a plan: waves of migrations, safe at every step whatever fails.
+"""From moves to a plan: waves of migrations that are safe at every step, whatever fails.
 
-Within a wave every new instance is brought up before its old one goes, so both hold resources.
-A migration that fails leaves its task where it was. Each move names the moves that must have
-succeeded before it (`after`); one whose list is not complete is skipped, and so are those after it.
+Within a wave every new instance is started before its old one ends, so both hold resources. A
+migration that fails leaves its task where it was. Each move lists the moves that must have
+succeeded before it (`after`); a move whose list is not complete is skipped, and so are those that
+depend on it.
 
-For each node the moves onto it are put in an order in which the lists only grow. Then the most that
-can be on a node when a move comes is: all that was there at first, without what the move's list
-took away, and all that came before. If that fits, everything that can happen fits, as any other
-state has a part of these tasks on the same GPUs.
+For each node the moves onto it are in an order in which the lists only grow. Then the largest load
+on a node at the time of a move is: all initial tasks, without those that the moves of the list take
+away, and all earlier arrivals. If that fits, everything that can happen fits, as any other state
+has a subset of these tasks on the same GPUs.
 """
 
 from __future__ import annotations
@@ -83,9 +84,9 @@ def arrange(snapshot: FleetSnapshot, steps: list[Step]) -> Plan:
 
 
 def _direct(steps: list[Step]) -> list[Step]:
-    """Tasks that move twice go directly to their last node if the room is not needed meanwhile.
+    """Merge the moves of tasks that move twice, if the room in between is not needed.
 
-    A task may stay where it was at first until its last move if nothing comes there in between.
+    A task may stay at its first node until its last move if no task arrives there in between.
     """
     arrivals: dict[int, list[int]] = {}
     for k, step in enumerate(steps):
@@ -111,7 +112,7 @@ def _direct(steps: list[Step]) -> list[Step]:
 
 
 class _Arrangement:
-    """Finds `after` and `wave` of steps; `after` holds positions in the list given."""
+    """Computes `after` and `wave` of steps; `after` has positions in the given list."""
 
     def __init__(self, snapshot: FleetSnapshot, steps: list[Step]) -> None:
         self.steps = steps

@@ -30,7 +30,7 @@ def planned(plan: Plan) -> list[Planned]:
 
 
 def proved(plan: Plan) -> None:
-    """Raise `SchedmateError` for a plan that is not safe: none is given out that is not proved."""
+    """Raise `SchedmateError` for a plan that is not proved to be safe."""
     if wrong := faults(plan.snapshot, planned(plan), plan.emptied):
         raise SchedmateError(
             f"the plan found is not safe ({wrong[0]}), so it is not given out; report this with "

@@ -18,7 +18,7 @@ _MOST = 1e12
 def read_remaining(path: Path) -> dict[str, float]:
     """Seconds by name, from a CSV with the columns `remaining_s` and `job` or `task`.
 
-    Rows without a number are left out: nobody knows. Raises `InputError`.
+    Rows without a number are skipped: unknown. Raises `InputError`.
     """
     found: dict[str, float] = {}
     try:
@@ -59,7 +59,7 @@ def with_remaining(
 ) -> FleetSnapshot:
     """The snapshot with these estimates instead of its own, by task or else by job.
 
-    Raises `InputError` where no name is one of the snapshot's.
+    Raises `InputError` if no name occurs in the snapshot.
     """
     tasks = snapshot.tasks
     left = tasks.remaining_s.copy()

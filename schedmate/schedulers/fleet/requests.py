@@ -1,4 +1,4 @@
-"""What a job may ask for: `8G128C`, `0.25G2C`, `128x1G12C@switch`."""
+"""Resource requests of a job in text: `8G128C`, `0.25G2C`, `128x1G12C@switch`."""
 
 from __future__ import annotations
 

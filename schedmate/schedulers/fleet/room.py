@@ -17,7 +17,7 @@ class Room:
         self.whole, self.cpus, self.memory = part.gpus[:], part.cpus[:], part.memory[:]
         size = len(part.gpus)
         self.shared: list[dict[int, int]] = [{} for _ in range(size)]
-        """Of each node: what is free of the GPUs that fractions are on [milli-GPUs]."""
+        """Free parts of the GPUs with fractions on each node [milli-GPUs]."""
         self.tasks: list[dict[int, None]] = [{} for _ in range(size)]
         """Of each node, in order of arrival."""
         self.at = [NOWHERE] * len(part.need)
@@ -53,7 +53,7 @@ class Room:
                 self.put(t, n, part.device[t])
 
     def fits(self, t: int, n: int) -> bool:
-        """Whether a node has room for a task now, and no group stands against it."""
+        """Whether a node has room for a task now, and no group forbids it."""
         part = self.part
         if self.cpus[n] < part.need_cpus[t] or self.memory[n] < part.need_memory[t]:
             return False
@@ -160,7 +160,7 @@ class Room:
     def best(self, t: int, banned: Sequence[int] = ()) -> int:
         """The node where a task leaves the least over, or `NOWHERE` (best fit).
 
-        By GPUs first (a fraction goes beside others if it can), then by CPUs left over.
+        By GPUs first (a fraction joins others if it can), then by CPUs left over.
         """
         part = self.part
         need, cpus, memory = part.need[t], part.need_cpus[t], part.need_memory[t]

@@ -25,7 +25,7 @@ MILLI = 1000
 UNLIMITED = 2**53
 """CPUs or memory of a node that does not say how much it has."""
 NONE = -1
-"""In a column of positions: nothing."""
+"""Marks a missing entry in a column of positions."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Tasks:
     checkpoint_age_s: NDArray[np.float64]
     """Time since its last checkpoint [s]: work that a restart loses."""
     remaining_s: NDArray[np.float64]
-    """For how long it will still run, by an estimate [s]; infinity where nobody knows."""
+    """Estimated remaining time [s]; infinity if unknown."""
 
     def __len__(self) -> int:
         return len(self.name)
@@ -170,8 +170,8 @@ class FleetSnapshot:
 
     @property
     def domains(self) -> Ints:
-        """The access switch of each node, by position; a node without one is a switch of its own,
-        as what runs on one node needs no switch."""
+        """The access switch of each node, by position; a node without one counts as a switch, as a
+        task on one node needs no switch."""
         alone = len(self.switches) + np.arange(len(self.nodes))
         return np.where(self.nodes.switch == NONE, alone, self.nodes.switch).astype(np.int64)
 
@@ -197,10 +197,10 @@ class FleetSnapshot:
 
     @cached_property
     def hash(self) -> str:
-        """Digest of all that a plan rests on, whatever the order of nodes and tasks.
+        """Digest of everything that a plan depends on, whatever the order of nodes and tasks.
 
-        Ages of checkpoints and remaining times are left out: they change by themselves, and no
-        plan is unsafe by them.
+        Ages of checkpoints and remaining times are left out: they change with time, and never make
+        a plan unsafe.
         """
         nodes, tasks = self.nodes, self.tasks
         digest = sha256()

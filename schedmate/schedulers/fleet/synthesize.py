@@ -1,4 +1,5 @@
-"""A fleet drawn to what the ASI paper publishes; `asi.yaml` says where each number comes from."""
+"""A synthetic fleet with the statistics of the ASI paper; `asi.yaml` has the source of each
+number."""
 
 from __future__ import annotations
 
@@ -45,10 +46,10 @@ def calibration() -> dict[str, Any]:
 def synthesize(
     nodes: int | None = None, seed: int = 0, progress: Progress = lambda _done, _text: None
 ) -> FleetSnapshot:
-    """A synthetic fleet of so many nodes, all that are published by default.
+    """A synthetic fleet with this number of nodes, by default the published one.
 
-    Deterministic for a seed. `progress` is told the nodes done. Raises `UsageError` for fewer than
-    `LEAST` nodes.
+    Deterministic for a seed. `progress` is called with the number of nodes done. Raises
+    `UsageError` for fewer than `LEAST` nodes.
     """
     says = calibration()
     published = int(says["published"]["nodes"]["value"])
@@ -139,7 +140,7 @@ class _Chunk:
         self.cpu_tasks = target * share
 
     def rows(self) -> list[dict[str, Any]]:
-        """The tasks that are there in the end, as rows of a snapshot."""
+        """The tasks that remain in the end, as rows of a snapshot."""
         churn = self.says["churn"]
         allocated = self.says["published"]["allocated"]["value"]
         for _ in range(churn["cycles"]):
@@ -215,7 +216,7 @@ class _Chunk:
             size = sum(self.tasks[t].gpus for t in self.members[job])
             if self.held <= target:
                 break
-            # one that is large here goes on: without it far less would be held
+            # a task that is large here stays: without it far fewer GPUs would be held
             if self.held - size < target - 0.02 * self.capacity - MILLI:
                 continue
             for t in self.members.pop(job):

@@ -1,13 +1,13 @@
-"""Which access switches a large job gets: as few as possible, as unequally as possible (§4.1).
+"""Chooses access switches for a large job: as few as possible, as unequal as possible (§4.1).
 
 The paper's entropy of a job is H = -sum p log p over the shares p of its GPUs under each switch.
-Algorithm 2, `published`, adds in each step the switch that makes the entropy of what is allocated
-so far least. It is said to be optimal for one job, and as printed is not: the first step is a tie
-of all switches, as one has entropy 0, and each later one prefers the smallest switch, as little
-added is little entropy. With 10, 9 and 1 GPUs free a job of 19 gets 10 + 1 + 8, not 10 + 9.
+Algorithm 2, `published`, adds in each step the switch that minimises the entropy of the allocation
+so far. It is stated to be optimal for one job, and as printed is not: the first step is a tie of
+all switches, as one has entropy 0, and each later one prefers the smallest switch, as it adds
+little entropy. With 10, 9 and 1 GPUs free a job of 19 gets 10 + 1 + 8, not 10 + 9.
 
 `fewest` takes the largest switches first, and for the rest the tightest that has room. That is
-optimal: of all ways to take G GPUs, the k largest parts of none add up to more than min(G, the k
+optimal: of all ways to take G GPUs, the k largest parts never add up to more than min(G, the k
 largest capacities), which is what it takes; it majorizes all others, and entropy is Schur-concave.
 """
 
@@ -39,7 +39,7 @@ def entropy(parts: Sequence[int]) -> float:
 def published(gpus: int, room: dict[int, int]) -> Parts:
     """Algorithm 2 as printed; ties go to the larger part, then to the first switch.
 
-    What is returned has fewer GPUs than asked for where there are not enough.
+    If there are not enough GPUs, the result has fewer than requested.
     """
     plan: Parts = {}
     left = dict(room)
@@ -60,9 +60,10 @@ def published(gpus: int, room: dict[int, int]) -> Parts:
 
 
 def fewest(gpus: int, room: dict[int, int]) -> Parts:
-    """The allocation of least entropy, under as few switches as any; see the module's text.
+    """The allocation of least entropy, under as few switches as possible; see the module's
+    docstring.
 
-    Where there are not enough GPUs it takes all.
+    If there are not enough GPUs, it takes all.
     """
     plan: Parts = {}
     missing = gpus
@@ -80,7 +81,7 @@ def fewest(gpus: int, room: dict[int, int]) -> Parts:
 
 
 def within(gpus: int, room: dict[int, int]) -> Parts:
-    """All under one switch, the tightest that has room; nothing where none has."""
+    """All GPUs under one switch, the tightest that has room; empty if none has."""
     fitting = [(free, s) for s, free in room.items() if free >= gpus]
     return {min(fitting)[1]: gpus} if fitting else {}
 
@@ -90,9 +91,9 @@ class Allocation:
     """The nodes and GPUs that one job gets."""
 
     gpus: int
-    """Asked for; all or nothing."""
+    """The request, which is met as a whole or not at all."""
     parts: Parts
-    """Empty where it finds no room."""
+    """Empty if it does not fit."""
 
     @property
     def entropy(self) -> float:
@@ -126,9 +127,9 @@ def score(found: Sequence[Allocation]) -> tuple[int, float, int]:
 def several(
     sizes: Sequence[int], room: dict[int, int], rule: Rule = fewest, seed: int = 0
 ) -> list[Allocation]:
-    """Several jobs, in the order given: largest first as published, then better orders.
+    """Several jobs, in the given order: largest first as published, then better orders.
 
-    All orders of few jobs are tried; of many, random exchanges that do no harm are kept.
+    All orders of few jobs are tried; of many, random exchanges that do not worsen the result.
     """
     first = sorted(range(len(sizes)), key=lambda j: (-sizes[j], j))
 
@@ -156,11 +157,11 @@ def several(
 
 @dataclass(frozen=True)
 class Capacity:
-    """GPUs that each node could give a job."""
+    """GPUs that each node could provide for a job."""
 
     of_node: Ints
     domain: Ints
-    """The switch of each node; nodes without one are each a switch of their own."""
+    """The switch of each node; a node without one counts as a switch."""
     room: dict[int, int]
     """By switch."""
 
@@ -174,7 +175,7 @@ def capacity(
 ) -> Capacity:
     """GPUs that are idle and have CPUs [milli-cores] and memory [kB] to go with them.
 
-    `pod`: a node gives a multiple of so many GPUs. `gpu_type`: None for all.
+    `pod`: a node provides a multiple of this number of GPUs. `gpu_type`: None for all.
     """
     nodes = snapshot.nodes
     fits = snapshot.whole_free // pod
@@ -194,9 +195,9 @@ def capacity(
 
 
 def on_nodes(found: Capacity, parts: Parts, taken: Ints) -> dict[int, int]:
-    """GPUs of each node for an allocation: few nodes, the last one tight.
+    """GPUs of each node for an allocation: few nodes, with a tight fit on the last.
 
-    `taken`, GPUs that jobs before it got of each node, is brought up to date.
+    `taken`, the GPUs of each node that earlier jobs got, is updated.
     """
     chosen: dict[int, int] = {}
     for switch, gpus in parts.items():

@@ -1,8 +1,8 @@
-"""Whether a plan is safe on a snapshot, decided from the definitions and by none of the search.
+"""Whether a plan is safe on a snapshot, by the definitions and independently of the search.
 
-`faults` says everything that is wrong. A plan is safe when for any set of migrations that fail, at
-any moment while old and new instances both hold what they hold, no node has more on it than it has,
-no two tasks share a node of which one avoids the other, and nobody is where they may not be.
+`faults` lists everything that is wrong. A plan is safe if for any set of failed migrations, at any
+moment while old and new instances both hold their resources, no node holds more than it has, no two
+tasks share a node of which one avoids the other, and no task is on a node that it may not use.
 """
 
 from __future__ import annotations
@@ -84,13 +84,13 @@ def _rights(snapshot: FleetSnapshot, moves: Sequence[Planned]) -> Iterable[str]:
 
 
 def _rooms(snapshot: FleetSnapshot, moves: Sequence[Planned]) -> Iterable[str]:
-    """The most that can be on a node when a move comes fits there.
+    """Check that the largest possible load on a node at the time of a move fits.
 
-    Moves onto a node happen wave by wave, in a wave in any order or at once. Whatever failed, when
-    a move comes its list is complete: what its list takes away is gone. Let the moves onto a node
-    be in order, and look at any moment: the last of those that did come is the i-th. So nothing is
-    there but tasks of the beginning without those that the i-th list takes away, and the first i
-    moves' tasks. Lists that do not grow are credited with what all later ones have, too.
+    Moves onto a node happen wave by wave, in a wave in any order or at once. Whatever failed, at
+    the time of a move its list is complete: what its list takes away is gone. Order the moves onto
+    a node, and consider any moment: let the last of those that happened be the i-th. Then the node
+    holds at most the initial tasks, without those that the i-th list takes away, and the tasks of
+    the first i moves. Lists that do not grow are credited with what all later ones have, too.
     """
     onto: dict[int, list[int]] = defaultdict(list)
     off: dict[int, list[int]] = defaultdict(list)
@@ -104,7 +104,7 @@ def _rooms(snapshot: FleetSnapshot, moves: Sequence[Planned]) -> Iterable[str]:
             first[n].append((t, int(device[t])))
     for n, coming in onto.items():
         lists = [set(moves[k].after) & set(off[n]) for k in coming]
-        # the order within a wave is free: that with growing lists is looked for
+        # the order within a wave is free: find the one with growing lists
         order = sorted(range(len(coming)), key=lambda i: (moves[coming[i]].wave, len(lists[i])))
         credited = [lists[i] for i in order]
         for i in range(len(order) - 2, -1, -1):
@@ -132,7 +132,8 @@ def _took(move: Planned, task: int) -> bool:
 
 
 def _crowded(snapshot: FleetSnapshot, n: int, present: list[tuple[int, int]]) -> str:
-    """What is wrong with these tasks, fractions on these GPUs, on one node at once; or nothing."""
+    """What is wrong with these tasks, and fractions on these GPUs, on one node at once; empty:
+    nothing."""
     nodes, tasks = snapshot.nodes, snapshot.tasks
     ids = [t for t, _ in present]
     if len(set(ids)) < len(ids):
@@ -173,7 +174,7 @@ def _crowded(snapshot: FleetSnapshot, n: int, present: list[tuple[int, int]]) ->
 def _ends(
     snapshot: FleetSnapshot, moves: Sequence[Planned], emptied: Iterable[int]
 ) -> Iterable[str]:
-    """The nodes that the plan says it empties are empty in the end, if nothing fails."""
+    """Check that the nodes that the plan claims to empty are empty in the end, if nothing fails."""
     at = dict(enumerate(snapshot.tasks.node.tolist()))
     for move in moves:
         at[move.task] = move.target

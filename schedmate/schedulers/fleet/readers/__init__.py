@@ -19,7 +19,7 @@ def read_snapshot(path: Path) -> FleetSnapshot:
     """The snapshot in a file, or in a folder of Kubernetes or Slurm exports.
 
     Files: `schedmate.fleet/v1` as JSON, JSON lines or Parquet, or a list of `kubectl get -o json`.
-    Raises `InputError` where there is none.
+    Raises `InputError` if there is none.
     """
     try:
         if path.is_dir():

@@ -1,8 +1,8 @@
 """`kubectl get nodes,pods,poddisruptionbudgets -A -o json` as a snapshot.
 
-What a snapshot cannot say exactly is decided so that no plan can break it: such pods are locked,
-and a note says how many and why. Node selectors, required node affinity, taints and cordons become
-one required label a combination, which exactly the eligible nodes have.
+What a snapshot cannot express exactly is treated so that no plan can violate it: such pods are
+locked, and a note has their number and the reason. Node selectors, required node affinity, taints
+and cordons become one required label for each combination, which exactly the eligible nodes have.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The public trace openb (alibaba/clusterdata, cluster-trace-gpu-v2023) as snapshots.
 
-Its nodes and pods are recorded; on which node a pod ran is not, so pods are placed here, and every
-snapshot says so. At any moment of its 149 days few pods run at once. A full cluster is made as the
-authors of fragmentation gradient descent (ATC'23) make it: pods are drawn until those that have
-arrived ask for a share of all GPUs.
+Its nodes and pods are recorded; the node of a pod is not, so pods are placed here, and every
+snapshot says so. At any moment of its 149 days few pods run at once. A full cluster is built as by
+the authors of fragmentation gradient descent (ATC'23): pods are drawn until they request a given
+share of all GPUs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from schedmate.schedulers.fleet.snapshot import MILLI, NONE, FleetSnapshot
 NODES = ("openb_node_list_gpu_node.csv", "openb_node_list_all_node.csv")
 PODS = "openb_pod_list_default.csv"
 CLASSES = {"LS": "hp", "Guaranteed": "hp", "Burstable": "hp", "BE": "lp"}
-"""Service classes of its column `qos`: best effort is what may be taken back."""
+"""Service classes of its column `qos`: best effort pods may be evicted."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,9 @@ def read_snapshot(
     placement: str = "best-fit",
     seed: int = 0,
 ) -> FleetSnapshot:
-    """The cluster at a moment [s], or with pods drawn until they ask for `filled` of its GPUs.
+    """The cluster at a moment [s], or with pods drawn until they request `filled` of its GPUs.
 
-    `placement`: `best-fit` or `random`. Raises `InputError` for files that are not the trace's.
+    `placement`: `best-fit` or `random`. Raises `InputError` for files that are not of the trace.
     """
     nodes, pods = read_nodes(folder), read_pods(folder)
     draw = np.random.default_rng(seed)
@@ -103,7 +103,7 @@ def read_snapshot(
 
 
 def read_nodes(folder: Path) -> list[dict[str, Any]]:
-    """Its nodes as rows of a snapshot: those with GPUs where there is such a list."""
+    """Its nodes as rows of a snapshot: from the list of nodes with GPUs, if there is one."""
     path = next((folder / name for name in NODES if (folder / name).exists()), folder / NODES[0])
     return [
         {
@@ -155,7 +155,7 @@ def _rows(path: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:
 
 
 def _drawn(pods: list[Pod], gpus: float, draw: np.random.Generator) -> list[Pod]:
-    """Pods in random order, then more of them at random, until they ask for so many GPUs."""
+    """Pods in random order, repeated at random, until they request this number of GPUs."""
     order = [pods[n] for n in draw.permutation(len(pods)).tolist()]
     found: list[Pod] = []
     asked = 0

@@ -24,10 +24,10 @@ def quantity(text: Any) -> float:
 
 
 def pod_requests(pod: Any) -> dict[str, float]:
-    """What a pod is charged on its node, by resource, as the scheduler counts it.
+    """Resources that a pod is charged for on its node, as the scheduler counts them.
 
-    Containers at once; init containers one after the other, each beside the sidecars started before
-    it; requests of the pod as a whole where it has them; overhead.
+    Containers in parallel; init containers one after the other, each with the sidecars started
+    before it; requests of the pod as a whole if it has them; overhead.
     """
     spec = pod["spec"]
     running: dict[str, float] = {}

@@ -18,7 +18,7 @@ class _Terms:
         self.known: dict[str, tuple[Any, set[str] | None]] = {}
 
     def add(self, term: Any, own: str) -> str:
-        """Add a term of a pod in the namespace `own`; gives its key."""
+        """Add a term of a pod in the namespace `own`; return its key."""
         spaces = set(term.get("namespaces") or [own])
         among = None if term.get("namespaceSelector") is not None else spaces
         selector = term.get("labelSelector")
@@ -45,10 +45,11 @@ class _Terms:
 
 
 def apart(pods: Sequence[Any], hostname: str) -> tuple[list[str], list[list[str]], set[int]]:
-    """Group and groups to avoid of each pod, and the pods that stay for what groups cannot say.
+    """Group and avoided groups of each pod, and pods that are locked because groups cannot express
+    their rules.
 
-    Pods that the same terms match are of one group. What cannot be said is anti-affinity over
-    anything wider than a node; pods that have it stay, and those that it is about.
+    Pods that match the same terms are of one group. Anti-affinity over anything wider than a node
+    cannot be expressed; pods with it, and those that it refers to, are locked.
     """
     terms, wider = _Terms(), _Terms()
     of_pod: list[list[str]] = []
@@ -76,9 +77,9 @@ def apart(pods: Sequence[Any], hostname: str) -> tuple[list[str], list[list[str]
 
 
 def budgeted(pods: Sequence[Any], budgets: Sequence[Any], stays: Callable[[int], bool]) -> set[int]:
-    """Pods that disruption budgets keep: all but as many as each allows at once.
+    """Pods that disruption budgets lock: all but the number that each allows at once.
 
-    Those that stay anyhow use up nothing of it.
+    Pods that are locked anyway do not use up the budget.
     """
     index = Index()
     for number, budget in enumerate(budgets):

@@ -54,7 +54,7 @@ def node_affine(terms: Any, labels: Labels, name: str) -> bool:
 
 
 def tolerated(tolerations: Any, taints: Any) -> bool:
-    """Whether a pod may be put on a node with these taints."""
+    """Whether a pod may be placed on a node with these taints."""
     for taint in taints or ():
         if taint.get("effect") == "PreferNoSchedule":
             continue
@@ -76,7 +76,7 @@ def _tolerates(toleration: Any, taint: Any) -> bool:
 
 
 class Index:
-    """Selectors by a label that they ask for: few of very many may match a pod."""
+    """Selectors by a label that they require: few of very many may match a pod."""
 
     def __init__(self) -> None:
         self._by_label: dict[tuple[str, str], list[int]] = {}

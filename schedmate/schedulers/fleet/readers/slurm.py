@@ -182,7 +182,7 @@ def _listed(value: Any) -> list[str]:
 
 
 def _number(value: Any) -> float:
-    """A number, also as `{"set": true, "number": n}`; 0 where there is none."""
+    """A number, also as `{"set": true, "number": n}`; 0 if there is none."""
     if isinstance(value, dict):
         return float(value.get("number") or 0) if value.get("set", True) else 0.0
     return float(value or 0)

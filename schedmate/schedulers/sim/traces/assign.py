@@ -1,19 +1,18 @@
-"""Give the jobs of a trace workloads: what they train, who submits them, what is submitted again.
+"""Assign workloads to the jobs of a trace: what they train, who submits them, and resubmissions.
 
 Public traces say how long a job ran and on how many GPUs, not what it trained. The Lucid paper
 (section 4.1) draws a model for each job by its size; here the unit is a *workload* that several
 jobs can share, because on real clusters most jobs are resubmissions (its section 2.2). Jobs of one
-virtual cluster, user and number of GPUs, with run times that resemble each other, become one.
+virtual cluster, user and number of GPUs with similar run times become one workload.
 
-What can be known from a job's metadata, and no more: which workload it is. What the code states,
-iterations and with them the size of what it trains, is the same for all jobs of a workload and
-comes from another workload on as many GPUs, so that no run time has a part in what its own job
-states. (To leave only the job itself out of the mean over its workload would be worse than either:
-of two runs the longer one would then state the shorter time.) For the share `stated` of workloads
-it is the mean over its own jobs instead, each with noise of the size of their spread: code that
-trains as long as it says. All of it is times a factor of the workload's own, and rounded as people
-write numbers. How far a job is from the others of its workload, and whether it ends early, is in
-the run time alone.
+The metadata of a job identifies its workload, and nothing more. The stated iterations, and with
+them the size of the model, are the same for all jobs of a workload, and are taken from another
+workload with the same number of GPUs, so that a job's run time never influences its own metadata.
+(Leaving only the job itself out of the mean over its workload would be worse than either: of two
+runs the longer one would then state the shorter time.) For the share `stated` of workloads it is
+the mean over their own jobs instead, each with noise of the size of their spread: code that states
+how long it trains. The result is multiplied by a factor of the workload, and rounded as people
+write numbers. The deviation of a job from its workload, and an early end, are in the run time only.
 """
 
 from __future__ import annotations
