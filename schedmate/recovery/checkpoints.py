@@ -109,7 +109,7 @@ def resumed(command: str, saved: Saved) -> tuple[str, str]:
         elif number + 1 < len(words) and not words[number + 1].startswith("-"):
             words[number + 1] = path
         else:  # a switch without a value: `--resume`
-            return command, f"{option} stands in the command; it has to find {path}"
+            return command, f"{option} is in the command; it has to find {path}"
         return shlex.join(words), f"{option} names it now"
     option = saved.options[0]
     return (

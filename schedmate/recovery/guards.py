@@ -72,7 +72,8 @@ class Guards:
         trusted = any(rule.isolate == "text" for rule in rules)
         if not by or (by == ALLOWED_TEXT and not trusted):
             raise RefusedError(
-                "confirmation", "only text says so, and nothing confirms that the node is faulty."
+                "confirmation",
+                "only the job's log blames the node; a diagnostic has to confirm it.",
             )
 
     def _breaker(self, record: Record, _status: PlanStatus, action: Drain) -> None:

@@ -48,11 +48,11 @@ class _Searching:
     def search(self) -> Search:
         try:
             if self._passes(self.nodes):
-                return self._found((), "all nodes pass together")
+                return self._result((), "all nodes pass together")
             self._split(self.nodes)
             return self._proved()
         except _UnclearError as error:
-            return self._found((), str(error))
+            return self._result((), str(error))
 
     def _passes(self, group: tuple[str, ...]) -> bool:
         if self.runs >= self.most_runs:
@@ -98,7 +98,7 @@ class _Searching:
             raise _UnclearError(
                 f"no node is at fault for itself; look at the network between {named} and the rest"
             )
-        return self._found(faulty, f"{', '.join(faulty)} fail with nodes that are sound")
+        return self._result(faulty, f"{', '.join(faulty)} fail with nodes that are sound")
 
     def _fails_for_itself(self, node: str) -> bool:
         helpers = [one for one in self.sound if one != node and one not in self.suspects]
@@ -114,6 +114,6 @@ class _Searching:
         if len(self.suspects) > 2 and any(self._passes(pair) for pair in pairs):
             self.suspects = [node for node in self.suspects if node not in self.sound]
 
-    def _found(self, faulty: tuple[str, ...], detail: str) -> Search:
+    def _result(self, faulty: tuple[str, ...], detail: str) -> Search:
         sound = tuple(node for node in self.nodes if node in self.sound and node not in faulty)
         return Search(faulty, sound, self.runs, detail)

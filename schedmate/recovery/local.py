@@ -138,7 +138,7 @@ class LocalExecutor:
             return Answer("failed", said or f"exit code {ran.exit_code}")
         found = self.probe(action)
         if found.state == "done":
-            return Answer("done", f"{found.detail}, though its command said: {said}")
+            return Answer("done", f"{found.detail}, although its command reported: {said}")
         return Answer("failed", said or f"exit code {ran.exit_code}")
 
     def run(

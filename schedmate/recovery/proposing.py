@@ -92,7 +92,10 @@ class _Proposing:
                 (), None, suspect, f"No diagnostic found a faulty node ({said}); none is isolated."
             )
         return self._act(
-            (), None, suspect, "Only text says so, and there is no diagnostic to confirm it with."
+            (),
+            None,
+            suspect,
+            "Only the job's log blames it, and no diagnostic is configured to confirm it.",
         )
 
     # -- evidence --------------------------------------------------------

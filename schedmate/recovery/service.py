@@ -159,8 +159,8 @@ class Recovery:
     def _executor(self) -> Diagnosing:
         if self.executor is None:
             raise ExecutorError(
-                "nobody carries plans out here: recovery.yaml names no commands, and no agent of a "
-                "scheduler was started."
+                "plans cannot be carried out here: recovery.yaml names no commands, and no "
+                "agent of a scheduler was started."
             )
         # an executor of recovery runs diagnostics too
         return Diagnosing(self.executor, self.executor, self.configuration)  # type: ignore[arg-type]

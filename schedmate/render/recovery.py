@@ -55,7 +55,7 @@ def _plan(screen: Screen, found: PlanDocument, *, whole: bool) -> None:
     if found.note:
         screen.line(found.note, label=f"{found.by}: ")
     for attempt in found.attempts:
-        outcome = attempt.outcome or "unknown: it is looked up at the next `recover apply`"
+        outcome = attempt.outcome or "unknown: the next `recover apply` checks it"
         undone = "undo " if attempt.undo else ""
         detail = f"; {attempt.detail}" if attempt.detail else ""
         screen.line(

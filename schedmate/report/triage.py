@@ -221,7 +221,7 @@ def _over_time(found: Triage) -> Figure | None:
         charts.stacked("Failed jobs over time, by type of failure", edges, layers, x, y),
         ["from", *KINDS],
         rows,
-        f"{len(everything):,} of {found.totals.failed:,} failures say when they happened.",
+        f"{len(everything):,} of {found.totals.failed:,} failures have a time.",
     )
 
 

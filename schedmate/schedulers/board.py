@@ -177,7 +177,9 @@ class Board(LiveView):
                 partner = decision.partner
                 alone = partner.partner is None and partner.status is None
                 if not partner.allocation or not alone or partner.gpus != job.gpus:
-                    return "the partner does not run alone on as many GPUs as the job asks for"
+                    return (
+                        "the partner does not run alone on the number of GPUs that the job asks for"
+                    )
             return ""
         if not job.allocation and not (isinstance(decision, Drop) and waits):
             return "the job is not running"

@@ -35,7 +35,7 @@ class LiveView:
         """A job was submitted, with its `forecast` if there is one."""
         self.view.now = now
         self.view.submitted.append(now)
-        self.view.asked.append(self.view.asked[-1] + job.gpus)
+        self.view.requested.append(self.view.requested[-1] + job.gpus)
         self._wait(job)
 
     def resume(

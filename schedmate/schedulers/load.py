@@ -29,18 +29,22 @@ class Load:
         """
         return self._season(submitted, None, now)
 
-    def expected_gpus(self, submitted: Sequence[float], asked: Sequence[int], now: float) -> float:
+    def expected_gpus(
+        self, submitted: Sequence[float], requested: Sequence[int], now: float
+    ) -> float:
         """Forecast number of GPUs that the jobs of the next ten minutes will request together.
 
-        `asked`: running totals of the GPUs requested by `submitted`, beginning with 0.
+        `requested`: running totals of the GPUs requested by `submitted`, beginning with 0.
         """
-        return self._season(submitted, asked, now)
+        return self._season(submitted, requested, now)
 
-    def _season(self, submitted: Sequence[float], asked: Sequence[int] | None, now: float) -> float:
+    def _season(
+        self, submitted: Sequence[float], requested: Sequence[int] | None, now: float
+    ) -> float:
         hours = self._hours
         if hours is None or hours.times is not submitted or now < hours.now:
             hours = self._hours = _Hours(submitted)
-        last, total, hours_seen = hours.counts(now, asked)
+        last, total, hours_seen = hours.counts(now, requested)
         mean = total / hours_seen
         return (max(mean, last)) * BIN_S / HOUR_S
 
@@ -53,7 +57,7 @@ class _Hours:
         self.now = -inf
         self._low, self._high = [0] * _HOURS, [0] * _HOURS
 
-    def counts(self, now: float, asked: Sequence[int] | None) -> tuple[int, int, int]:
+    def counts(self, now: float, requested: Sequence[int] | None) -> tuple[int, int, int]:
         """Submissions, or their GPUs: in the last hour, in all of these hours that have been since
         the first submission, and how many hours that is."""
         times, lows, highs = self.times, self._low, self._high
@@ -75,7 +79,7 @@ class _Hours:
                 while high < count and times[high] < end:
                     high += 1
                 highs[day] = high
-            found = high - low if asked is None else asked[high] - asked[low]
+            found = high - low if requested is None else requested[high] - requested[low]
             total += found
             if not day:
                 last = found

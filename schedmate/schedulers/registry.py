@@ -217,10 +217,10 @@ def parameters(policy: type[Policy]) -> list[Parameter]:
     return found
 
 
-def make(asked: str | PolicySpec) -> Policy:
+def make(spec: str | PolicySpec) -> Policy:
     """The policy, constructed with its settings. Raises `UsageError` for an unknown name or
     setting."""
-    name, settings = asked if isinstance(asked, PolicySpec) else PolicySpec.parse(asked)
+    name, settings = spec if isinstance(spec, PolicySpec) else PolicySpec.parse(spec)
     found = policy_class(name)
     known = {one.name: one for one in parameters(found)}
     values: dict[str, Any] = {}
@@ -248,7 +248,7 @@ def make(asked: str | PolicySpec) -> Policy:
         if name in BUNDLED or ends_the_program(error):
             raise
         what = f"{type(error).__name__}: {error}"
-        raise UsageError(f"policy {name!r} cannot be made of {str(asked)!r} ({what}).") from error
+        raise UsageError(f"policy {name!r} cannot be made of {str(spec)!r} ({what}).") from error
 
 
 def has_setting(text: str, key: str) -> bool:
@@ -274,7 +274,7 @@ def _parse(policy: str, parameter: Parameter, value: str) -> Any:
     if number != number:
         raise UsageError(f"policy {policy!r}: {parameter.name}={value} is not a number; give one.")
     if number < 0 and parameter.name.endswith(_QUANTITIES):
-        raise UsageError(f"policy {policy!r}: {parameter.name}={value} has to be at least 0.")
+        raise UsageError(f"policy {policy!r}: {parameter.name}={value} must be at least 0.")
     return number
 
 

@@ -37,7 +37,6 @@ class View:
     __slots__ = (
         "altered",
         "answers",
-        "asked",
         "can",
         "draining",
         "evicted",
@@ -48,6 +47,7 @@ class View:
         "news",
         "now",
         "pending",
+        "requested",
         "running",
         "space",
         "starting",
@@ -65,7 +65,7 @@ class View:
         """Jobs that hold GPUs, by the same two."""
         self.submitted: list[float] = []
         """Submission times of the jobs so far, ascending [s]."""
-        self.asked: list[int] = [0]
+        self.requested: list[int] = [0]
         """Running totals of the GPUs that they requested, beginning with 0."""
         self.warnings: Counter[str] = Counter()
         """Number of times that each problem was worked around, for the summary."""
@@ -129,4 +129,4 @@ class View:
 
     def expected_gpus(self) -> float:
         """Forecast number of GPUs that these will request together."""
-        return self.load.expected_gpus(self.submitted, self.asked, self.now)
+        return self.load.expected_gpus(self.submitted, self.requested, self.now)

@@ -139,7 +139,7 @@ async def _invalid(_: Request, error: Exception) -> Response:
 async def _not_found(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return JSONResponse(
-        {"error": f"{error.detail}; GET /openapi.json says what there is."},
+        {"error": f"{error.detail}; GET /openapi.json lists what exists."},
         error.status_code,
         error.headers,
     )

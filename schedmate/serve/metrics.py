@@ -50,7 +50,7 @@ class Metrics:
         )
         self.advice = Counter(
             "schedmate_advice",
-            "Estimates given, and jobs of which nothing is known",
+            "Estimates, and jobs without one",
             ("outcome",),
             registry=one,
         )

@@ -75,10 +75,12 @@ def pages(service: Service, access: Access) -> APIRouter:
         if session is None:
             return RedirectResponse("/login", 303)
         if not hmac.compare_digest(form.get("csrf", "").encode(), session.csrf.encode()):
-            return _told(403, "This form is not of your session; go back and load the page again.")
+            return _message(
+                403, "This form is not of your session; go back and load the page again."
+            )
         by, decision = form.get("by", "").strip()[:100], form.get("decision")
         if not by or decision not in ("approve", "reject"):
-            return _told(422, "Say who you are, and whether you approve or reject.")
+            return _message(422, "Enter your name, and approve or reject.")
         try:
             await asyncio.to_thread(
                 service.plans.decide,
@@ -88,7 +90,7 @@ def pages(service: Service, access: Access) -> APIRouter:
                 note=form.get("note", "").strip()[:500],
             )
         except SchedmateError as error:
-            return _told(status_of(error), str(error))
+            return _message(status_of(error), str(error))
         return RedirectResponse("/#plans", 303)
 
     return router
@@ -100,7 +102,7 @@ def _form(body: bytes) -> dict[str, str]:
     return {name: values[0] for name, values in fields.items()}
 
 
-def _told(status: int, sentence: str) -> Response:
+def _message(status: int, sentence: str) -> Response:
     return _page("login", status, guarded=True, problem=shown(sentence))
 
 

@@ -42,7 +42,7 @@ class Plans:
         Raises `AbsentError`, or `ConflictError` if its state does not allow that any more.
         """
         if not self.path.exists():
-            raise AbsentError(f"no plan {plan!r}: there is no record of plans yet.")
+            raise AbsentError(f"no plan {plan!r}: no plan has been recorded yet.")
         with self._lock, Record(self.path) as record:
             try:
                 status = record.plan(plan)

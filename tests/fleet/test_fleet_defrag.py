@@ -185,7 +185,7 @@ VIOLATIONS = {
     "other GPUs": ({0: {"target": 3}}, "has other GPUs"),
     "locked": ({0: {"task": 4, "source": 3, "target": 1}}, "which is locked"),
     "without labels": ({1: {"target": 3}}, "without the labels"),
-    "no device": ({0: {"task": 3, "source": 2, "target": 1}}, "does not say to which GPU"),
+    "no device": ({0: {"task": 3, "source": 2, "target": 1}}, "does not state the GPU"),
 }
 
 

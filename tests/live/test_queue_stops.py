@@ -129,7 +129,7 @@ def test_a_runner_that_is_starting_a_command_hears_that_it_is_to_stop(tmp_path: 
 def test_a_stop_that_overtakes_the_order_is_not_forgotten(tmp_path: Path) -> None:
     runner = Runner(["0"], ())
     runner.stop(1)
-    assert "told to stop" in runner.start(order(tmp_path, 1, "exec sleep 1000"))["refused"]
+    assert "asked to stop" in runner.start(order(tmp_path, 1, "exec sleep 1000"))["refused"]
     assert runner.describe()["runs"] == []
 
 

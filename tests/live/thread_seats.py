@@ -39,7 +39,7 @@ class ThreadBackend:
         runner = self.runners[name] = Runner(self.held[name], self.meter)
         return runner
 
-    def found(self) -> dict[str, Any]:
+    def existing(self) -> dict[str, Any]:
         return dict(self.runners)
 
     def call(self, handle: Any, method: str, *arguments: Any) -> Future[Any]:

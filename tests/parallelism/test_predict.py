@@ -101,7 +101,7 @@ def test_what_was_not_timed_is_estimated_and_said(tmp_path: Path) -> None:
 
 
 def test_a_profile_of_another_gpu_type_is_refused(profiled: Predictor) -> None:
-    with pytest.raises(InputError, match="the profile has times of GH200-96, none of A100-40"):
+    with pytest.raises(InputError, match="the profile covers GH200-96, none of A100-40"):
         profiled.predict(plan(stages=stages(26, gpu="A100-40")))
 
 

@@ -228,12 +228,12 @@ def test_the_last_healthy_nodes_of_a_partition_stay(tmp_path: Path) -> None:
 
 
 def test_text_alone_isolates_nothing(tmp_path: Path, site: Site) -> None:
-    assert "only text" in site.isolate(NODES[0], confirmed_by=None).detail
-    assert "only text" in site.isolate(NODES[0], confirmed_by=ALLOWED_TEXT).detail
+    assert "only the job's log" in site.isolate(NODES[0], confirmed_by=None).detail
+    assert "only the job's log" in site.isolate(NODES[0], confirmed_by=ALLOWED_TEXT).detail
     rules = [{"isolate": "text"}]
     trusting = Site(tmp_path / "b", configured(tmp_path, rules=rules))
     assert trusting.isolate(NODES[0], confirmed_by=ALLOWED_TEXT).stopped is None
-    assert "only text" in trusting.isolate(NODES[1], confirmed_by=None).detail
+    assert "only the job's log" in trusting.isolate(NODES[1], confirmed_by=None).detail
 
 
 def test_unknown_nodes_and_unknown_clusters(site: Site) -> None:

@@ -156,7 +156,10 @@ def test_remaining_time_is_that_of_the_log_where_it_says_one() -> None:
     [
         (lambda o, w: o.end.__setitem__(1, 10.0), "is given up, and ended"),
         (lambda o, w: o.ledger.dropped.clear(), "never ended and was not dropped"),
-        (lambda o, w: o.ledger.dropped.__setitem__(1, Dropped(5.0, "")), "after it had been given"),
+        (
+            lambda o, w: o.ledger.dropped.__setitem__(1, Dropped(5.0, "")),
+            "after it had been dropped",
+        ),
         (lambda o, w: w.initial.__setitem__(0, ((0, 2),)), "did not run from the start where"),
     ],
 )

@@ -138,5 +138,5 @@ def test_jobs_of_one_size_run_by_it_too() -> None:
 
 @pytest.mark.parametrize("setting", [{"population": 1}, {"generations": 0}])
 def test_a_search_of_nothing_is_refused(setting: dict[str, int]) -> None:
-    with pytest.raises(UsageError, match="population has to be at least 2"):
+    with pytest.raises(UsageError, match="population must be at least 2"):
         Pollux(search="genetic", **setting)  # type: ignore[arg-type]

@@ -68,7 +68,7 @@ def both(
 
 
 def assert_same(short: Outcome, engine: Outcome) -> None:
-    for name in ("first_start", "end", "held_s", "told_s"):
+    for name in ("first_start", "end", "held_s", "assumed_s"):
         assert list(getattr(short, name)) == list(getattr(engine, name)), name
     assert short.segments == engine.segments
     for name in ("events", "decisions", "failures", "work", "bad_estimates"):

@@ -109,7 +109,7 @@ def test_a_finished_run_is_kept_and_not_repeated(cli: Cli, trace: Path, tmp_path
         (
             ("--policy", "lucid:profile_limit_s=-5"),
             USAGE,
-            "profile_limit_s=-5 has to be at least 0",
+            "profile_limit_s=-5 must be at least 0",
         ),
         (("--policy", "lucid:burst=1.5"), USAGE, "burst=1.5 is not a whole number"),
         (("--policy", "lucid:backfill=maybe"), USAGE, "backfill=maybe is not true or false"),

@@ -87,7 +87,7 @@ def assert_same(short: Outcome, engine: Outcome) -> None:
     assert short.segments == engine.segments
     for name in ("events", "decisions", "failures", "work", "bad_estimates"):
         assert getattr(short, name) == getattr(engine, name), name
-    assert list(short.told_s) == list(engine.told_s)
+    assert list(short.assumed_s) == list(engine.assumed_s)
 
 
 @settings(max_examples=100, deadline=None)

@@ -449,7 +449,7 @@ def test_gpu_types_that_are_not_taken_are_counted(tmp_path: Path) -> None:
 def test_a_row_that_was_made_up_labels_the_whole(tmp_path: Path) -> None:
     path = write(tmp_path, "job_id,submit_s,duration_s,gpus,synthetic\n1,0,1,1,\n2,0,1,1,drawn\n")
     assert read_trace(path).made_up == ("drawn",)
-    with pytest.raises(UsageError, match="says of itself that it is synthetic"):
+    with pytest.raises(UsageError, match="states that it is synthetic"):
         read_trace(path, origin="recorded")
 
 

@@ -1,7 +1,7 @@
 """Leaving with a grace time, moving before the old place is left, and lending: exact to the second.
 
 By `CHEAP`, a checkpoint is made every 7 s of work, a restart takes 5 s, a handover 2 s, and whoever
-is told to stop takes 3 s.
+is asked to stop takes 3 s.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def test_a_grace_time(terms: Terms | None, grace_s: float, left: float, kept: fl
     workload.jobs[0].terms = terms
     outcome = run(workload, Scripted({20.0: evict_first(grace_s)}), "1x2")
     (eviction,) = outcome.ledger.evictions.values()
-    assert (eviction.told, eviction.left, eviction.kept) == (20.0, left, kept)
+    assert (eviction.asked, eviction.left, eviction.kept) == (20.0, left, kept)
     assert of(outcome, 0)[0] == (0.0, left, "run")
     assert outcome.held_s[0] == left + 5.0 + 50.0 - kept
     numbers = besides(workload, outcome)
@@ -221,8 +221,8 @@ def planted(workload: Workload, script: dict, cluster: str = "3x2"):  # type: ig
     ("change", "law"),
     [
         ({"left": 30.0}, "while it did not run"),
-        ({"told": 25.0}, "before it was told"),
-        ({"grace_s": 1.0}, "told to leave them within"),
+        ({"asked": 25.0}, "before it was asked"),
+        ({"grace_s": 1.0}, "asked to leave them within"),
         ({"kept": 21.0}, "gained work"),
         ({"saves": True}, "saved its work, and lost"),
     ],

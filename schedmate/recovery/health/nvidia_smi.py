@@ -22,7 +22,7 @@ YES = {
     "remapped_rows/failure": "a faulty row of its memory could not be remapped",
     "remapped_rows/pending": "a row of its memory is remapped once it is reset",
     "retired_pages/pending_retirement": "a page of its memory is retired once it is reset",
-    "gpu_reset_status/reset_required": "it has to be reset",
+    "gpu_reset_status/reset_required": "it must be reset",
     "gpu_reset_status/drain_and_reset_recommended": "the driver recommends to drain and reset it",
     "ecc_errors/aggregate/sram_threshold_exceeded": "its SRAM has had too many errors",
 }

@@ -205,7 +205,7 @@ class Builder:
     def _unknown(self, names: Iterable[str], known: Iterable[str]) -> NoReturn:
         name = min(map(str, names))
         hint = did_you_mean(name, known) or f"; known are {', '.join(sorted(known))}"
-        raise ValueError(f"there is no field {name!r}{hint}".rstrip("?"))
+        raise ValueError(f"unknown field {name!r}{hint}".rstrip("?"))
 
     def _wrong(self, what: str, name: str, error: Exception) -> NoReturn:
         raise InputError(f"{self.source}: {what} {name!r}: {error}; mend it and read it again.")

@@ -142,7 +142,7 @@ def search(
             for item in state.items(groups):
                 found[item.number] = _vacate(item)
                 done += 1
-                progress(done, state.said())
+                progress(done, state.summary())
             state.finish(groups, found)
         return state.found
     # one pool for all rounds: the items of a round are drawn when the one before is finished
@@ -160,7 +160,7 @@ def search(
     for done, (item, result) in enumerate(answers, start=1):
         # a group whose process was killed stays unchanged
         results[item.number] = result if result is not None else ([], [], [], [])
-        progress(done, state.said())
+        progress(done, state.summary())
         if len(results) == len(current[-1]):
             state.finish(current[-1], results)
             results = {}
@@ -189,7 +189,7 @@ class _State:
         # moving tasks to an empty node gains nothing
         self.used = (snapshot.task_count > 0) & ~costs.not_worth_it(snapshot)
 
-    def said(self) -> str:
+    def summary(self) -> str:
         return f"{len(self.found.emptied):,} nodes emptied"
 
     def next_round(self) -> list[Ints]:

@@ -42,13 +42,12 @@ def on_devices(snapshot: FleetSnapshot, source: str) -> FleetSnapshot:
         if min(free.values()) < 0 or max(free) >= gpus or len(free) + whole > gpus:
             raise InputError(
                 f"{source}: the fractions on node {snapshot.nodes.name[node]!r} do not fit on its "
-                f"{gpus} GPUs beside {whole} whole ones; say with 'device' which GPU each is on."
+                f"{gpus} GPUs beside {whole} whole ones; state the GPU of each with 'device'."
             )
     unknown = int((tasks.device[rows] == NONE).sum())
     notes = list(snapshot.notes)
     if unknown:
         notes.append(
-            f"{unknown:,} fractions of GPUs do not say which GPU they are on, and were packed "
-            "largest first"
+            f"{unknown:,} fractions of GPUs have no known GPU, and were assigned largest first"
         )
     return replace(snapshot, tasks=replace(tasks, device=device), notes=notes)

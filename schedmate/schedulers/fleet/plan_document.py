@@ -33,8 +33,8 @@ def proved(plan: Plan) -> None:
     """Raise `SchedmateError` for a plan that is not proved to be safe."""
     if wrong := faults(plan.snapshot, planned(plan), plan.emptied):
         raise SchedmateError(
-            f"the plan found is not safe ({wrong[0]}), so it is not given out; report this with "
-            "the snapshot."
+            f"the plan found is not safe ({wrong[0]}), so it is withheld; report this with the "
+            "snapshot."
         )
 
 

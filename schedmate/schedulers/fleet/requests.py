@@ -40,7 +40,7 @@ class Request:
             )
         pods, gpus = int(match[1] or 1), round(float(match[2]) * MILLI)
         if not pods or not gpus:
-            raise UsageError(f"{text!r} asks for no GPU; write at least 0.001G, or 1x1G.")
+            raise UsageError(f"{text!r} requests no GPU; write at least 0.001G, or 1x1G.")
         if gpus > MILLI and gpus % MILLI:
             raise UsageError(f"{text!r}: a pod has whole GPUs, or less than one.")
         return cls(

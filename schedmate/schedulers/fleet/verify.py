@@ -80,7 +80,7 @@ def _rights(snapshot: FleetSnapshot, moves: Sequence[Planned]) -> Iterable[str]:
             yield f"migration {k} moves task {name!r} to {target!r}, which has other GPUs"
         fraction = 0 < tasks.gpus[move.task] < MILLI
         if fraction and not 0 <= move.device < nodes.gpus[move.target]:
-            yield f"migration {k} of task {name!r} does not say to which GPU of {target!r} it goes"
+            yield f"migration {k} of task {name!r} does not state the GPU of {target!r} it goes"
 
 
 def _rooms(snapshot: FleetSnapshot, moves: Sequence[Planned]) -> Iterable[str]:

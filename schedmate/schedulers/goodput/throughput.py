@@ -84,7 +84,7 @@ def fit(observations: tuple[Observation, ...], *, loose: bool = False) -> Throug
     Raises `ValueError` without observations, or for times that are not positive numbers.
     """
     if not observations:
-        raise ValueError("there is no observation to fit a throughput model to")
+        raise ValueError("a throughput model cannot be fitted without observations")
     if not all(0 < one.accumulation_s < np.inf and 0 < one.step_s < np.inf for one in observations):
         raise ValueError("a step time is not a positive number")
     return _fit(observations, loose)

@@ -121,11 +121,13 @@ class LearnedLoad(Load):
             return super().expected(submitted, now)
         return self._jobs.expected(submitted, None, now)
 
-    def expected_gpus(self, submitted: Sequence[float], asked: Sequence[int], now: float) -> float:
+    def expected_gpus(
+        self, submitted: Sequence[float], requested: Sequence[int], now: float
+    ) -> float:
         """Forecast number of GPUs that they request together; computed once for each bin."""
         if not submitted or now - submitted[0] < self.least_s:
-            return super().expected_gpus(submitted, asked, now)
-        return self._gpus.expected(submitted, asked, now)
+            return super().expected_gpus(submitted, requested, now)
+        return self._gpus.expected(submitted, requested, now)
 
 
 class _Series:
@@ -140,12 +142,12 @@ class _Series:
         self._answer = 0.0
 
     def expected(
-        self, submitted: Sequence[float], asked: Sequence[int] | None, now: float
+        self, submitted: Sequence[float], requested: Sequence[int] | None, now: float
     ) -> float:
         here = int(now // BIN_S)
         if here != self._bin:
             first = int(submitted[0] // BIN_S)
-            rows, counts = self._past(submitted, asked, first, here)
+            rows, counts = self._past(submitted, requested, first, here)
             if now - self._fitted_at >= self.load.update_s:
                 self._fit(rows, counts, now)
             self._bin = here
@@ -153,7 +155,7 @@ class _Series:
         return self._answer
 
     def _past(
-        self, submitted: Sequence[float], asked: Sequence[int] | None, first: int, here: int
+        self, submitted: Sequence[float], requested: Sequence[int] | None, first: int, here: int
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Features and counts of the bins that are over, up to three weeks when not fitting."""
         import numpy as np
@@ -163,8 +165,8 @@ class _Series:
         edges = np.arange(first, here + 1) * BIN_S
         skipped = bisect_left(submitted, edges[0])
         places = np.searchsorted(np.asarray(submitted[skipped:]), edges)
-        if asked is not None:
-            places = np.asarray(asked[skipped:])[places]
+        if requested is not None:
+            places = np.asarray(requested[skipped:])[places]
         counts = np.diff(places).astype(float)
         return features(counts, first), counts
 

@@ -195,7 +195,7 @@ def _settle(record: Record, attempt: Attempt, finding: Finding, by: str) -> str:
     """Record the outcome of an interrupted attempt, as a probe of the cluster shows it."""
     outcomes = {"done": "done", "ready": "void", "moot": "void", "changed": "failed"}
     outcome = outcomes[finding.state]
-    detail = f"looked up after no answer came: {finding.detail or finding.state}"
+    detail = f"probed, as no answer came: {finding.detail or finding.state}"
     record.answer(attempt.id, outcome, by=by, detail=detail)  # type: ignore[arg-type]
     return outcome
 

@@ -191,8 +191,8 @@ def load_bounds(path: Path | None) -> Bounds:
         ) from None
     if mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise SettingsError(
-            f"{path} says what may be done to the cluster, and others than its owner can write to "
-            f"it; correct that: chmod go-w {path}"
+            f"{path} permits actions on the cluster, and is writable by others than its owner; "
+            f"run: chmod go-w {path}"
         )
     try:
         found = parse(text)

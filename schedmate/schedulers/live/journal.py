@@ -101,7 +101,7 @@ class Journal:
         if self.read_only:
             if not self.path.is_file():
                 raise RecordError(
-                    f"{self.path}: there is no record; `schedmate recover plan` begins one"
+                    f"{self.path}: no such record; `schedmate recover plan` begins one"
                 )
         else:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -132,7 +132,7 @@ class Journal:
         marked = int(self._db.execute("PRAGMA application_id").fetchone()[0])
         version = int(self._db.execute("PRAGMA user_version").fetchone()[0])
         if tables and marked != APPLICATION_ID:
-            raise RecordError(f"{self.path}: a database, but not a record made by schedmate")
+            raise RecordError(f"{self.path}: a database, but not a record of schedmate")
         if version > SCHEMA_VERSION:
             raise RecordError(f"{self.path}: written by a newer schedmate; upgrade this one")
         return version

@@ -102,7 +102,9 @@ def left_to_set(action: Order, present: Mapping[str, int | None]) -> tuple[Findi
     if left:
         return Finding("ready", f"{len(left)} to be set"), left
     if foreign:
-        return Finding("changed", f"somebody else ordered job {', '.join(foreign[:5])}"), {}
+        return Finding(
+            "changed", f"somebody else changed the order of job {', '.join(foreign[:5])}"
+        ), {}
     return Finding("done", f"{len(present)} pending have their value"), {}
 
 

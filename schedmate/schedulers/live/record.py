@@ -217,7 +217,7 @@ class Record(Journal):
         with self.writing():
             row = self.rows("SELECT plan, outcome FROM attempts WHERE id = ?", (attempt,))
             if not row:
-                raise StateError(f"there is no attempt {attempt} in {self.path}.")
+                raise StateError(f"no attempt {attempt} in {self.path}.")
             plan, before = row[0]
             body = {"attempt": attempt, "outcome": outcome, "detail": detail, "data": data or {}}
             if before is not None:

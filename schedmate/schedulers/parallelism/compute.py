@@ -115,7 +115,7 @@ class Compute:
         timed = sorted(self.network.tables.gpus())
         if key.gpu not in timed and not self.network.tables.kernels:
             raise InputError(
-                f"the profile has times of {', '.join(timed)}, none of {gpu}: give a profile of "
+                f"the profile covers {', '.join(timed)}, none of {gpu}: give a profile of "
                 f"{gpu}, or leave --profile out to estimate from its datasheet"
             )
         self.notes.add(

@@ -68,8 +68,8 @@ def timed_collectives(
         except Exception as error:  # whatever a backend raises in another process
             last = str(error).strip().rpartition("\n")[2]
             raise InputError(
-                f"a process that times collectives failed: {last}; see that all GPUs are free, or "
-                "give fewer --ranks"
+                f"a process that times collectives failed: {last}; check that all GPUs are free, "
+                "or use fewer --ranks"
             ) from error
         found = json.loads(Path(folder, "timed.json").read_text())
     return [Timed(*one) for one in found]

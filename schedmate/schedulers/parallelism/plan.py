@@ -110,7 +110,7 @@ class Stage(BaseModel):
     @model_validator(mode="after")
     def _types(self) -> Stage:
         if self.gpu_type is None and not self.replicas:
-            raise ValueError("say gpu_type, or replicas with a gpu_type each")
+            raise ValueError("set gpu_type, or replicas with a gpu_type each")
         if self.replicas and len(self.replicas) != self.data:
             raise ValueError(f"{len(self.replicas)} replicas, but data is {self.data}")
         return self

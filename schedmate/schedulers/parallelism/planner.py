@@ -35,7 +35,7 @@ class GridPlans:
 class Planning:
     """The proxy plan of every grid that has one, fastest first."""
 
-    asked: Request
+    original: Request
     request: Request
     """The request that was planned: the original, or one with less memory if nothing fits
     otherwise."""
@@ -50,9 +50,9 @@ class Planning:
     def notes(self) -> list[str]:
         """Changes to the request that made a plan fit, in sentences."""
         found = []
-        if self.request.sharding != self.asked.sharding:
+        if self.request.sharding != self.original.sharding:
             found.append("optimiser states are sharded (ZeRO-1): nothing fits without")
-        if self.request.recompute != self.asked.recompute:
+        if self.request.recompute != self.original.recompute:
             found.append("activations are recomputed: nothing fits without")
         return found
 
@@ -111,7 +111,7 @@ class Planner:
         """
         if request.gpus & (request.gpus - 1) or request.gpus < 1:
             raise InputError(
-                f"{request.gpus} GPUs: plans are made for powers of two (1, 2, 4, ...), as "
+                f"{request.gpus} GPUs: plans need a power of two (1, 2, 4, ...), as "
                 "stages get powers of two of them"
             )
         for one in _lighter(request):

@@ -50,14 +50,14 @@ def from_sizes(sizes: Mapping[str, Any], name: str = "") -> ModelSpec:
         what for what, ours in (("hidden", "hidden"), ("layers", "blocks")) if ours not in given
     ]
     if missing:
-        raise InputError(f"model_sizes lacks {' and '.join(missing)}: say how large the model is")
+        raise InputError(f"model_sizes lacks {' and '.join(missing)}: state the size of the model")
     given.setdefault("heads", max(1, given["hidden"] // 64))
     if given["hidden"] % given["heads"]:
         raise InputError(
             f"hidden size {given['hidden']} is not divisible by {given['heads']} heads: "
             "correct model_sizes"
         )
-    return ModelSpec(name or "model of given sizes", **given)
+    return ModelSpec(name or "custom model", **given)
 
 
 def named_or_sized(

@@ -59,7 +59,7 @@ class Horus(Policy):
         if order not in ORDERS:
             raise UsageError(f"policy horus: order={order} is none of {', '.join(ORDERS)}.")
         if lookahead < 1:
-            raise UsageError(f"policy horus: lookahead={lookahead} has to be at least 1.")
+            raise UsageError(f"policy horus: lookahead={lookahead} must be at least 1.")
         self.order = order
         self.lookahead = lookahead
         self.max_util = max_util

@@ -61,7 +61,7 @@ class Tiresias(Preemptive):
         self.interval_s = interval_s or None
         if not 0 <= promote < NEVER:
             raise UsageError(
-                f"policy tiresias: promote={promote} has to be 0, which promotes no job, or more."
+                f"policy tiresias: promote={promote} must be at least 0 (0: no job is promoted)."
             )
         self.promote = promote
         self.gittins = Gittins.read(Path(history), threshold_gpu_s) if history else None

@@ -111,11 +111,11 @@ def _results(
     progress: Progress | None,
 ) -> Iterator[tuple[int, Result]]:
     """Each task's number with its result: those that are kept, then the others as they end."""
-    told = progress or (lambda _jobs, _text: None)
+    report = progress or (lambda _jobs, _text: None)
     size, ended = len(workload), 0
     left = []
     for number, task in enumerate(tasks):
-        kept = _kept(task)
+        kept = _finished_run(task)
         if kept is not None:
             ended += 1
             yield number, kept
@@ -124,7 +124,7 @@ def _results(
     if ray is None and min(processes, len(left)) < 2:
         for number in left:
             policy, before = tasks[number].policy, ended * size
-            yield number, _run(tasks[number], workload, lambda n: told(before + n, policy))  # noqa: B023
+            yield number, _run(tasks[number], workload, lambda n: report(before + n, policy))  # noqa: B023
             ended += 1
         return
     from schedmate.scale.spread import spread
@@ -143,7 +143,7 @@ def _results(
         if ray is not None and folder is not None:
             write(result, folder, task.plan.cluster, task.inputs)
         ended += 1
-        told(ended * size, task.policy)
+        report(ended * size, task.policy)
         yield number, result
     if lost:
         runs = counted(len(lost), "run")
@@ -153,7 +153,7 @@ def _results(
         )
 
 
-def _kept(task: _Task) -> Result | None:
+def _finished_run(task: _Task) -> Result | None:
     """The stored result of a run with the same inputs, if any."""
     if task.folder is None:
         return None

@@ -39,7 +39,7 @@ def of_workload(workload: Workload) -> str:
     """A digest of all that a simulation reads of a trace."""
     requests = workload.requests
     # Each run sets their virtual clusters again, from those of the workload.
-    asked = {name: requests.said(name) for name in further() if name != "vc"}
+    asked = {name: requests.values(name) for name in further() if name != "vc"}
     jobs = (requests.names(), requests.submit_s, requests.gpus, asked)
     return _digest((jobs, _fields(workload))).hex()
 

@@ -54,21 +54,21 @@ class Requests:
         known = self._ids.tolist()
         return [f"line{line}" for line in known] if self._ids.dtype.kind == "i" else known
 
-    def said(self, name: str) -> Sequence[Any] | None:
-        """One of `further`, for every job; None if no job requests it."""
+    def values(self, name: str) -> Sequence[Any] | None:
+        """A field of `further` for every job; None if no job requests it."""
         return self._more.get(name)
 
     def column(self, name: str) -> Sequence[Any]:
-        """One of `further`, for every job."""
-        found = self.said(name)
+        """A field of `further` for every job, with its default."""
+        found = self.values(name)
         return [further()[name]] * len(self) if found is None else found
 
     def only(self, known: Collection[str]) -> bool:
         """Whether jobs request nothing but these of `further`."""
-        return all(name in known or self.said(name) is None for name in further())
+        return all(name in known or self.values(name) is None for name in further())
 
     def select(self, kept: Sequence[int]) -> Requests:
-        """Those of the jobs at these positions."""
+        """The requests of the jobs at these positions."""
         more = {name: [values[at] for at in kept] for name, values in self._more.items()}
         return Requests(self._ids[kept], self.submit_s[kept], self.gpus[kept], more)
 
@@ -94,8 +94,8 @@ class RequestsOf(Requests):
         """See `Requests.names`."""
         return [job.id for job in self._jobs]
 
-    def said(self, name: str) -> Sequence[Any] | None:
-        """See `Requests.said`."""
+    def values(self, name: str) -> Sequence[Any] | None:
+        """See `Requests.values`."""
         if name not in self._seen:
             values = list(map(attrgetter(name), self._jobs))
             usual = values.count(further()[name]) == len(values)
@@ -104,7 +104,7 @@ class RequestsOf(Requests):
 
     def select(self, kept: Sequence[int]) -> Requests:
         """See `Requests.select`."""
-        more = {name: values for name in further() if (values := self.said(name)) is not None}
+        more = {name: values for name in further() if (values := self.values(name)) is not None}
         ids = np.array(self.names(), np.dtypes.StringDType())
         return Requests(ids, self.submit_s, self.gpus, more).select(kept)
 

@@ -49,7 +49,7 @@ class RunTimes:
 
     def ranked_by(self) -> Floats:
         """The duration that a rank uses for each job, if known in advance [s]."""
-        limits = self._requests.said("time_limit_s")
+        limits = self._requests.column("time_limit_s")
         other = np.inf if limits is None else np.array([np.inf if x is None else x for x in limits])
         return np.where(np.isnan(self._known), other, self._known)
 
@@ -76,7 +76,7 @@ class Means:
     def __init__(self, workload: Workload, requests: Requests) -> None:
         self._submit_s, self._run_s = requests.submit_s, workload.duration_s
         gpus = requests.gpus.tolist()
-        users = requests.said("user")
+        users = requests.values("user")
         # Of all jobs, of those of a size, and of those of a user of a size.
         keys: dict[tuple[str, int], int] = {("", 0): 0}
         self._size = [keys.setdefault(("", one), len(keys)) for one in gpus]

@@ -39,7 +39,7 @@ class Ran(NamedTuple):
 class Loop(Room):
     """All that happens, and when."""
 
-    def run(self, told: Callable[[int], None] | None) -> Ran:
+    def run(self, progress: Callable[[int], None] | None) -> Ran:
         """Run all jobs."""
         events, waiting, submit_s, kind = self.events, self.waiting, self.submit_s, self.kind
         asking, place, count, handled = self.asking, self.space.place, self.count, 0
@@ -68,9 +68,9 @@ class Loop(Room):
                     self.begin(job, now, held)
                     break
                 self.wait(job, job)
-            if told is not None and position >= tell:
+            if progress is not None and position >= tell:
                 tell = position + _TOLD
-                told(position)
+                progress(position)
             if not waiting:
                 self.left.clear()
             elif changed or (came and self.fresh):

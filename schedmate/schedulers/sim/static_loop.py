@@ -50,10 +50,10 @@ class Ran(NamedTuple):
     """Their GPUs, in that order."""
 
 
-def run(queue: Queue, space: Space, told: Callable[[int], None] | None = None) -> Ran:
+def run(queue: Queue, space: Space, progress: Callable[[int], None] | None = None) -> Ran:
     """Run all jobs; each must fit into the empty space.
 
-    `told` is called from time to time with the number of submitted jobs.
+    `progress` is called from time to time with the number of submitted jobs.
     """
     submit_s, run_s, kind, asking, lane_of, key_of, came, went = queue
     count, free, place, give = len(submit_s), space.free, space.place, space.give
@@ -105,9 +105,9 @@ def run(queue: Queue, space: Space, told: Callable[[int], None] | None = None) -
             heappush(waiting, key)
             if waiting[0] is key:
                 new.append(lane)
-        if told is not None and position >= tell:
+        if progress is not None and position >= tell:
             tell = position + _TOLD
-            told(position)
+            progress(position)
         if room < lowest and not new:
             continue
         # Jobs refused before fit only where GPUs were released.

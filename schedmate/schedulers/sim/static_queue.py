@@ -85,7 +85,7 @@ def simulate(
     submit_s = array("d", requests.submit_s.tobytes())
     run_times = RunTimes(estimator, workload, requests)
     if isinstance(rank, ServiceRank):
-        if any(requests.said(name) is not None for name in _OF_THE_SPACE):
+        if any(requests.values(name) is not None for name in _OF_THE_SPACE):
             return None
         groups: dict[Hashable, int] = {}
         group = [groups.setdefault((job.vc, job.gpu_type), len(groups)) for job in asking]
@@ -174,7 +174,7 @@ def _kinds(
     """The request of each job as a number, and one job for each number."""
     columns: dict[str, Sequence[Any]] = {}
     for name in _ASKED:
-        if name != "vc" and (values := requests.said(name)) is not None:
+        if name != "vc" and (values := requests.values(name)) is not None:
             columns[name] = values
     if workload.vcs and any(node.vc for node in cluster.nodes):
         columns["vc"] = workload.vcs
@@ -243,12 +243,12 @@ def _outcome(workload: Workload, ran: Ran, run_times: RunTimes) -> Outcome:
         {},
         workload.duration_s,
         run_times.bad(ran),
-        told_s=run_times.estimates(ran),
+        assumed_s=run_times.estimates(ran),
     )
 
 
 def _served(workload: Workload, ran: RanByService, run_times: RunTimes) -> Outcome:
-    as_told = Ran(ran.started, ran.ended, ran.order, [])
+    as_assumed = Ran(ran.started, ran.ended, ran.order, [])
     nothing = array("q", bytes(8 * len(workload)))
     decisions = {"Start": len(ran.segments), "Preempt": sum(ran.stops)}
     return Outcome(
@@ -260,7 +260,7 @@ def _served(workload: Workload, ran: RanByService, run_times: RunTimes) -> Outco
         {name: number for name, number in decisions.items() if number},
         {},
         workload.duration_s,
-        run_times.bad(as_told),
-        told_s=run_times.estimates(as_told),
+        run_times.bad(as_assumed),
+        assumed_s=run_times.estimates(as_assumed),
         counts={"preemptions": ran.stops, "evictions": nothing, "failures": nothing},
     )

@@ -84,7 +84,7 @@ class Workload:
             )
         if self.made_up:
             raise UsageError(
-                f"--origin recorded: {self.name} says of itself that it is synthetic "
+                f"--origin recorded: {self.name} states that it is synthetic "
                 f"({'; '.join(self.made_up)}); leave the option out."
             )
         return replace(self, recorded=True)

@@ -23,7 +23,7 @@ from schedmate.schedulers.fleet.snapshot import FleetSnapshot
 
 ELIGIBLE = "schedmate/eligible-{}"
 WHY = {
-    "annotation": "say that they are not safe to evict",
+    "annotation": "are marked as not safe to evict",
     "budget": "are held by a PodDisruptionBudget",
     "bare": "have no controller that would start them again",
     "other": "have affinity to other pods, or spread over zones",

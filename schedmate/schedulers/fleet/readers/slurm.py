@@ -97,7 +97,7 @@ def _read_document(
             stays[why] += 1
     notes = [f"jobs that stay because they {why}: {count:,}" for why, count in stays.items()]
     if topology is None:
-        notes.append("there is no topology.conf, so nodes have no switch")
+        notes.append("no topology.conf was found, so nodes have no switch")
     return builder.build("recorded", notes)
 
 

@@ -118,7 +118,7 @@ class KubernetesActs(Lookups):
     def _probe_node(self, action: Drain | Resume) -> Finding:
         node = self.node(action.node)
         if node is None:
-            return Finding("changed", f"there is no node {action.node}")
+            return Finding("changed", f"no node {action.node}")
         mark, reason = ours(node), reason_of(node)
         seen = f"{action.node} is {reason or 'in service'}"
         if isinstance(action, Drain):
@@ -146,7 +146,7 @@ class KubernetesActs(Lookups):
         ended = outcome(job)
         if ended is not None:
             said = "cannot be started again: submit it again"
-            return Finding("moot", f"its controller has given up ({ended[0]}); it {said}")
+            return Finding("moot", f"its controller has stopped retrying ({ended[0]}); it {said}")
         return Finding("moot", "no pod of it is there; its controller starts it again")
 
     def _to_evict(self, job: Workload, action: Requeue) -> tuple[list[Json], int | None]:
@@ -190,7 +190,7 @@ class KubernetesActs(Lookups):
         """Change an object by `patch`, after a dry run; return whether there was a change to
         make."""
         for _ in range(TRIES):
-            found = self.found(path)
+            found = self.read(path)
             change = None if found is None else patch(found)
             if found is None or change is None:
                 return False
@@ -201,7 +201,7 @@ class KubernetesActs(Lookups):
             except KubernetesError as error:
                 if error.code not in (409, 422):
                     raise
-                again = self.found(path)
+                again = self.read(path)
                 if (
                     error.code == 422
                     and again is not None

@@ -134,7 +134,7 @@ class Api:
 
     def text(self, path: str, *, timeout_s: float = TIMEOUT_S, **query: Any) -> bytes:
         """The text at a path, such as a log."""
-        return self._asked("GET", path, query, timeout_s=timeout_s)
+        return self._request("GET", path, query, timeout_s=timeout_s)
 
     def watch(self, path: str, *, read_s: float, **query: Any) -> Watching:
         """Events of a list as they come, until the connection ends.
@@ -157,7 +157,7 @@ class Api:
         waits: bool = True,
         timeout_s: float = TIMEOUT_S,
     ) -> Json:
-        raw = self._asked(method, path, query, body, kind, waits=waits, timeout_s=timeout_s)
+        raw = self._request(method, path, query, body, kind, waits=waits, timeout_s=timeout_s)
         try:
             found = json.loads(raw)
         except (ValueError, RecursionError):
@@ -166,7 +166,7 @@ class Api:
             raise KubernetesError(f"{self.server}{path} answered with something that is not JSON.")
         return found
 
-    def _asked(
+    def _request(
         self,
         method: Method,
         path: str,

@@ -21,12 +21,12 @@ class Lookups:
     def job(self, job: str) -> Workload | None:
         """A job as the API server has it now, without its pods; None if it is gone."""
         namespace, kind, name = parts_of(job)
-        found = self.found(kinds()[kind].path(namespace, name))
+        found = self.read(kinds()[kind].path(namespace, name))
         return None if found is None else Workload(kinds()[kind], slim(found), ())
 
     def node(self, name: str) -> Json | None:
         """A node as the API server has it now."""
-        return self.found(path_of("", "v1", "nodes", None, name))
+        return self.read(path_of("", "v1", "nodes", None, name))
 
     def pods(self, job: Workload) -> list[Json]:
         """The pods of a job as the API server has them now."""
@@ -60,7 +60,7 @@ class Lookups:
         found = {job: boost_of(one) for job, one in self.queued(jobs).items()}
         return {job: value for job, value in found.items() if value is not None}
 
-    def found(self, path: str) -> Json | None:
+    def read(self, path: str) -> Json | None:
         """The object at a path; None if there is none."""
         try:
             return self.api.get(path)

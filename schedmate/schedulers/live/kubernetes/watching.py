@@ -63,9 +63,9 @@ def _event(line: bytes, path: str) -> tuple[str, Json]:
         event = json.loads(line)
         kind, found = event["type"], event["object"]
     except (ValueError, RecursionError, TypeError, KeyError):
-        raise KubernetesError(f"the watch of {path} sent what is no event.") from None
+        raise KubernetesError(f"the watch of {path} sent something that is not an event.") from None
     if not isinstance(kind, str) or not isinstance(found, dict):
-        raise KubernetesError(f"the watch of {path} sent what is no event.")
+        raise KubernetesError(f"the watch of {path} sent something that is not an event.")
     if kind == "ERROR":
         raise KubernetesError(
             f"the watch of {path} ended: {clean(found.get('message'), 200)}.",

@@ -44,7 +44,7 @@ class Backend(Protocol):
         """Create a runner that holds this many GPUs of a node; it may still be starting."""
         ...
 
-    def found(self) -> dict[str, Any]:
+    def existing(self) -> dict[str, Any]:
         """Existing runners by name, after a restart of the queue."""
         ...
 

@@ -197,7 +197,7 @@ class Controller(NodesOnBoard):
         if self.board is not None and stored.id > self._counted:
             view, self._counted = self.board.view, stored.id
             view.submitted.append(stored.submitted)
-            view.asked.append(view.asked[-1] + job.gpus)
+            view.requested.append(view.requested[-1] + job.gpus)
         for observer in self.observers:
             observer.submitted(job)
         until = stored.not_before

@@ -75,7 +75,7 @@ class NodesOnBoard(Outcomes):
         for number, submitted, gpus in self.store.submissions(self.now - RECENT_S):
             self._counted = number
             view.submitted.append(submitted)
-            view.asked.append(view.asked[-1] + max(1, int(gpus)))
+            view.requested.append(view.requested[-1] + max(1, int(gpus)))
         for job in self.jobs.values():
             job.settle()
             job.allocation, job.partner = (), None

@@ -90,7 +90,7 @@ class Runner:
             known = self._running.get(order.run)
             if known is None:
                 if order.run in self._stopped_early:
-                    return {"refused": "it was told to stop"}
+                    return {"refused": "it was asked to stop"}
                 known = _Running(order, self.gpus)
                 if known.refused:
                     return {"refused": known.refused}

@@ -51,7 +51,7 @@ class SeatPool:
         Seats that do not answer within `timeout_s` are removed.
         """
         calls = {}
-        for name, handle in self._backend.found().items():
+        for name, handle in self._backend.existing().items():
             node, gpus = name.removeprefix(f"{self._prefix}.").split(".")[:2]
             share = int(gpus) / 100
             seat = Seat(name, node, share, handle, born=time.monotonic())

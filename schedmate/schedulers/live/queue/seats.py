@@ -183,7 +183,7 @@ class Seats:
                 if seat in gang.seats:
                     self._advance(gang)
         elif kind == "start":
-            self._begun(run, seat, answer)
+            self._reported_start(run, seat, answer)
         elif kind == "wait":
             for news in answer:
                 self._news(seat, news)
@@ -213,7 +213,7 @@ class Seats:
             for seat, order in zip(gang.seats, gang.orders, strict=True):
                 self._pool.call("start", seat, gang.run, order)
 
-    def _begun(self, run: int, seat: Seat, answer: dict[str, Any]) -> None:
+    def _reported_start(self, run: int, seat: Seat, answer: dict[str, Any]) -> None:
         gang = self._gangs.get(run)
         if gang is None:
             return

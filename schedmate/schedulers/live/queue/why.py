@@ -38,7 +38,7 @@ def reasons(queue: Controller) -> dict[int, str]:
         elif id_ in before:
             found[id_] = _lacks(queue, job, before[id_])
         else:
-            found[id_] = "a decision about it is under way"
+            found[id_] = "a decision about it is being carried out"
     return found
 
 

@@ -86,8 +86,8 @@ class RayBackend:
             scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
         ).remote(self._meter)
 
-    def found(self) -> dict[str, Any]:
-        """See `Backend.found`."""
+    def existing(self) -> dict[str, Any]:
+        """See `Backend.existing`."""
         import ray
 
         handles = {}

@@ -79,7 +79,7 @@ class SlurmActs(Lookups):
     def _probe_node(self, action: Drain | Resume) -> Finding:
         node = next((one for one in self.read_nodes() if one.name == action.node), None)
         if node is None:
-            return Finding("changed", f"there is no node {action.node}")
+            return Finding("changed", f"no node {action.node}")
         seen = f"{action.node} is {'+'.join(sorted(node.states)).lower()}"
         if node.drained:
             seen += f", for '{node.reason}'"
@@ -97,12 +97,12 @@ class SlurmActs(Lookups):
     def _probe_requeue(self, action: Requeue) -> Finding:
         job = self.job(action.job)
         if job is None:
-            return Finding("changed", f"Slurm has forgotten job {action.job}")
+            return Finding("changed", f"Slurm does not know job {action.job}")
         seen = f"job {action.job} is {'+'.join(job.states)}, restarted {job.restarts} times"
         excluded = set(action.exclude) <= set(job.excluded)
         if job.restarts == action.run:
             if "COMPLETING" in job.states:
-                raise OutageError(f"{seen}; its run has to end first.")
+                raise OutageError(f"{seen}; its run must end first.")
             return Finding("moot" if job.state == "PENDING" else "ready", seen)
         if job.restarts > action.run + 1:
             return Finding("changed", seen)
@@ -197,7 +197,7 @@ class SlurmActs(Lookups):
         """
         job = self.job(action.job)
         if job is None:
-            return Answer("failed", f"Slurm has forgotten job {action.job}")
+            return Answer("failed", f"Slurm does not know job {action.job}")
         missing = [node for node in action.exclude if node not in job.excluded]
         done = []
         try:

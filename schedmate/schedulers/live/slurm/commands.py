@@ -28,7 +28,7 @@ class CommandError(OutageError):
         what = f"{command} ended with {code}: {shown}"
         if code == NOT_FOUND:
             what = (
-                f"there is no command {command} here; run this on a host with Slurm's commands, or "
+                f"command not found: {command} here; run this on a host with Slurm's commands, or "
                 "put them into PATH"
             )
         super().__init__(what)

@@ -58,7 +58,7 @@ class Arena(Policy):
         remaining: weigh a gain by the part of a job's remaining time that it saves, restart
             included, so that jobs about to end are not moved. Not in the paper."""
         if queues < 1 or depth < 0:
-            raise UsageError("policy arena: queues has to be at least 1 and depth at least 0.")
+            raise UsageError("policy arena: queues must be at least 1 and depth at least 0.")
         if objective not in OBJECTIVES:
             raise UsageError(
                 f"policy arena: objective={objective} is none of {', '.join(OBJECTIVES)}"
@@ -139,7 +139,7 @@ class Arena(Policy):
         age_s = now - job.submit_time
         agent = job.agent
         if not isinstance(agent, PlannedAgent):
-            view.warn("a job has no plans: it gets the GPUs that it asks for")
+            view.warn("a job has no plans and gets the requested GPUs")
             sizes = {(one.gpu_type, one.gpus): 1.0 for one in of_size(job, view.space.cluster)}
             left_s, total_s = remaining_s(job, now), predicted_s(job)
             return Prospect(sizes, held, left_s, total_s, age_s, deadline_s=deadline_s)

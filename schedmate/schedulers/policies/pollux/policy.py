@@ -58,12 +58,12 @@ class Pollux(Policy):
         """
         require("scipy")
         if p >= 0:
-            raise UsageError(f"policy pollux: p={p:g} has to be below 0, such as -1.")
+            raise UsageError(f"policy pollux: p={p:g} must be below 0, such as -1.")
         if search not in SEARCHES:
             raise UsageError(f"policy pollux: search={search} is none of {', '.join(SEARCHES)}.")
         if population < 2 or generations < 1:
             raise UsageError(
-                "policy pollux: population has to be at least 2, and generations at least 1."
+                "policy pollux: population must be at least 2, and generations at least 1."
             )
         self.search = search
         self.population = population

@@ -183,7 +183,7 @@ class Sia(Policy):
 
     def _shapes(self, job: Job, cluster: Cluster, view: View) -> tuple[Shape, ...]:
         if job.agent is None:
-            view.warn("a job has no performance model: it gets the GPUs that it asks for")
+            view.warn("a job has no performance model and gets the requested GPUs")
         return allowed(job, cluster)
 
     def _choices(

@@ -186,14 +186,14 @@ class PlannedPhysics(Observer):
             if kind not in known:
                 truth = disturbed(performance.adaptive(kind), kind, errors.truth, "truth")
                 known[kind] = truth, believed(performance, kind, truth, belief, errors)
-            truth, told = known[kind]
+            truth, reported = known[kind]
             self.truth.append(truth)
-            if not any(_may_have(job, size) for size in told):
+            if not any(_may_have(job, size) for size in reported):
                 # No type that it may get holds the whole model: its request is all that is known.
-                told = {size: speed for size, speed in truth.items() if size[1] == job.gpus}
+                reported = {size: speed for size, speed in truth.items() if size[1] == job.gpus}
             cost = costs.search_s + costs.restore_s
             first = costs.search_s + costs.profile_s + costs.profile_gpu_s / job.gpus
-            self._agents.append(PlannedAgent(told, kind.batch, cost, samples, first))
+            self._agents.append(PlannedAgent(reported, kind.batch, cost, samples, first))
 
     def pace(
         self, job: int, done: float, allocation: Allocation, partner: int | None

@@ -102,7 +102,7 @@ class Execution(Progress):
         """The job holds these GPUs from its submission on, without a decision."""
         if not self.space.take(job, allocation, any_size=True):
             raise InputError(
-                f"job {job.id} is said to run from the start on GPUs that are not free: nodes "
+                f"job {job.id} should run from the start on GPUs that are not free: nodes "
                 f"{', '.join(self.space.cluster.nodes[node].name for node, _ in allocation)}."
             )
         self.begin(job, allocation)

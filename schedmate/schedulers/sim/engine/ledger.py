@@ -14,7 +14,7 @@ class Eviction(NamedTuple):
 
     job: int
     """Position in the workload."""
-    told: float
+    asked: float
     """When it was asked to stop [s]."""
     left: float
     """When its GPUs were free [s]."""

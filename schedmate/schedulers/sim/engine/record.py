@@ -107,7 +107,7 @@ class Outcome(NamedTuple):
     """Estimates that were no positive number, and taken as an abstention."""
     ledger: Ledger = NOTHING
     """Rare events; shared and read-only for a run that had none."""
-    told_s: Sequence[float] = ()
+    assumed_s: Sequence[float] = ()
     """The last run time that the policy assumed for each job; infinity: none [s]."""
     counts: Mapping[str, Sequence[int]] = {}
     """`preemptions`, `evictions` and `failures` of each job; empty if there were none."""

@@ -100,7 +100,7 @@ class Simulation:
         by_trace = physics is None or isinstance(physics, TracePhysics)
         if policy.interval_s is not None and not 0 < policy.interval_s <= LONGEST_S:
             raise UsageError(
-                f"policy {policy.name}: interval_s has to be above 0; write "
+                f"policy {policy.name}: interval_s must be above 0; write "
                 f"{policy.name}:interval_s=60."
             )
         if by_trace and policy.rounds and policy.interval_s is not None:
@@ -172,7 +172,7 @@ class Simulation:
             execution.physics.work,
             0 if self._advice is None else self._advice.rejected,
             execution.ledger,
-            told_s=array(
+            assumed_s=array(
                 "d", (NEVER if job.forecast is None else job.forecast.duration_s for job in jobs)
             ),
             counts={name: array("q", map(attrgetter(name), jobs)) for name in COUNTED},
@@ -250,7 +250,7 @@ class Simulation:
         while self._submit[arrived] == now:
             job = self.workload.jobs[arrived]
             view.submitted.append(now)
-            view.asked.append(view.asked[-1] + job.gpus)
+            view.requested.append(view.requested[-1] + job.gpus)
             arrived += 1
             if self.parameters.profiling_is_free:
                 job.profile = self.workload.profiles[job.index]

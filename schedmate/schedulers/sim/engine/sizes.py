@@ -21,9 +21,9 @@ def check_times(jobs: Sequence[Job], durations_s: Sequence[float]) -> None:
         endless = job.terms is not None and job.terms.endless
         if endless and duration_s != float("inf"):
             raise InputError(
-                f"job {job.id} is a service (endless), which runs until it is stopped, and is said "
-                f"to run for {duration_s:g} s: give it an infinite duration, or terms that are not "
-                "endless."
+                f"job {job.id} is a service (endless), which runs until it is stopped, but has "
+                f"a duration of {duration_s:g} s: give it an infinite duration, or terms that are "
+                "not endless."
             )
         if not ((endless or 0 <= duration_s <= LONGEST_S) and abs(job.submit_time) <= LONGEST_S):
             raise InputError(
@@ -78,8 +78,8 @@ def check_pods(job: Job) -> None:
     pods = job.constraints.pods
     if pods < 1 or job.gpus % pods or (pods > 1 and job.share != 1.0):
         raise InputError(
-            f"job {job.id} asks for {job.gpus} GPUs in {pods} equal pods; the GPUs have to be a "
-            "multiple of the pods."
+            f"job {job.id} asks for {job.gpus} GPUs in {pods} equal pods; the number of GPUs must "
+            "be a multiple of that of pods."
         )
 
 

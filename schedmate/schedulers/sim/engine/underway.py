@@ -24,7 +24,9 @@ class Underway:
         self._halted = execution.halted
         execution.departures = self
         self._windows = workload.standby
-        self._told: dict[int, tuple[float, float, bool]] = {}  # when, grace [s], whether it saves
+        self._requests: dict[
+            int, tuple[float, float, bool]
+        ] = {}  # when, grace [s], whether it saves
         self._moves: dict[int, tuple[int, float]] = {}  # serial number, when it began
         self._loans: dict[int, tuple[int, float, float]] = {}  # serial number, begun, called back
         self._borrowers: dict[int, set[int]] = {}  # borrowers of a job that reclaims its GPUs
@@ -56,7 +58,7 @@ class Underway:
         execution, index, now = self._execution, job.index, self._execution.view.now
         takes_s = execution.parameters.shutdown.takes_s(job.id, job.evictions)
         saves = job.terms is not None and job.terms.saves and takes_s <= grace_s
-        self._told[index] = (now, grace_s, saves)
+        self._requests[index] = (now, grace_s, saves)
         execution.advance(job)
         execution.withdraw(job)
         job.put_under_way(Status(leaves_by=now + grace_s))
@@ -67,7 +69,7 @@ class Underway:
     def leave(self, job: Job) -> None:
         """The job leaves, with what its last checkpoint holds, and waits again."""
         execution, index = self._execution, job.index
-        told, grace_s, saves = self._told.pop(index, (execution.view.now, 0.0, False))
+        asked, grace_s, saves = self._requests.pop(index, (execution.view.now, 0.0, False))
         execution.advance(job)
         done = execution.done[index]
         before = execution.done_before[index]
@@ -76,7 +78,7 @@ class Underway:
         execution.view.evicted.add(job)
         execution.interrupt(job)
         self._ledger.evictions[len(execution.segments) - 1] = Eviction(
-            index, told, execution.view.now, grace_s, done, kept, saves
+            index, asked, execution.view.now, grace_s, done, kept, saves
         )
 
     # Starting where others leave.
@@ -256,7 +258,7 @@ class Underway:
         job.settle()
         self._execution.view.leaving.pop(job.index, None)
         self._halted.pop(job.index, None)
-        self._told.pop(job.index, None)
+        self._requests.pop(job.index, None)
         for lender, left in list(self._borrowers.items()):
             left.discard(job.index)
             if not left:

@@ -135,7 +135,7 @@ def _check_sharing(workload: Workload, outcome: Outcome, sharing: set[int], wher
     shares = [workload.jobs[one.job].share for one in held]
     if all(share < 1.0 for share in shares):
         if sum(shares) > 1.0 + 1e-6:
-            raise LawBrokenError(f"{where} is given away more than once.")
+            raise LawBrokenError(f"{where} is given to several jobs at once.")
     elif (
         len(held) > _SHARERS
         or any(one.kind == "profile" for one in held)

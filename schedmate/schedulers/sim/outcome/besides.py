@@ -27,7 +27,7 @@ def besides(workload: Workload, outcome: Outcome) -> dict[str, Any]:
     if open_jobs:
         numbers["unended"] = open_jobs
         numbers["dropped"] = len(ledger.dropped)
-    if workload.requests.said("terms") is not None:
+    if workload.requests.values("terms") is not None:
         numbers |= _by_terms(workload, outcome)
     if any(one.grace_s for one in ledger.evictions.values()) or numbers:
         numbers["evicted_lost_gpu_h"] = _lost(workload, ledger)
@@ -64,7 +64,7 @@ def of_ended(workload: Workload, outcome: Outcome) -> tuple[Workload, Outcome]:
             for at, (failure, again) in outcome.failures.items()
             if at in positions
         },
-        told_s=[outcome.told_s[old] for old in kept] if outcome.told_s else (),
+        assumed_s=[outcome.assumed_s[old] for old in kept] if outcome.assumed_s else (),
         counts={name: [each[old] for old in kept] for name, each in outcome.counts.items()},
     )
     selected = workload.select(kept)

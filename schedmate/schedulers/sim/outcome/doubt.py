@@ -24,7 +24,7 @@ _PLAIN |= {"share", "min_gpus", "max_gpus", "preemptible", "migratable"}
 """Requests that are supported here."""
 _RECORDED = {
     *("first_start", "end", "held_s", "segments", "events", "decisions", "failures", "work"),
-    *("bad_estimates", "told_s", "counts"),
+    *("bad_estimates", "assumed_s", "counts"),
 }
 """Kinds of segments that are supported here."""
 _AT_ONCE = 1 << 20
@@ -83,7 +83,7 @@ def _elsewhere(workload: Workload, cluster: Cluster, held: Held) -> Flags:
         return np.array([known.setdefault(name, len(known)) for name in names], np.int64)
 
     has_vcs = any(node.vc for node in cluster.nodes)
-    types = requests.said("gpu_type")
+    types = requests.values("gpu_type")
     if types is None and not has_vcs:
         return found
     segment, (node,) = Pieces(held, _nodes).rows()

@@ -19,7 +19,7 @@ def fairness(workload: Workload, jct_s: Floats) -> dict[str, dict[str, Any]]:
     Jain's index over the groups' slowdowns (Jain et al., 1984) is 1 if all are equal and 1/n if one
     of n has all of it.
     """
-    groups = {"user": workload.requests.said("user"), "vc": workload.vcs}
+    groups = {"user": workload.requests.values("user"), "vc": workload.vcs}
     found = {}
     for kind, names in groups.items():
         known = sorted(set(names)) if names is not None else []

@@ -75,14 +75,14 @@ def _jobs(run: Run, workload: Workload) -> Table:
     columns: dict[str, Callable[[], Any]] = {
         "job_id": requests.names,
         "vc": lambda: workload.vcs or none,
-        "user": lambda: requests.said("user") or none,
+        "user": lambda: requests.values("user") or none,
         "gpus": lambda: per_job.gpus,
         "submit_s": lambda: requests.submit_s,
         "start_s": lambda: outcome.first_start,
         "end_s": lambda: outcome.end,
         "jct_s": lambda: per_job.jct_s,
         "queue_s": lambda: per_job.queue_s,
-        "predicted_s": lambda: _estimates(outcome.told_s),
+        "predicted_s": lambda: _estimates(outcome.assumed_s),
         "duration_s": lambda: workload.duration_s,
         "packed": lambda: per_job.packed,
         "preemptions": lambda: per_job.preemptions,
@@ -106,7 +106,7 @@ def _estimates(said: Sequence[float]) -> NDArray[np.float64]:
 def _segments(run: Run, workload: Workload) -> Table:
     """A row for each run of GPUs of each segment."""
     outcome = run.outcome
-    share = workload.requests.said("share")
+    share = workload.requests.values("share")
 
     @cache
     def pieces() -> tuple[Held, NDArray[np.int64], list[NDArray[np.int64]]]:

@@ -64,16 +64,16 @@ class Spent(NamedTuple):
 def gpus_held(workload: Workload, outcome: Outcome) -> Floats:
     """GPUs held in each segment: those requested (below 1: a part of one), or the number that an
     elastic job got."""
-    if workload.requests.said("min_gpus") is None:
-        return _gpus_asked(workload, outcome)
+    if workload.requests.values("min_gpus") is None:
+        return _gpus_requested(workload, outcome)
     given = outcome.segments.allocations
     return np.array([float(gpus_in(one)) for one in given])
 
 
-def _gpus_asked(workload: Workload, outcome: Outcome) -> Floats:
+def _gpus_requested(workload: Workload, outcome: Outcome) -> Floats:
     requests = workload.requests
-    asked: Floats = requests.gpus * np.array(requests.said("share") or 1.0)
-    return asked[np.array(outcome.segments.jobs, dtype=np.int64)]
+    requested: Floats = requests.gpus * np.array(requests.values("share") or 1.0)
+    return requested[np.array(outcome.segments.jobs, dtype=np.int64)]
 
 
 def spent(workload: Workload, outcome: Outcome, restart: Callable[[int], float]) -> Spent | None:
@@ -105,9 +105,9 @@ def spent(workload: Workload, outcome: Outcome, restart: Callable[[int], float])
     for position, (failure, again) in outcome.failures.items():
         failures[position] = failure.done - (failure.saved if again is None else again.work)
     useful = np.array(segments.works) - failures
-    if requests.said("min_gpus") is not None:
+    if requests.values("min_gpus") is not None:
         # A job on another number of GPUs than requested counts by those that it had.
-        scale = _gpus_asked(workload, outcome) / held
+        scale = _gpus_requested(workload, outcome) / held
         useful, failures = useful * scale, failures * scale
     other = length - restarts - failures - useful
     return Spent(useful, restarts, failures, other, profiling, held)

@@ -16,7 +16,7 @@ from schedmate.schedulers.sim.workload import Workload
 def window(workload: Workload, start_s: float, end_s: float) -> Workload:
     """The jobs submitted in [start, end), times since the first submission [s]."""
     first = workload.jobs[0].submit_time
-    return _kept(
+    return _subset(
         workload,
         [
             position
@@ -33,16 +33,16 @@ def share_of(workload: Workload, names: Sequence[str], share: float, seed: int) 
     `names` has one for each job. What the chosen ones do stays as it was, resubmissions included.
     """
     if not 0 < share <= 1:
-        raise UsageError(f"{share:g} has to be a share above 0 and up to 1, such as 0.5.")
+        raise UsageError(f"{share:g} must be a share above 0 and up to 1, such as 0.5.")
     there = sorted(set(names))
     if there == [""]:
         raise UsageError(
-            "the trace does not say whose its jobs are; draw a number of jobs with --jobs instead."
+            "the trace has no users or virtual clusters; draw a number of jobs with --jobs instead."
         )
     wanted = max(1, round(share * len(there)))
     chosen = set(np.random.default_rng(seed).permutation(there)[:wanted].tolist())
     positions = [position for position, name in enumerate(names) if name in chosen]
-    return _kept(workload, positions, "no job is left")
+    return _subset(workload, positions, "no job is left")
 
 
 def count_of(workload: Workload, count: int, seed: int) -> Workload:
@@ -59,7 +59,7 @@ def count_of(workload: Workload, count: int, seed: int) -> Workload:
 def up_to(workload: Workload, gpus: float) -> Workload:
     """The jobs that request at most this many GPUs."""
     kept = [at for at, job in enumerate(workload.jobs) if job.gpus * job.share <= gpus]
-    return _kept(workload, kept, f"no job asks for {gpus:g} GPUs or fewer")
+    return _subset(workload, kept, f"no job asks for {gpus:g} GPUs or fewer")
 
 
 def facts(workload: Workload) -> dict[str, float]:
@@ -117,7 +117,7 @@ def recurrence_of(
     return recurrence, math.sqrt(squares / freedom) if freedom else 0.0
 
 
-def _kept(workload: Workload, positions: list[int], otherwise: str) -> Workload:
+def _subset(workload: Workload, positions: list[int], otherwise: str) -> Workload:
     if not positions:
         raise UsageError(
             f"{otherwise}; the trace has {len(workload):,} jobs, so ask for less to be cut off."

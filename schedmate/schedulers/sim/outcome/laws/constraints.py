@@ -15,7 +15,7 @@ def check_constraints(workload: Workload, cluster: Cluster, outcome: Outcome) ->
 
     Raises `LawBrokenError`.
     """
-    if workload.requests.said("constraints") is None:
+    if workload.requests.values("constraints") is None:
         return
     jobs = workload.jobs
     held = [

@@ -16,7 +16,7 @@ def check_endings(workload: Workload, outcome: Outcome) -> None:
     `LawBrokenError`.
     """
     ledger = outcome.ledger
-    asked = workload.requests.said("terms") is not None
+    asked = workload.requests.values("terms") is not None
     if asked or ledger.dropped or NEVER in outcome.end:
         _check_ends(workload, outcome)
     if not (ledger.dropped or workload.initial or ledger.horizon < NEVER):
@@ -27,7 +27,7 @@ def check_endings(workload: Workload, outcome: Outcome) -> None:
         if one.end > ledger.horizon:
             raise LawBrokenError(f"job {job.id} ran at {one.end}, after the simulation's end.")
         if one.job in ledger.dropped and one.end > ledger.dropped[one.job].time:
-            raise LawBrokenError(f"job {job.id} ran after it had been given up.")
+            raise LawBrokenError(f"job {job.id} ran after it had been dropped.")
         if one.job in workload.initial and one.job not in first:
             first.add(one.job)
             if one.start != job.submit_time or one.allocation != workload.initial[one.job]:

@@ -19,11 +19,11 @@ def check_evictions(workload: Workload, outcome: Outcome) -> None:
         ended = segments[position]
         if (ended.job, ended.end) != (one.job, one.left):
             raise LawBrokenError(f"job {job.id} was evicted at {one.left} while it did not run.")
-        if not ended.start <= one.told <= one.left:
-            raise LawBrokenError(f"job {job.id} left its GPUs before it was told to.")
-        if one.left - one.told > one.grace_s * (1 + 1e-9) + 1e-6:
+        if not ended.start <= one.asked <= one.left:
+            raise LawBrokenError(f"job {job.id} left its GPUs before it was asked to.")
+        if one.left - one.asked > one.grace_s * (1 + 1e-9) + 1e-6:
             raise LawBrokenError(
-                f"job {job.id} held its GPUs for {one.left - one.told} s after it was told to "
+                f"job {job.id} held its GPUs for {one.left - one.asked} s after it was asked to "
                 f"leave them within {one.grace_s} s."
             )
         if one.kept > one.done:
