@@ -29,7 +29,7 @@ def render(name: str, *shared: str, **values: Any) -> str:
     """
     style, script = (_joined(("page", *shared, name), kind) for kind in ("css", "js"))
     policy = (
-        f"default-src 'none'; style-src '{_source(style)}'; script-src '{_source(script)}'; "
+        f"default-src 'none'; style-src '{digest(style)}'; script-src '{digest(script)}'; "
         "base-uri 'none'; form-action 'none'"
     )
     template = _environment().get_template(f"{name}.html.j2")
@@ -55,24 +55,34 @@ def _joined(names: Sequence[str], kind: str) -> str:
     return "".join(file.read_text(encoding="utf-8") for file in files if file.exists())
 
 
-def _source(text: str) -> str:
+def digest(text: str) -> str:
+    """The source expression by which a content security policy admits this style or script."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-@cache
-def _environment() -> Environment:
+def environment(folder: Path) -> Environment:
+    """Templates of a folder: values are escaped, unknown names are errors.
+
+    Filters: `shown` for foreign text, `ours` for style and script of the package.
+    """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
-    environment = Environment(
-        loader=FileSystemLoader(FOLDER),
+    templates = Environment(
+        loader=FileSystemLoader(folder),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters["shown"] = shown
-    environment.filters["date"] = lambda seconds: f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d}"
-    environment.filters["ours"] = Markup  # the style and the script of this folder, and `embedded`
-    return environment
+    templates.filters["shown"] = shown
+    templates.filters["ours"] = Markup
+    return templates
+
+
+@cache
+def _environment() -> Environment:
+    templates = environment(FOLDER)
+    templates.filters["date"] = lambda seconds: f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d}"
+    return templates

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import hashlib
 import hmac
 import time
 from datetime import UTC, datetime
@@ -17,7 +15,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 
 from schedmate.errors import SchedmateError
-from schedmate.report.page import shown
+from schedmate.report.page import digest, environment, shown
 from schedmate.serve.access import COOKIE, SESSION_S, Access
 from schedmate.serve.errors import status_of
 from schedmate.serve.service import Service
@@ -109,7 +107,7 @@ def _message(status: int, sentence: str) -> Response:
 def _page(name: str, status: int = 200, **values: Any) -> HTMLResponse:
     style, script = _style(), _script()
     policy = (
-        f"default-src 'none'; style-src '{_source(style)}'; script-src '{_source(script)}'; "
+        f"default-src 'none'; style-src '{digest(style)}'; script-src '{digest(script)}'; "
         "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     )
     page = _environment().get_template(f"{name}.html.j2")
@@ -127,25 +125,10 @@ def _script() -> str:
     return (FOLDER / "dashboard.js").read_text("utf-8")
 
 
-def _source(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
 @cache
 def _environment() -> Environment:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    from markupsafe import Markup
-
-    environment = Environment(
-        loader=FileSystemLoader(FOLDER),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["shown"] = shown
-    environment.filters["moment"] = lambda s: (
+    templates = environment(FOLDER)
+    templates.filters["moment"] = lambda s: (
         f"{datetime.fromtimestamp(s, UTC):%Y-%m-%d %H:%M:%S} UTC"
     )
-    environment.filters["ours"] = Markup
-    return environment
+    return templates

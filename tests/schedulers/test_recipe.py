@@ -62,7 +62,7 @@ def test_as_many_resubmissions_and_as_much_spread_as_asked_for(
     freedom = sum(len(logs) - 1 for logs in several)
     assert math.sqrt(squares / freedom) == pytest.approx(spread, rel=0.1)
     assert workload.synthetic
-    assert f"({recurrence:.0%} asked)" in workload.notes[-1]
+    assert f"({recurrence:.0%} requested)" in workload.notes[-1]
 
 
 @settings(max_examples=25, deadline=None)
@@ -272,7 +272,7 @@ def test_simulate_and_check_take_a_recipe(tmp_path: Path) -> None:
     run = ["simulate", str(path), "--policy", "lucid", "--cluster", "1x4", "--json"]
     result = CliRunner().invoke(app, [*run, "--workloads", "lucid:seed=2"])
     assert result.exit_code == 0, result.output
-    assert "made up by recipe lucid (seed 2)" in result.stderr
+    assert "synthetic, by recipe lucid (seed 2)" in result.stderr
     assert json.loads(result.stdout)["synthetic"] is True
     result = CliRunner().invoke(app, ["traces", "check", str(path), "--workloads", "lucid:x=1"])
     assert isinstance(result.exception, UsageError)

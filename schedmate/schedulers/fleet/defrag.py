@@ -211,16 +211,21 @@ class _State:
                 groups += [np.sort(part) for part in parts]
         return groups
 
-    def items(self, groups: list[Ints]) -> Iterator[_Item]:
+    def _with_tasks(self, groups: list[Ints]) -> list[tuple[Ints, Ints]]:
+        """Each group of nodes with its tasks, in order of their position."""
         owner = np.full(len(self.snapshot.nodes), -1)
         for number, nodes in enumerate(groups):
             owner[nodes] = number
-        # tasks by group, in order of their position
         of = owner[self.at]
         order = np.argsort(of, kind="stable")
-        starts = np.searchsorted(of[order], np.arange(len(groups) + 1))
-        for number, nodes in enumerate(groups):
-            tasks = order[starts[number] : starts[number + 1]]
+        ends = np.searchsorted(of[order], np.arange(len(groups) + 1))
+        return [
+            (nodes, order[start:end])
+            for nodes, start, end in zip(groups, ends[:-1], ends[1:], strict=True)
+        ]
+
+    def items(self, groups: list[Ints]) -> Iterator[_Item]:
+        for number, (nodes, tasks) in enumerate(self._with_tasks(groups)):
             part = self.space.part(nodes, tasks, self.at, self.device)
             seed = len(self.found.rounds) * 1_000_003 + number + self.options.seed * 7_919
             yield _Item(number, part, self.options.rules, seed)
@@ -228,17 +233,10 @@ class _State:
     def finish(self, groups: list[Ints], results: dict[int, _Result]) -> None:
         """Take over what a round found, group by group."""
         count = 0
-        owner = np.full(len(self.snapshot.nodes), -1)
-        for number, nodes in enumerate(groups):
-            owner[nodes] = number
-        of = owner[self.at]
-        order = np.argsort(of, kind="stable")
-        starts = np.searchsorted(of[order], np.arange(len(groups) + 1))
-        for number, nodes in enumerate(groups):
+        for number, (nodes, tasks) in enumerate(self._with_tasks(groups)):
             moves, emptied, at, device = results[number]
             if not moves:
                 continue
-            tasks = order[starts[number] : starts[number + 1]]
             self.found.moves += [
                 Move(
                     int(tasks[move.task]),

@@ -64,22 +64,36 @@ def _torchrun(plan: Plan) -> Arguments:
     ]
 
 
+def _sizes(plan: Plan, spec: ModelSpec, tensor: int) -> Arguments:
+    """Options of parallelism and model that Megatron-LM and Megatron-DeepSpeed share."""
+    return [
+        f"--tensor-model-parallel-size={tensor}",
+        f"--pipeline-model-parallel-size={len(plan.stages)}",
+        f"--num-layers={spec.blocks}",
+        f"--hidden-size={spec.hidden}",
+        f"--num-attention-heads={spec.heads}",
+        f"--ffn-hidden-size={spec.feed_forward}",
+    ]
+
+
+def _batches(plan: Plan, spec: ModelSpec) -> Arguments:
+    """Options of sequences and batches that they share."""
+    return [
+        f"--seq-length={plan.sequence}",
+        f"--max-position-embeddings={max(plan.sequence, spec.positions)}",
+        f"--micro-batch-size={plan.micro_batch}",
+        f"--global-batch-size={plan.global_batch}",
+    ]
+
+
 def _megatron(plan: Plan, spec: ModelSpec) -> Arguments:
     tensor = _one(plan, "Megatron-LM")
     stages = len(plan.stages)
     found = [
         *_torchrun(plan),
         "pretrain_gpt.py",
-        f"--tensor-model-parallel-size={tensor}",
-        f"--pipeline-model-parallel-size={stages}",
-        f"--num-layers={spec.blocks}",
-        f"--hidden-size={spec.hidden}",
-        f"--num-attention-heads={spec.heads}",
-        f"--ffn-hidden-size={spec.feed_forward}",
-        f"--seq-length={plan.sequence}",
-        f"--max-position-embeddings={max(plan.sequence, spec.positions)}",
-        f"--micro-batch-size={plan.micro_batch}",
-        f"--global-batch-size={plan.global_batch}",
+        *_sizes(plan, spec, tensor),
+        *_batches(plan, spec),
     ]
     if spec.kv_heads and spec.kv_heads != spec.heads:
         found += ["--group-query-attention", f"--num-query-groups={spec.kv_heads}"]
@@ -164,18 +178,10 @@ def _deepspeed(plan: Plan, spec: ModelSpec) -> Arguments:
         f"--num_nodes={-(-plan.gpus // plan.gpus_per_node)}",
         f"--num_gpus={min(plan.gpus, plan.gpus_per_node)}",
         "pretrain_gpt.py",
-        f"--tensor-model-parallel-size={tensor}",
-        f"--pipeline-model-parallel-size={len(plan.stages)}",
-        f"--num-layers={spec.blocks}",
-        f"--hidden-size={spec.hidden}",
-        f"--num-attention-heads={spec.heads}",
-        f"--ffn-hidden-size={spec.feed_forward}",
+        *_sizes(plan, spec, tensor),
         *([f"--num-key-value-heads={spec.kv_heads}"] if spec.kv_heads else []),
         *(["--swiglu"] if spec.gated else []),
-        f"--seq-length={plan.sequence}",
-        f"--max-position-embeddings={max(plan.sequence, spec.positions)}",
-        f"--micro-batch-size={plan.micro_batch}",
-        f"--global-batch-size={plan.global_batch}",
+        *_batches(plan, spec),
         f"--zero-stage={stage}",
         *([f"--{plan.precision}"] if plan.precision in {"fp16", "bf16"} else []),
         *(["--checkpoint-activations"] if plan.recompute == "full" else []),

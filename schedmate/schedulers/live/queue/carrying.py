@@ -67,6 +67,8 @@ class Carrying:
         self.runs: dict[int, StoredRun] = {}
         """What has GPUs, or is about to, by the job's id."""
         self._gone: set[str] = set()
+        self._drains: set[str] = set()
+        self._counted = 0  # the number of the last submission that the board's view has
         self._outside: dict[int, float] = {}
         """Jobs that the policy does not see at present, and until when [s since epoch]."""
         self._unadvised: set[int] = set()

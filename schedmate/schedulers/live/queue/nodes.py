@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from schedmate.schedulers.board import Board
 from schedmate.schedulers.live.queue.backend import NodeSeen
-from schedmate.schedulers.live.queue.options import Options
 from schedmate.schedulers.live.queue.outcomes import Outcomes
-from schedmate.schedulers.live.queue.seats import Seats
-from schedmate.schedulers.live.queue.store import Store
 from schedmate.schedulers.model import Allocation, Cluster, Job, Node
-from schedmate.schedulers.observer import Observer
-from schedmate.schedulers.policy import Policy
 from schedmate.schedulers.pools import lowest
 
 RECENT_S = 8 * 86_400.0
@@ -21,19 +16,6 @@ RECENT_S = 8 * 86_400.0
 
 class NodesOnBoard(Outcomes):
     """Rebuilds the board when nodes come, and marks nodes that are gone or drained."""
-
-    def __init__(
-        self,
-        store: Store,
-        policy: Policy,
-        seats: Seats,
-        options: Options,
-        observers: Sequence[Observer],
-        clock: Callable[[], float],
-    ) -> None:
-        super().__init__(store, policy, seats, options, observers, clock)
-        self._counted = 0
-        self._drains: set[str] = set()
 
     def see_nodes(self) -> None:
         """Bring the board up to date with nodes that came, went, or are drained."""

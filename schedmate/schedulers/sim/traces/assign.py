@@ -88,34 +88,31 @@ def assign(workload: Workload, recipe: Recipe, settings: Settings) -> Workload:
     stated = np.where(rng.random(number) < settings.stated, typical, typical[_others(sizes, rng)])
     misread = rng.random(number) < settings.misread
     misreading = Misreading(recipe.models, rng)
-    known: dict[object, WorkloadMetadata] = {}
+    distinct: dict[object, WorkloadMetadata] = {}
     choices, metadata, names = [], [], []
-    for group, job in enumerate(jobs[position] for position in first.tolist()):
+    for group, position in enumerate(first.tolist()):
+        gpus = jobs[position].gpus
         a, b, c, d, e = draws[group].tolist()
-        choice = recipe.draw(job.gpus, stated[group] / 3600, (a, b, c))
-        length = _length(choice, job.gpus, stated[group] * misses[group])
-        key = (choice, job.gpus, length)
-        if key not in known:
-            known[key] = _metadata(choice, job.gpus, *length)
+        choice = recipe.draw(gpus, stated[group] / 3600, (a, b, c))
+        length = _length(choice, gpus, stated[group] * misses[group])
+        correct = distinct.get((choice, gpus, length))
+        if correct is None:
+            correct = distinct[choice, gpus, length] = _metadata(choice, gpus, *length)
         choices.append(choice)
-        said = known[key]
-        metadata.append(misreading(said, group) if misread[group] else said)
-        name = _NAMES[int(e * len(_NAMES))]
-        if d < _TELLING:
-            name = f"{choice.model}-{choice.train}".lower().replace(" ", "-")
-        names.append(f"{name}-{int(d * 1e4) % 10}")
+        metadata.append(misreading(correct, group) if misread[group] else correct)
+        names.append(_name(choice, d, e))
     util = np.exp(rng.normal(0.0, 0.05, count)).tolist()
     chosen = [(choices[group], group) for group in groups.tolist()]
     recurrence, spread = recurrence_of(groups, logs, early)
     replaced = " and replace those of the trace" * any(workload.metadata)
     note = (
-        f"what jobs train, and what it uses, is made up by recipe {recipe.name} (seed "
+        f"models, metadata and GPU use are synthetic, by recipe {recipe.name} (seed "
         f"{settings.seed}){replaced}: {number:,} workloads, {recurrence:.0%} of jobs are "
-        f"resubmissions ({settings.recurrence:.0%} asked), run times of a workload spread by a "
-        f"factor of {math.exp(spread):.2f} ({math.exp(settings.spread):.2f} asked), "
+        f"resubmissions ({settings.recurrence:.0%} requested), run times of a workload spread by a "
+        f"factor of {math.exp(spread):.2f} ({math.exp(settings.spread):.2f} requested), "
         f"{early.mean():.0%} ended early, {settings.stated:.0%} of workloads state their run time"
         + f", {misread.mean():.0%} of workloads are misread" * bool(settings.misread)
-        + f"; GPUs of {recipe.gpu_memory_mb:.0f} MB are meant"
+        + f"; GPU memory is {recipe.gpu_memory_mb:.0f} MB"
     )
     return replace(
         workload,
@@ -246,6 +243,14 @@ def _length(choice: Choice, gpus: int, seconds: float) -> tuple[int, str]:
 def _rounded(value: float) -> int:
     nearest = int(np.abs(_ROUND - math.log(max(value, 1.0))).argmin())
     return round(math.exp(_ROUND[nearest]))
+
+
+def _name(choice: Choice, telling: float, word: float) -> str:
+    """A job name that states model and data set, or a common word; two draws from 0 to 1."""
+    name = _NAMES[int(word * len(_NAMES))]
+    if telling < _TELLING:
+        name = f"{choice.model}-{choice.train}".lower().replace(" ", "-")
+    return f"{name}-{int(telling * 1e4) % 10}"
 
 
 def _metadata(choice: Choice, gpus: int, iters: int, iter_type: str) -> WorkloadMetadata:
