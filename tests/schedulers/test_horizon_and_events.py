@@ -59,7 +59,7 @@ def test_what_runs_from_the_start_is_nobody_s_decision() -> None:
     outcome = run(workload, Fifo(), "2x2")
     assert outcome.first_start == [0.0, 10.0, 0.0]
     workload.initial[1] = ((0, 2),)
-    with pytest.raises(InputError, match="said to run from the start on GPUs that are not free"):
+    with pytest.raises(InputError, match="should run from the start on GPUs that are not free"):
         run(workload, Fifo(), "2x2")
 
 
