@@ -51,6 +51,8 @@ __all__ = [
 class _Action(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    kind: str
+
     @property
     def target(self) -> str:
         """Its target in words: `node gpu-7`, `job 17`, `12 jobs`."""
@@ -59,7 +61,7 @@ class _Action(BaseModel):
     @property
     def in_words(self) -> str:
         """The whole action for people: `requeue job 17 without gpu-7`."""
-        return f"{getattr(self, 'kind')} {self.target}"  # noqa: B009 - each kind of action has it
+        return f"{self.kind} {self.target}"
 
     @property
     def precondition(self) -> str:
