@@ -1,7 +1,7 @@
-"""An executor made of the site's own commands, for schedulers that have no adapter.
+"""An executor that runs the site's own commands, for schedulers without an adapter.
 
-`commands` of recovery.yaml names them; no shell reads them, and what is filled in are names that
-were checked. Their output is one line a thing:
+`commands` of recovery.yaml lists them; they are run without a shell, and only validated names are
+filled in. Their output is one line for each node or job:
 
     nodes             gpu-7 train,debug up           (NODE PARTITION,... STATE [REASON ...];
                       gpu-8 train drained disk full   STATE is up, drained or down)

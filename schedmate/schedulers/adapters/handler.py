@@ -1,8 +1,8 @@
 """The Failure Handler in charge of restarts (SchedMate paper, sections 3.3 and 4.3).
 
 A failed job leaves a log, as real text. The handler's verdict decides, right or wrong: a failure of
-the infrastructure that it misses waits for the job's user, and a bug that it takes for one is
-restarted in vain.
+the infrastructure that it misses waits for the job's user, and a bug that it mistakes for one is
+restarted for nothing.
 """
 
 from __future__ import annotations

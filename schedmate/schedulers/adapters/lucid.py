@@ -17,7 +17,7 @@ from schedmate.schedulers.remaining import predicted_s, remaining_s
 from schedmate.schedulers.view import View
 
 SLOWED = "slowed"
-"""The lane of running jobs whose partner is to leave."""
+"""Lane of running jobs whose partner is to be evicted."""
 
 LOOKED_AT = 64
 """Partners of one score that are compared; the ones with most to do come first."""

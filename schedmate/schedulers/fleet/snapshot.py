@@ -106,7 +106,7 @@ class FleetSnapshot:
     """Of positions in `groups`."""
     require_sets: list[Mapping[str, str]]
     origin: str = "unstated"
-    """`recorded`, `synthetic: ...` or `unstated`: what of it was made up."""
+    """`recorded`, `synthetic: ...` (with the synthetic parts) or `unstated`."""
     notes: list[str] = field(default_factory=list)
     """What a reader noticed, in sentences without a full stop."""
 

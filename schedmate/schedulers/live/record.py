@@ -1,10 +1,10 @@
-"""The record: one append-only file of what was planned, approved, begun, answered and seen.
+"""The record: an append-only file of plans, approvals, attempts, answers and observations.
 
-It is what makes "exactly once" possible. Before an action is taken its intent is written and
-committed (`intend`), and after it the answer (`answer`). Whoever was killed in between leaves an
-attempt without an outcome: `undetermined()` lists these, and only a look at the cluster
-(`Executor.probe`) can tell whether the action was taken. `apply.py` does all of that; use these two
-methods only where you do the same. ::
+It makes "exactly once" possible. Before an action is taken its intent is committed (`intend`), and
+after it the answer (`answer`). A process that is killed in between leaves an attempt without an
+outcome: `undetermined()` lists these, and only a probe of the cluster (`Executor.probe`) can tell
+whether the action was taken. `apply.py` does all of that; anything else that calls these two
+methods has to do the same. ::
 
     with Record(path) as record:
         record.propose(plan, by="agent")              # the same plan twice is one
@@ -48,8 +48,8 @@ __all__ = [
 
 
 class Record(Journal):
-    """Plans, attempts and observations over a `Journal`, whose `verify`, `head`, `entries` and
-    `writing` it has too."""
+    """Plans, attempts and observations over a `Journal`, with its `verify`, `head`, `entries` and
+    `writing`."""
 
     # -- plans -----------------------------------------------------------
 
@@ -81,7 +81,7 @@ class Record(Journal):
         limit: int = 100,
         before: int | None = None,
     ) -> list[PlanStatus]:
-        """The newest plans first; of a next page those whose `number` is below `before`."""
+        """The newest plans first; for the next page, those with a `number` below `before`."""
         wanted = json.dumps(sorted(states)) if states is not None else None
         return self._statuses(
             "(? IS NULL OR state IN (SELECT value FROM json_each(?))) "

@@ -1,10 +1,10 @@
-"""Kubernetes as an executor: looking up and taking the actions of `live/actions.py`.
+"""Kubernetes as an executor: probes and takes the actions of `live/actions.py`.
 
 | action | is |
 |---|---|
 | `Annotate` | `schedmate.io/estimate` on the job |
 | `Order` | `kueue.x-k8s.io/priority-boost` on its Kueue Workload, while that waits |
-| `Drain`, `Resume` | our own NoSchedule taint on a node, and nobody else's |
+| `Drain`, `Resume` | our own NoSchedule taint on a node, never another |
 | `Requeue` | its pods on the nodes to avoid are evicted; their controller makes new ones |
 
 Every change holds only for the version that was read (409 and a failed test: read again), and is

@@ -37,7 +37,7 @@ def job_ids(workload: Json) -> list[str]:
 
 
 def mark_of(job: Workload) -> tuple[int | None, frozenset[str]]:
-    """The run that our annotation on a job says was ended, and the pods to be evicted."""
+    """The run that our annotation on a job names as ended, and the pods to be evicted."""
     run, *uids = annotation(job.found, REQUEUED).split() or [""]
     known = run.isdecimal() and len(run) <= len(str(LARGEST))  # seconds, which fit into 64 bits
     return (int(run) if known else None), frozenset(uids)

@@ -25,8 +25,8 @@ class Options(NamedTuple):
     folder: Path
     """Logs, and how commands ended; on a file system that all nodes share."""
     lease_s: float = 60.0
-    """A command whose runner the queue does not reach for so long ends; so long it is not started
-    elsewhere when its node is lost."""
+    """Lease of a command: without contact to its runner for this time it ends, and if its node is
+    lost, it is not started elsewhere before [s]."""
     keep_s: float = 30.0
     """How long a runner is kept for the next job."""
     start_s: float = 120.0

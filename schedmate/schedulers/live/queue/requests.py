@@ -111,7 +111,7 @@ class StoredRun(NamedTuple):
     state: Literal["starting", "running", "ended"]
     places: tuple[Place, ...]
     beside: int | None
-    """The run whose GPUs it shares."""
+    """Id of the run with which it shares GPUs; None: none."""
     folder: str
     decided: float
     started: float | None

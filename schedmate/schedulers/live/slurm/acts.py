@@ -1,8 +1,8 @@
-"""Slurm as an executor: looking up and taking the actions of `live/actions.py`.
+"""Slurm as an executor: probes and takes the actions of `live/actions.py`.
 
-An Operator may do all of it but `drain` and `resume`, which go through a command that the site's
+A Slurm Operator may do everything but `drain` and `resume`, which use a command that the site's
 administrators own (examples/slurm/schedmate-drain) and that checks the reason itself. Never
-touched: `Priority`, which would be fixed from then on, and `TimeLimit`, which could kill jobs.
+changed: `Priority`, which would then be fixed, and `TimeLimit`, which could kill jobs.
 """
 
 from __future__ import annotations

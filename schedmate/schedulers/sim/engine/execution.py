@@ -30,7 +30,7 @@ ASKED = 1
 """In the place of the epoch: a tick that is no round."""
 
 _ATTEMPTS = 10_000
-"""Failures of one job after which the faults object is taken to be broken."""
+"""Failures of one job after which the faults object is assumed to be broken."""
 
 
 class Execution(Progress):
@@ -71,7 +71,7 @@ class Execution(Progress):
         self.coming = 0
         """Outstanding events that will happen whatever the policy decides, without rounds."""
         self.dirty = False
-        """Whether the policy has to decide at this instant."""
+        """Whether the policy must decide at this instant."""
         self.ended = [NEVER] * len(workload)
         self.unfinished = len(workload)
         self.failures: dict[int, tuple[Failure, Again | None]] = {}

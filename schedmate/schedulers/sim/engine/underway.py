@@ -107,7 +107,7 @@ class Underway:
         return True
 
     def _start(self, index: int) -> None:
-        """All have left whose GPUs the job waited for."""
+        """The job starts, as all jobs that it waited for have left its GPUs."""
         job, allocation = self._end_wait(index)
         space = self._execution.space
         if space.ready(job, allocation) and space.take(job, allocation):
