@@ -82,7 +82,7 @@ MISTAKES = [
     Mistake("parallel plan --gpus 8 --gpu-type a100", USAGE, "or --model NAME"),
     Mistake("parallel plan --model gpt9 --gpus 8 --gpu-type a100", INPUT,
             "`schedmate parallel models` lists the known ones"),
-    Mistake("parallel predict gone.json", INPUT, "`schedmate parallel plan --json` makes one"),
+    Mistake("parallel predict gone.json", INPUT, "`schedmate parallel plan --json` writes one"),
     Mistake("serve --host 0.0.0.0", USAGE, "needs --token-file FILE"),
     Mistake("init", USAGE, "give --yes"),
     Mistake("demo plain.txt", INPUT, "name another folder: schedmate demo FOLDER"),

@@ -190,7 +190,7 @@ def test_how_far_a_requeue_has_come(
 
 def test_a_run_that_is_still_ending_is_waited_for(fake: Fake, adapter: SlurmAdapter) -> None:
     fake.says("scontrol", one_job(job_state=["RUNNING", "COMPLETING"]), when="show job")
-    with pytest.raises(ExecutorError, match="has to end first"):
+    with pytest.raises(ExecutorError, match="must end first"):
         adapter.probe(Requeue(job="4", run=0))
 
 

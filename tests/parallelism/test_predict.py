@@ -136,7 +136,7 @@ def test_a_plan_that_does_not_fit_says_what_takes_the_memory() -> None:
         ({"global_batch": 15}, "global_batch 15 is not divisible by micro_batch 2 x 1"),
         ({"stages": []}, "stages"),
         ({"stages": stages(13, 13, data=2)[:1] + stages(13)}, "all stages of a plan need the same"),
-        ({"stages": [{"layers": 26}]}, "say gpu_type, or replicas"),
+        ({"stages": [{"layers": 26}]}, "set gpu_type, or replicas"),
         ({"stages": [{"layers": 26, "data": 2, "replicas": [{"gpu_type": "A40"}]}]}, "1 replicas"),
         ({"micro_batch": 0}, "micro_batch"),
         ({"precision": "fp12"}, "precision"),
