@@ -205,7 +205,7 @@ def test_what_is_no_record_is_refused(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(RecordError):
         Record(path, read_only=True)
-    with pytest.raises(RecordError, match="no such record"):
+    with pytest.raises(RecordError, match="no record yet"):
         Record(path.with_name("missing"), read_only=True)
 
 

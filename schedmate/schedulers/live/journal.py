@@ -101,7 +101,7 @@ class Journal:
         if self.read_only:
             if not self.path.is_file():
                 raise RecordError(
-                    f"{self.path}: no such record; `schedmate recover plan` begins one"
+                    f"{self.path}: no record yet; `schedmate recover plan` begins one"
                 )
         else:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
