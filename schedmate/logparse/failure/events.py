@@ -7,9 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from schedmate.jobs import Origin
-from schedmate.logparse.failure.frames import raised_by_program
+from schedmate.logparse.failure.frames import defined_by_program, raised_by_program
 from schedmate.logparse.failure.leads import beginning, leads
-from schedmate.logparse.failure.rules import EXCEPTION, GLUED, STRENGTH, Rule, RuleSet, best
+from schedmate.logparse.failure.rules import (
+    EXCEPTION,
+    GLUED,
+    STRENGTH,
+    UNKNOWN_EXCEPTION,
+    Rule,
+    RuleSet,
+    best,
+)
 from schedmate.logparse.failure.severity import Severity, is_faint, is_harmless, severity
 from schedmate.logparse.reading import Block, Line, LogFile
 from schedmate.logparse.reading.blocks import FOLLOWS
@@ -129,15 +137,37 @@ def _of_traceback(block: Block, rules: RuleSet) -> tuple[Rule | None, Line]:
             or (_says(rule) == _says(found) and not caused)
         ):
             found, at = rule, line
+    if found is None and block.exception is not None:
+        found, at = _own_class(block, rules) or (None, at)
     if found is not None:
         match = EXCEPTION.match(at.text.strip())
         message = (match["message"] or "") if match is not None else ""
         quoted = rules.quoted(found, message)
         if quoted is None and found.why_own is not None:
-            texts = [line.text for line in block.inner[: block.inner.index(at)]]
-            found = found.own() if raised_by_program(texts) else found
+            found = found.own() if _is_programs(block, at) else found
         found = quoted or found
     return found, at
+
+
+def _own_class(block: Block, rules: RuleSet) -> tuple[Rule, Line] | None:
+    """The rule for, and the line of, an exception that the program defines or raises.
+
+    Its name need not end in `Error`. An exception of a library has to, so that only names of
+    exceptions count.
+    """
+    for line in reversed(block.inner):
+        match = EXCEPTION.match(line.text)
+        if match is not None and match["name"] == block.exception:
+            if _is_programs(block, line):
+                return rules.by_id[UNKNOWN_EXCEPTION].own(), line
+            break
+    return None
+
+
+def _is_programs(block: Block, at: Line) -> bool:
+    """Whether the exception that a line of a traceback names is the program's own."""
+    texts = [line.text for line in block.inner[: block.inner.index(at)]]
+    return defined_by_program(at.text) or raised_by_program(texts)
 
 
 def _says(rule: Rule) -> tuple[int, int]:
@@ -154,7 +184,7 @@ def _bare(line: Line, rules: RuleSet) -> Rule | None:
     if rule is None:
         return None
     message = match.groupdict().get("message") or ""
-    return rules.quoted(rule, message) or rule
+    return rules.quoted(rule, message) or (rule.own() if defined_by_program(text) else rule)
 
 
 def event_at(

@@ -1,8 +1,8 @@
-"""Where a traceback ends: in the program that the user wrote, or in a library.
+"""Whether an exception comes from the user's program or from a library.
 
-A file below `site-packages` or `dist-packages`, of Python itself or of no file at all (`<frozen
-...>`, `<string>`) is a library's; every other one is the program's. A library that was installed
-from a checkout cannot be told from it.
+Frames in files below `site-packages` or `dist-packages`, in Python's own library and in no file at
+all (`<frozen ...>`, `<string>`) are a library's; all others are the program's. So are those of a
+library installed in editable mode: a log does not show that its checkout is not the user's.
 """
 
 from __future__ import annotations
@@ -15,7 +15,16 @@ LIBRARY = re.compile(  # the last two as Windows has it
     r"|(?i:[/\\](?:python|(?:ana|mini)conda)\d[\d.]{0,9}[/\\]lib[/\\]|\\python\\lib\\)"
 )
 FRAME = re.compile(r'File "([^"]+)", line (\d+)(?:, in (\S+))?')
+_IN_MAIN = re.compile(r"\s*(?:__main__|__mp_main__)\.[A-Za-z_]")
 _RAISES = re.compile(r"\s+raise\b")
+
+
+def defined_by_program(text: str) -> bool:
+    """Whether a line begins with an exception whose class is defined in the launched script.
+
+    Python prints such a class as `__main__.ConfigBroken`, in a spawned child with `__mp_main__`.
+    """
+    return _IN_MAIN.match(text) is not None
 
 
 def raised_by_program(texts: Sequence[str]) -> bool:

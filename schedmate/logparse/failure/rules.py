@@ -34,6 +34,8 @@ _QUOTED = re.compile(r"\b(?P<name>[A-Z]\w*(?:Error|Exception|Interrupt|Refused|T
 # the class whose message is a key, whatever the key says
 _A_KEY = re.compile(r"(?:E {2,})?(?:builtins\.)?KeyError: ")
 _WORD = re.compile(r"\w")
+UNKNOWN_EXCEPTION = "py-exception"
+"""The id of the rule for exceptions that no other rule names."""
 INTERRUPTED = "Interrupted"
 """The name of a stop that messages speak of without one."""
 CHARACTERS = 2000

@@ -70,13 +70,41 @@ def test_an_exception_that_the_program_raises_is_its_own(
         "Runtime Error",
         "py-exception",
     )
-    assert ("raised in its own code" in found.reason) is (kind == "script")
+    assert ("the program itself defines or raises" in found.reason) is (kind == "script")
 
 
 def test_an_exception_of_the_programs_own_may_quote_a_fault_of_the_machines(job: Path) -> None:
     head = 'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n'
     text = "    raise LoaderGone(str(error))\nLoaderGoneError: ConnectionResetError: by peer\n"
     assert of(job, steps(1, 50) + head + text).error_type == "infrastructure"
+
+
+@pytest.mark.parametrize(
+    ("frame", "exception", "verdict"),
+    [
+        # no rule names these classes: where they are defined or raised decides
+        ("train.py", "__main__.ConfigBroken: no lr", "script"),
+        ("/home/ann/project/conf.py", "project.conf.ConfigBroken: no lr", "script"),
+        ("/env/lib/python3.11/site-packages/fire/core.py", "__main__.ConfigBroken", "script"),
+        ("/env/lib/python3.11/site-packages/fire/core.py", "__mp_main__.OddError: x", "script"),
+        ("/env/lib/python3.11/site-packages/fire/core.py", "fire.core.FireExit: 2", "unknown"),
+        ("train.py", "__main__.LoaderGone: ConnectionResetError: by peer", "infrastructure"),
+    ],
+)
+def test_an_exception_whose_class_the_program_defines_is_its_own(
+    job: Path, frame: str, exception: str, verdict: str
+) -> None:
+    head = 'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n'
+    raised = f'    main()\n  File "{frame}", line 5, in load\n    raise error\n'
+    found = of(job, steps(1, 50) + head + raised + exception + "\n")
+    assert found.error_type == verdict
+
+
+def test_an_exception_of_the_script_is_its_own_without_a_traceback(job: Path) -> None:
+    assert of(job, steps(1, 50) + "__main__.OddError: no lr\n").error_type == "script"
+    assert of(job, steps(1, 50) + "library.OddError: no lr\n").error_type == "framework"
+    # a logger's name looks like a class of the script's
+    assert of(job, steps(1, 50) + "__main__.Trainer: saving\n").error_type == "none"
 
 
 def test_what_is_open_to_doubt_says_why(job: Path) -> None:
