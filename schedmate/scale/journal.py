@@ -1,21 +1,15 @@
-"""What a run has done so far, so that one that was killed goes on where it was."""
+"""The results of a run so far, so that a killed run can be resumed."""
 
 from __future__ import annotations
 
 import secrets
-import sqlite3
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from schedmate.errors import InputError
-from schedmate.sqlite import Connection
-
-TOGETHER = 200
-"""Results stored at once; a killed run does so many, or those of one second, again."""
+from schedmate.scale.owned import OwnedFile
 
 _FORMAT = "schedmate.journal/v1"
 _SCHEMA = (
@@ -28,41 +22,30 @@ R = TypeVar("R")
 
 
 class JournalError(InputError):
-    """A journal that cannot be used, or is another run's."""
+    """A journal cannot be used, or belongs to another run."""
 
 
-class Journal:
-    """The results of a run by key: a SQLite file that one process at a time writes.
+class Journal(OwnedFile):
+    """The results of a run by key, in a SQLite file that one process at a time uses.
 
-    `what` says all that results depend on besides their keys: a journal that was begun with
-    another one is refused. With `path=None` nothing outlives the process. Raises `JournalError`.
+    `what` states everything that results depend on besides their keys: a journal that was begun
+    with another `what` is refused. With `path=None` results are kept in memory. Raises
+    `JournalError`.
     """
 
+    error = JournalError
+    noun = "journal"
+    busy = "another run is using it"
+    instead = "name another file"
+
     def __init__(self, path: Path | None, what: str) -> None:
-        self.path = path
+        self._what = what
         if path is not None and not path.absolute().parent.is_dir():
             raise JournalError(f"cannot write {path}: there is no such directory; make it first.")
-        try:
-            self._db = sqlite3.connect(
-                str(path or ":memory:"), timeout=2, isolation_level=None, factory=Connection
-            )
-        except sqlite3.Error as error:
-            raise self._unusable(error) from None
-        try:
-            self._db.execute("PRAGMA journal_mode=DELETE")
-            self._db.execute("PRAGMA locking_mode=EXCLUSIVE")  # held to the end
-            self._begin(what)
-        except sqlite3.Error as error:
-            self._db.close()
-            raise self._unusable(error) from None
-        except JournalError:
-            self._db.close()
-            raise
-        self._pending = 0
-        self._since = time.monotonic()
+        super().__init__(path)
 
-    def _begin(self, what: str) -> None:
-        self._db.execute("BEGIN EXCLUSIVE")
+    def _prepare(self) -> None:
+        what = self._what
         tables = {row[0] for row in self._db.execute("SELECT name FROM sqlite_master")}
         if tables and not {"run", "done"} <= tables:
             raise JournalError(
@@ -80,64 +63,26 @@ class Journal:
                 "another file, or remove it to start over."
             )
         self.token = str(row[2])
-        """A random name of this run, which stays the same when it goes on."""
-        self._db.execute("COMMIT")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Keep what there is; raises `JournalError` when the file failed, then or before."""
-        try:
-            self._commit()
-        except sqlite3.Error as failure:
-            error = failure
-        finally:
-            self._db.close()
-        if isinstance(error, sqlite3.Error):
-            raise self._unusable(error) from None
+        """A random name of this run, which stays the same when the run is resumed."""
 
     def __len__(self) -> int:
         return int(self._db.execute("SELECT count(*) FROM done").fetchone()[0])
 
     def get(self, key: str) -> str | None:
-        """The result that is kept under a key."""
+        """The result stored under a key, or None."""
         row = self._db.execute("SELECT result FROM done WHERE key = ?", (key,)).fetchone()
         return None if row is None else str(row[0])
 
     def put(self, key: str, result: str) -> None:
-        """Keep a result; it is on disk within a second of further ones, and when this is closed."""
-        if not self._pending:
-            self._db.execute("BEGIN IMMEDIATE")
-        self._db.execute("INSERT OR REPLACE INTO done VALUES (?, ?)", (key, result))
-        self._pending += 1
-        if self._pending >= TOGETHER or time.monotonic() - self._since > 1:
-            self._commit()
-
-    def _commit(self) -> None:
-        if self._db.in_transaction:
-            self._db.execute("COMMIT")
-        self._pending, self._since = 0, time.monotonic()
-
-    def _unusable(self, error: Exception) -> JournalError:
-        busy = "locked" in str(error)
-        return JournalError(
-            f"cannot use the journal {self.path}: "
-            + ("another run is using it; wait for it, or" if busy else f"{error};")
-            + " name another file."
-        )
+        """Store a result; it is on disk within a second of further ones, or on closing."""
+        self._store("INSERT OR REPLACE INTO done VALUES (?, ?)", (key, result))
 
 
 class Results(Protocol):
     """Where results are kept by key: a `Journal`, or another file that has them."""
 
     def get(self, key: str) -> str | None:
-        """The result that is kept under a key."""
+        """The result stored under a key, or None."""
         ...
 
     def put(self, key: str, result: str) -> None:

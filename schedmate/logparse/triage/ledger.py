@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable
 from pathlib import Path
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from schedmate.errors import InputError
 from schedmate.logparse.triage.targets import Target
 from schedmate.logparse.triage.work import Outcome, version
 from schedmate.plain import encodable
-from schedmate.sqlite import Connection
-
-TOGETHER = 200
-"""Verdicts stored at once; a killed batch does so many, or those of one second, again."""
-
+from schedmate.scale.owned import OwnedFile
 
 SIZE = 32
 """Bytes of the digest of a content."""
@@ -76,34 +70,33 @@ class Contents:
         return self._packed[place * SIZE : (place + 1) * SIZE]
 
 
-class Ledger:
-    """A SQLite file with a rollback journal; one process writes at a time.
+class Ledger(OwnedFile):
+    """A SQLite file with a rollback journal; one process at a time uses it.
 
-    A batch of the same source that was not finished is continued, so that what it learned still
-    counts as new. With `path=None` nothing outlives the process.
+    An unfinished batch of the same `source` is resumed, and the templates it added still count as
+    new. Two batches in one ledger would each count the other's. Raises `LedgerError`.
     """
 
+    error = LedgerError
+    noun = "ledger"
+    busy = "another triage is using it"
+    instead = "name another file with --ledger"
+
     def __init__(self, path: Path | None, source: str) -> None:
-        self.path = path
-        try:
-            if path is not None:
+        self._source = encodable(source)
+        if path is not None:
+            try:
                 path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(
-                str(path or ":memory:"), timeout=2, isolation_level=None, factory=Connection
-            )
-            self._db.execute("PRAGMA journal_mode=DELETE")
-            # Held to the end: two batches in one ledger would each count the other's templates.
-            self._db.execute("PRAGMA locking_mode=EXCLUSIVE")
-            self._db.execute("BEGIN EXCLUSIVE")
-            for statement in _schema():
-                self._db.execute(statement)
-            self._db.execute("DELETE FROM verdict WHERE version <> ?", (version(),))
-            self.batch = self._begin_batch(encodable(source))
-            self._db.execute("COMMIT")
-        except (OSError, sqlite3.Error) as error:
-            raise self._unusable(error) from None
-        self._pending = 0
-        self._since = time.monotonic()
+            except OSError as error:
+                self.path = path
+                raise self._unusable(error) from None
+        super().__init__(path)
+
+    def _prepare(self) -> None:
+        for statement in _schema():
+            self._db.execute(statement)
+        self._db.execute("DELETE FROM verdict WHERE version <> ?", (version(),))
+        self.batch = self._begin_batch(self._source)
 
     def _begin_batch(self, source: str) -> int:
         row = self._db.execute("SELECT id, source, finished FROM batch ORDER BY id DESC").fetchone()
@@ -112,25 +105,6 @@ class Ledger:
         self._db.execute("DELETE FROM done")
         statement = "INSERT INTO batch (source, started) VALUES (?, ?)"
         return int(self._db.execute(statement, (source, time.time())).lastrowid or 0)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Keep what there is; raises `LedgerError` when the file failed, then or before."""
-        try:
-            self._commit()
-        except sqlite3.Error as failure:
-            error = failure
-        finally:
-            self._db.close()
-        if isinstance(error, sqlite3.Error):
-            raise self._unusable(error) from None
 
     def known(self) -> Contents:
         """Digests of the contents on which there is a verdict."""
@@ -177,17 +151,6 @@ class Ledger:
         )
         return numbers
 
-    def _begin_changes(self) -> None:
-        if not self._db.in_transaction:
-            self._db.execute("BEGIN IMMEDIATE")
-
-    def _store(self, statement: str, values: tuple[object, ...]) -> None:
-        self._begin_changes()
-        self._db.execute(statement, values)
-        self._pending += 1
-        if self._pending >= TOGETHER or time.monotonic() - self._since > 1:
-            self._commit()
-
     def new_templates(self) -> dict[int, Seen]:
         """What this batch showed for the first time, by number."""
         rows = self._db.execute(
@@ -227,19 +190,6 @@ class Ledger:
         self._db.execute("UPDATE batch SET finished = ? WHERE id = ?", (time.time(), self.batch))
         self._db.execute("DELETE FROM done")
         self._db.execute("COMMIT")
-
-    def _commit(self) -> None:
-        if self._db.in_transaction:
-            self._db.execute("COMMIT")
-        self._pending, self._since = 0, time.monotonic()
-
-    def _unusable(self, error: Exception) -> LedgerError:
-        busy = "locked" in str(error)
-        return LedgerError(
-            f"cannot use the ledger {self.path}: "
-            + ("another triage is using it; wait for it, or" if busy else f"{error};")
-            + " name another file with --ledger."
-        )
 
 
 def _schema() -> list[str]:
