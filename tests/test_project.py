@@ -223,6 +223,12 @@ def test_a_place_imports_what_the_map_says(row: int) -> None:
     )
 
 
+def test_of_the_ground_floor_the_nouns_import_only_plain_values() -> None:
+    nouns = [module for module in MODULES if place(module) == "jobs"]
+    outside = {name for module in nouns for name in imported(module) if place(name) != "jobs"}
+    assert outside == {"schedmate.plain"}
+
+
 def test_modules_do_not_import_each_other_in_a_circle() -> None:
     """Not even for types or within functions: what two modules share belongs below both."""
     arrows = {name: imported(name) & MODULES.keys() - {name} for name in MODULES}
