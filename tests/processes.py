@@ -2,11 +2,33 @@
 
 from __future__ import annotations
 
+import subprocess
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 LONG_S = 300.0
 """How long to wait for what is sure to come, on a machine that is busy elsewhere [s]."""
+
+
+@contextmanager
+def ended_in_time(process: subprocess.Popen[Any]) -> Iterator[None]:
+    """Kill a process when the test is done with it, or after `LONG_S`.
+
+    What the test is reading from it then ends, so that the test fails instead of waiting for ever.
+    """
+    timer = threading.Timer(LONG_S, process.kill)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        with process:
+            process.kill()
 
 
 def all_ended(session: int) -> bool:

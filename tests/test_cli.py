@@ -10,11 +10,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from cli_runner import Cli
-from processes import LONG_S
+from processes import LONG_S, ended_in_time
 
 from schedmate import __version__
 from schedmate.errors import EXIT_CODES
@@ -129,7 +130,7 @@ def children(process: int) -> list[str]:
 @pytest.fixture
 def waiting_batch(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Starts a batch that waits for its standard input, in a process group of its own."""
-    started: list[subprocess.Popen[str]] = []
+    started = ExitStack()
 
     def start(*arguments: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
@@ -141,13 +142,11 @@ def waiting_batch(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str
             start_new_session=True,
             cwd=tmp_path,
         )
-        started.append(process)
+        started.enter_context(ended_in_time(process))
         return process
 
-    yield start
-    for process in started:
-        with process:
-            process.kill()
+    with started:
+        yield start
 
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -223,33 +222,35 @@ SCHEDMATE = (sys.executable, "-m", "schedmate")
 
 def test_ctrl_c_while_modules_load_is_quiet(tmp_path: Path) -> None:
     (tmp_path / "typer.py").write_text("import time\nprint(flush=True)\ntime.sleep(3600)\n")
-    with subprocess.Popen(
+    process = subprocess.Popen(
         [*SCHEDMATE, "--help"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
-    ) as process:
+    )
+    with ended_in_time(process):
         assert process.stdout is not None
         process.stdout.readline()
         process.send_signal(signal.SIGINT)
         assert process.communicate() == (b"", b"")
-    assert process.returncode == 130
+        assert process.returncode == 130
 
 
 def test_a_reader_that_leaves_ends_it_quietly() -> None:
-    with subprocess.Popen(
+    process = subprocess.Popen(
         [*SCHEDMATE, "rules", "list", "--json"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         # Python would not tell of what is left of a write
         env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
-    ) as process:
+    )
+    with ended_in_time(process):
         assert process.stdout is not None
         assert process.stderr is not None
         assert process.stdout.readline() == b"{\n"
         process.stdout.close()
         assert process.stderr.read() == b""
-    assert process.returncode == 141
+        assert process.wait(LONG_S) == 141
 
 
 @pytest.mark.parametrize("arguments", ["--version", "policies"])

@@ -15,7 +15,7 @@ from typing import Any
 import jsonschema
 import pytest
 from cli_runner import Cli
-from processes import LONG_S
+from processes import LONG_S, ended_in_time
 from pyarrow.parquet import read_table
 
 from schedmate.commands import batch
@@ -94,16 +94,16 @@ def test_standard_input_streams(tmp_path: Path) -> None:
         cwd=tmp_path,
         env={**os.environ, "SCHEDMATE_HISTORY": str(tmp_path / "history")},
     )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    for number in (1, 2):
-        process.stdin.write(job(number) + "\n")
-        process.stdin.flush()
-        assert json.loads(process.stdout.readline())["job_id"] == f"b-{number}"
-    process.stdin.close()
-    assert process.stdout.read() == ""
-    assert process.wait(LONG_S) == 0
-    process.stdout.close()
+    with ended_in_time(process):
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for number in (1, 2):
+            process.stdin.write(job(number) + "\n")
+            process.stdin.flush()
+            assert json.loads(process.stdout.readline())["job_id"] == f"b-{number}"
+        process.stdin.close()
+        assert process.stdout.read() == ""
+        assert process.wait(LONG_S) == 0
 
 
 def test_recorded_jobs_are_in_the_history(cli: Cli, tmp_path: Path, example_history: Path) -> None:
@@ -174,12 +174,11 @@ def test_a_killed_batch_goes_on(tmp_path: Path, example_history: Path) -> None:
         *("--journal", str(journal), "--parquet", str(table)),
     ]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    before = [json.loads(process.stdout.readline()) for _ in range(8)]
-    while process.poll() is None and not _kept(journal):
-        time.sleep(0.01)
-    process.kill()
-    process.communicate()
+    with ended_in_time(process):
+        assert process.stdout is not None
+        before = [json.loads(process.stdout.readline()) for _ in range(8)]
+        while process.poll() is None and not _kept(journal):
+            time.sleep(0.01)
     kept = _kept(journal)
     assert 0 < kept <= 30
     assert not table.exists()

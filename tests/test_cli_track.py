@@ -16,7 +16,7 @@ import jsonschema
 import pytest
 from cli_runner import Cli
 from openai_server import Raw, serve
-from processes import LONG_S
+from processes import LONG_S, ended_in_time
 
 ROOT = Path(__file__).parent.parent
 SCHEMA = json.loads((ROOT / "docs" / "schemas" / "track-v1.schema.json").read_text())
@@ -250,7 +250,7 @@ def test_following_answers_anew_as_the_log_grows(log: Path) -> None:
     running = subprocess.Popen(
         [*command, "--every", "0.1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    try:
+    with ended_in_time(running):
         assert running.stdout is not None
         assert json.loads(running.stdout.readline())["iteration"] == 60
         log.rename(log.with_suffix(".1"))
@@ -258,9 +258,6 @@ def test_following_answers_anew_as_the_log_grows(log: Path) -> None:
         assert json.loads(running.stdout.readline())["iteration"] == 150
         running.send_signal(signal.SIGINT)
         assert running.wait(LONG_S) == 130
-    finally:
-        running.kill()
-        running.communicate()
 
 
 def test_a_model_that_fails_is_not_asked_at_every_growth(tmp_path: Path) -> None:
@@ -276,7 +273,7 @@ def test_a_model_that_fails_is_not_asked_at_every_growth(tmp_path: Path) -> None
             stderr=subprocess.PIPE,
             text=True,
         )
-        try:
+        with ended_in_time(running):
             assert running.stdout is not None
             assert json.loads(running.stdout.readline())["iteration"] == 98
             asked = len(server.requests)
@@ -286,9 +283,6 @@ def test_a_model_that_fails_is_not_asked_at_every_growth(tmp_path: Path) -> None
                 assert json.loads(running.stdout.readline())["iteration"] == step
             running.send_signal(signal.SIGINT)
             _, said = running.communicate(timeout=LONG_S)
-        finally:
-            running.kill()
-            running.communicate()
     assert asked > 0
     assert len(server.requests) == asked
     assert said.count("the language model is not asked again, it failed") == 1

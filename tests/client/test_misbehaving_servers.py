@@ -37,7 +37,7 @@ from schedmate.llm.store import Store
 from schedmate.retrieval.embedders import load_embedder
 from schedmate.retrieval.embedders import openai as openai_backend
 
-TIMEOUT_S = 0.4
+TIMEOUT_S = 0.2
 BOUNDED_S = 150.0
 """What tells a request that ended from one that would go on; far above TIMEOUT_S."""
 TRIES = 10
@@ -203,7 +203,7 @@ def test_a_request_that_is_not_read_ends() -> None:
     content = b" " * 50_000_000
     with socket_server(lambda it: time.sleep(BOUNDED_S * 2), reads=False) as server:
         url = f"http://127.0.0.1:{server.port}"
-        with open_client(url, []) as http, bounded(), deadline(time.monotonic() + 3.0):
+        with open_client(url, []) as http, bounded(), deadline(time.monotonic() + 1.0):
             with pytest.raises(httpx2.WriteTimeout):
                 http.post(url, content=content)
 

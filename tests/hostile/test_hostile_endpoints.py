@@ -15,6 +15,7 @@ import sys
 import threading
 import zlib
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from openai_server import Raw, Request, completion, serve
 from processes import LONG_S
 
 from schedmate.analysis import Analysis
-from schedmate.jobs import JobSpec
+from schedmate.jobs import JobSpec, WorkloadMetadata
 from schedmate.mate import SchedMate
 from schedmate.settings import load_settings
 
@@ -33,9 +34,10 @@ COMMAND = "python train.py --steps 9000 --config settings.yaml"
 LIE = {"field": "model_config.model_name", "value": "gpt5-ultra", "file": "nets.py", "line": 7}
 
 
-@pytest.fixture
-def repo(tmp_path: Path) -> Path:
-    places = Places(tmp_path / "repo", tmp_path / "outside", tmp_path / "home")
+@pytest.fixture(scope="module")
+def repo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("repo")
+    places = Places(folder / "repo", folder / "outside", folder / "home")
     build({}, places, hostile=False)
     return places.root
 
@@ -44,6 +46,11 @@ def analyse(repo: Path, url: str | None = None) -> Analysis:
     model: dict[str, Any] = {"llm_base_url": url, "llm_model": "test-7B"} if url else {}
     with SchedMate(load_settings(llm_timeout_s=LONG_S, **model)) as mate:
         return mate.analyze(JobSpec(repo=str(repo), command=COMMAND))
+
+
+@cache
+def without_model(repo: Path) -> WorkloadMetadata:
+    return analyse(repo).metadata
 
 
 def body(**message: Any) -> bytes:
@@ -116,11 +123,11 @@ HOSTILE: dict[str, Raw] = {
 
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_the_static_answer_stands(repo: Path, kind: str) -> None:
-    static = analyse(repo)
+    static = without_model(repo)
     with serve(lambda request: HOSTILE[kind]) as server:
         found = analyse(repo, server.url)
     assert found.source == "static"
-    assert found.metadata == static.metadata
+    assert found.metadata == static
     assert found.model is not None
     assert found.model.outcome not in ("ok", "not needed")
     assert found.model.reason
@@ -155,9 +162,9 @@ def test_a_server_cannot_spoil_the_ledger(repo: Path, cli: Cli, usage: Any) -> N
     def answer(request: Request) -> dict[str, Any]:
         return {**completion(json.dumps({"findings": [LIE]})), "usage": usage}
 
-    static = analyse(repo)
+    static = without_model(repo)
     with serve(answer) as server:
-        assert analyse(repo, server.url).metadata == static.metadata
+        assert analyse(repo, server.url).metadata == static
         assert len(server.requests) <= 40
     shown = cli("llm", "ledger", "--json")
     assert shown.code == 0, shown.err

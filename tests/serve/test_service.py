@@ -232,15 +232,21 @@ class TestLoad:
         self, one: Served, logs: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("schedmate.readers.TRACK", "confined_work:sleep_deaf")
-        body = {"job": {}, "log": str(logs / "run.log"), "deadline_s": 20.0}
-        with ThreadPoolExecutor(12) as pool:
-            hanging = [pool.submit(one.post, "/v1/track", body) for _ in range(12)]
-            wait_until(lambda: not one.service.reading.idle)
-            assert advise(one, job={}, metadata=KNOWN)["duration_s"] > 0
-            assert not all(answer.done() for answer in hanging)
-            statuses = sorted(answer.result().status_code for answer in hanging)
+
+        def answers(deadline_s: float) -> tuple[bool, list[int]]:
+            """Whether advice came before them, and the statuses of twelve that hang."""
+            body = {"job": {}, "log": str(logs / "run.log"), "deadline_s": deadline_s}
+            with ThreadPoolExecutor(12) as pool:
+                hanging = [pool.submit(one.post, "/v1/track", body) for _ in range(12)]
+                wait_until(lambda: not one.service.reading.idle or hanging[0].done())
+                assert advise(one, job={}, metadata=KNOWN)["duration_s"] > 0
+                before = not all(answer.done() for answer in hanging)
+                return before, sorted(answer.result().status_code for answer in hanging)
+
         # four are read and four wait until their deadline; there is no room for the others
-        assert statuses == [503] * 4 + [504] * 8
+        expected = (True, [503] * 4 + [504] * 8)
+        # a busy machine may not send twelve within the first deadline
+        assert answers(3.0) == expected or answers(20.0) == expected
 
     def test_a_deadline_that_is_too_short_is_one(self, one: Served) -> None:
         answer = one.post("/v1/advise", {"job": {"repo": REPO}, "deadline_s": 1e-4})

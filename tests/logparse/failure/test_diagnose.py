@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from schedmate.jobs import Diagnosis
-from schedmate.logparse.failure import diagnose
+from schedmate.logparse.failure import diagnose, scan
 from schedmate.logparse.reading import open_log
 
 CANCELLED = "slurmstepd: error: *** JOB 1 ON n1 CANCELLED AT 2024-01-01T00:00:00 "
@@ -537,10 +537,14 @@ def test_what_the_system_reports_later_explains_what_was_seen_first(job: Path) -
     assert of(job, steps(1, 4) + trace("KeyError: 'a'") + later).rule == "py-key"
 
 
-def test_of_very_many_hits_the_first_and_the_last_are_read(job: Path) -> None:
-    noise = "ConnectionError: remote end closed connection\n" * 30_000
+def test_of_very_many_hits_the_first_and_the_last_are_read(
+    job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scan, "MAX_HITS", 1000)
+    monkeypatch.setattr(scan, "MAX_LINES", 2000)
+    noise = "ConnectionError: remote end closed connection\n" * 3000
     found = of(job, steps(1, 4) + noise + trace("KeyError: 'x'"))
-    assert (found.error_name, found.line) == ("Key Error", 30_004)
+    assert (found.error_name, found.line) == ("Key Error", 3004)
     found = of(job, steps(1, 4) + trace("KeyError: 'x'") + noise)
     assert (found.error_name, found.line) == ("Key Error", 4)
 
