@@ -227,7 +227,7 @@ def simulated(
     deadlines: tuple[float, float] | None = None,
 ) -> Any:
     workload, kinds = planned_workload(
-        "drawn", rows(40), PERFORMANCE, 3, freedom=freedom, deadlines=deadlines
+        "drawn", rows(28), PERFORMANCE, 3, freedom=freedom, deadlines=deadlines
     )
     costs, errors = Costs(profile_s=500), Errors()
     physics = PlannedPhysics(workload, kinds, PERFORMANCE, CLUSTER, belief, costs, errors)

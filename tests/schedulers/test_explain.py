@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from schedmate.cli import app
+from schedmate.cli import application
 from schedmate.errors import InputError, UsageError
 from schedmate.schedulers.load import DAY_S
 from schedmate.schedulers.model import Job
 from schedmate.schedulers.sim.explain import explain_run_times, explain_submissions, replay
 from schedmate.schedulers.sim.workload import Workload
+
+app = application("explain")
 
 
 def workload(count: int = 300) -> Workload:

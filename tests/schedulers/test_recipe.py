@@ -15,12 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from schedmate.cli import app
+from schedmate.cli import application
 from schedmate.errors import InputError, UsageError
 from schedmate.schedulers.sim.traces import read_trace
 from schedmate.schedulers.sim.traces.assign import GROUP, assign
 from schedmate.schedulers.sim.traces.recipe import Recipe, Settings, parse, recipes
 from schedmate.schedulers.sim.workload import Workload
+
+app = application("simulate", "traces")
 
 
 def jobs(count: int, seed: int = 0) -> Workload:

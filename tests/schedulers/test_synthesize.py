@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from schedmate.cli import app
+from schedmate.cli import application
 from schedmate.errors import InputError, UsageError
 from schedmate.schedulers.model import Cluster
 from schedmate.schedulers.sim.traces import read_trace
@@ -23,6 +23,8 @@ from schedmate.schedulers.sim.traces.calibration import Calibration, calibration
 from schedmate.schedulers.sim.traces.campaigns import Campaigns
 from schedmate.schedulers.sim.traces.synthesize import synthesize
 from schedmate.schedulers.sim.workload import Workload
+
+app = application("simulate", "traces")
 
 
 @pytest.mark.parametrize("name", calibrations())

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from schedmate.cli import app
+from schedmate.cli import application
 from schedmate.errors import InputError, UsageError
 from schedmate.schedulers.sim.traces import TraceError, read_trace
 from schedmate.schedulers.sim.traces.assign import assign
@@ -23,6 +23,8 @@ from schedmate.schedulers.sim.traces.recipe import parse
 from schedmate.schedulers.sim.traces.sample import count_of, facts, share_of, up_to, window
 from schedmate.schedulers.sim.traces.writer import write_trace
 from schedmate.schedulers.sim.workload import Workload
+
+app = application("simulate", "traces")
 
 
 def write(folder: Path, text: str) -> Path:

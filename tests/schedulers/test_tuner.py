@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from schedmate.cli import app
+from schedmate.cli import application
 from schedmate.errors import InputError, UsageError
 from schedmate.schedulers import registry
 from schedmate.schedulers.model import Cluster
@@ -17,6 +17,8 @@ from schedmate.schedulers.sim.parameters import HONEST
 from schedmate.schedulers.sim.runs import Plan, run_policy
 from schedmate.schedulers.sim.tuner import candidates, compare, search, spelled, split
 from schedmate.schedulers.sim.workload import Workload
+
+app = application("tune")
 
 PLAN = Plan(("tiresias",), Cluster.parse("2x4"), "oracle", HONEST)
 
