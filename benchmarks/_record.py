@@ -45,7 +45,8 @@ def show(document: dict[str, Any]) -> None:
     """Print a result as a table."""
     rows = document["rows"]
     columns = list(dict.fromkeys(key for row in rows for key in row))
-    table = Table(*columns, title=document["name"])
+    origin = [f"{key}: {document[key]}" for key in ("commit", "date", "history") if key in document]
+    table = Table(*columns, title=document["name"], caption="; ".join(origin))
     for row in rows:
         table.add_row(*(str(row.get(column, "")) for column in columns))
     Console(width=200).print(table)

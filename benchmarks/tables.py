@@ -39,6 +39,7 @@ def main() -> None:
 
 
 def tidy() -> None:
+    _check_history()
     names = {path.stem for path in RESULTS.glob("*.json")}
     texts = {path: path.read_text() for path in _readers()}
     for path, text in texts.items():
@@ -59,6 +60,21 @@ def tidy() -> None:
             if document.get("history") != REWRITTEN:
                 rows = document.pop("rows")
                 write(path, {**document, "history": REWRITTEN, "rows": rows})
+
+
+def _check_history() -> None:
+    """End with a sentence where git cannot tell which commits the history has."""
+    shallow = _git("rev-parse", "--is-shallow-repository").stdout.strip()
+    if shallow == "true":
+        raise SystemExit(
+            "error: this clone is shallow, so its history does not show which commits of results "
+            "are in it; run `git fetch --unshallow` and try again."
+        )
+    if shallow != "false":
+        raise SystemExit(
+            f"error: {ROOT} is not a git repository, whose files and commits are needed; tidy in a "
+            "clone."
+        )
 
 
 def _readers() -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -66,3 +67,39 @@ def test_tidying_leaves_what_documents_name(tmp_path: Path) -> None:
         marked = {path.stem for path in results.glob("*.json") if "history" in path.read_text()}
         assert marked == {"old"}
         assert json.loads((results / "old.json").read_text())["rows"] == [{"what": "a", "s": 1.5}]
+
+
+def test_tidying_needs_the_whole_history(tmp_path: Path) -> None:
+    """It would mark every result of a shallow clone as one of a rewritten branch."""
+    who = ("-c", "user.name=A", "-c", "user.email=a@example.org")
+    origin, clone = tmp_path / "origin", tmp_path / "clone"
+    (origin / "benchmarks" / "results").mkdir(parents=True)
+    for script in ("_record.py", "tables.py"):
+        text = (ROOT / "benchmarks" / script).read_text()
+        (origin / "benchmarks" / script).write_text(text)
+    document = json.dumps({"name": "speed", "commit": "0123abc", "rows": []})
+    (origin / "benchmarks" / "results" / "speed.json").write_text(document)
+
+    def tidy(folder: Path) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "benchmarks/tables.py", "--tidy"]
+        where = {**os.environ, "GIT_CEILING_DIRECTORIES": str(tmp_path)}
+        return subprocess.run(command, cwd=folder, env=where, capture_output=True, text=True)
+
+    elsewhere = tidy(origin)
+    assert (elsewhere.returncode, elsewhere.stdout) == (1, "")
+    assert "is not a git repository" in elsewhere.stderr
+    for arguments in (
+        ("init", "--quiet"),
+        ("add", "."),
+        ("commit", "--quiet", "-m", "one"),
+        ("commit", "--quiet", "--allow-empty", "-m", "two"),
+    ):
+        subprocess.run(["git", *who, *arguments], cwd=origin, check=True)
+    subprocess.run(
+        ["git", "clone", "--quiet", "--depth", "1", origin.as_uri(), str(clone)], check=True
+    )
+    done = tidy(clone)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "`git fetch --unshallow`" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert (clone / "benchmarks" / "results" / "speed.json").read_text() == document
