@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import os
 import shutil
 import signal
@@ -79,12 +80,18 @@ def network(request: pytest.FixtureRequest) -> Iterator[None]:
     _network_allowed = False
 
 
+@pytest.fixture(scope="session")
+def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Paths for homes: pytest would list thousands of them for each one that it makes."""
+    folder = tmp_path_factory.mktemp("homes")
+    return (folder / str(number) for number in itertools.count())
+
+
 @pytest.fixture(autouse=True)
-def clean_environment(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> Path:
+def clean_environment(homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home of its own for every test, and no `SCHEDMATE_*` variables; gives that home."""
-    home = tmp_path_factory.mktemp("home")
+    home = next(homes)
+    home.mkdir()
     for name in [name for name in os.environ if name.startswith("SCHEDMATE_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(home))
