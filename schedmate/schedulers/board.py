@@ -1,5 +1,7 @@
 """Decisions of a policy on a live cluster, from the decision until its answer.
 
+What jobs and nodes do is in the base, `LiveView`; this module adds what is to be done with them.
+
 An executor reports events to the `Board` (`submit`, `ended`, `stopped`, `down` ...), calls
 `decide`, carries out the decisions and answers each with `accept` or `refuse`. Until then the GPUs
 are booked, and nothing else is decided about the job. To the policy, this view looks like that of a
@@ -45,7 +47,7 @@ class _Flight:
 
 
 class Board(LiveView):
-    """The view of a cluster for one policy, and its decisions that are not answered yet.
+    """A `LiveView` with the decisions of its policy that are not answered yet.
 
     Args:
         cluster: its nodes; the policy may set some aside.
@@ -78,13 +80,13 @@ class Board(LiveView):
         if flight is not None:
             self._undo(flight)
             self._answer(flight, "refused", "the job has ended")
-        self._leave(job)
+        self.leave(job)
         return self._send()
 
     def stopped(self, job: Job, now: float) -> list[Decision]:
         """A job has left its GPUs without a decision, and waits again; see `ended`."""
         found = self.ended(job, now)
-        self._wait(job)
+        self.wait(job)
         return found
 
     def profiled(self, job: Job, use: Use | None, now: float) -> list[Decision]:
@@ -97,7 +99,7 @@ class Board(LiveView):
 
         Impossible decisions, and those beyond the executor's capabilities, are refused immediately.
         """
-        self._rank_due(now)
+        self.rank_due(now)
         view = self.view
         view.space.begin()
         decisions = list(self.policy.decide(view))
@@ -244,26 +246,26 @@ class Board(LiveView):
         if isinstance(decision, Start | Borrow | Profile):
             allocation = self._instead(job, decision.allocation, actual)
             job.profiling = isinstance(decision, Profile)
-            self._run(job, allocation, view.now)
+            self.run(job, allocation, view.now)
         elif isinstance(decision, Pack):
-            self._join(job, decision.partner, view.now)
+            self.join(job, decision.partner, view.now)
         elif isinstance(decision, Migrate | Resize):
             overlap = isinstance(decision, Migrate) and decision.overlap
             allocation = self._instead(job, decision.allocation, actual)
             if overlap:
                 view.space.give(job, job.allocation)
-            self._off(job)
+            self.release(job)
             job.moves += 1
-            self._run(job, allocation, view.now)
+            self.run(job, allocation, view.now)
         elif isinstance(decision, Drop):
-            self._leave(job)
+            self.leave(job)
         else:
             job.preemptions += isinstance(decision, Preempt)
             if isinstance(decision, Evict):
                 job.evictions += 1
                 self.view.evicted.add(job)
-            self._leave(job)
-            self._wait(job)
+            self.leave(job)
+            self.wait(job)
 
     def _instead(self, job: Job, booked: Allocation, actual: Allocation | None) -> Allocation:
         """Book the GPUs that the job really got."""
@@ -282,7 +284,7 @@ class Board(LiveView):
         if isinstance(decision, Start | Borrow | Profile | Pack):
             if flight.sent and not isinstance(decision, Pack):
                 space.give(job, decision.allocation)
-            self._wait(job)
+            self.wait(job)
         elif isinstance(decision, Migrate | Resize):
             job.settle()
             if flight.sent:
@@ -290,9 +292,9 @@ class Board(LiveView):
                 if not (isinstance(decision, Migrate) and decision.overlap):
                     space.take(job, job.allocation, any_size=True)
         elif isinstance(decision, Drop) and not job.allocation:
-            self._wait(job)
+            self.wait(job)
         else:
-            self._settle(job)
+            self.settle(job)
 
     def _answer(self, flight: _Flight, state: Literal["refused", "late"], why: str) -> None:
         self.view.answers.append(Answer(flight.decision, state, why, self.view.now))

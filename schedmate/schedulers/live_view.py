@@ -1,4 +1,9 @@
-"""The view of a live cluster: its jobs and nodes as an executor reports them."""
+"""The state of a live cluster as a policy sees it: its queue, running jobs and nodes.
+
+`LiveView` knows nothing of decisions. An executor reports events to it; whoever carries out
+decisions, like `Board`, tells it with `wait`, `run`, `join`, `release` and `leave` what became of a
+job.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,7 @@ from schedmate.schedulers.view import View
 
 
 class LiveView:
-    """Keeps the `View` of one policy up to date: the base of `Board`, which adds its decisions.
+    """Keeps the `View` of one policy, with the ranks of its jobs, up to date.
 
     Args:
         cluster: its nodes; the policy may set some aside.
@@ -32,11 +37,11 @@ class LiveView:
         self._wakes: list[tuple[float, int, Job]] = []
 
     def submit(self, job: Job, now: float) -> None:
-        """A job was submitted, with its `forecast` if there is one."""
+        """Add a submitted job, with its `forecast` if it has one."""
         self.view.now = now
         self.view.submitted.append(now)
         self.view.requested.append(self.view.requested[-1] + job.gpus)
-        self._wait(job)
+        self.wait(job)
 
     def resume(
         self,
@@ -46,33 +51,36 @@ class LiveView:
         since: float,
         partner: Job | None = None,
     ) -> bool:
-        """Add a job that runs already, since `since` [s], alone or beside `partner`.
+        """Take over a job that has been running since `since` [s]; False if its GPUs are not free.
 
-        Returns False if its GPUs are not free.
+        With a `partner`, which must run alone, the job shares its GPUs.
         """
         self.view.now = now
         if partner is not None:
-            self._join(job, partner, since)
+            self.join(job, partner, since)
             return True
         if not self.view.space.take(job, allocation, any_size=True):
             return False
-        self._run(job, allocation, since)
+        self.run(job, allocation, since)
         return True
 
     def rejoin(self, job: Job, now: float) -> None:
-        """A job that was withdrawn waits again, or one that came before the board was made."""
+        """Queue a job that was withdrawn, or that was submitted before this view was made."""
         self.view.now = now
-        self._wait(job)
+        self.wait(job)
 
     def drain(self, node: int, now: float, until: float = NEVER) -> None:
-        """Close a node, which goes down at `until` if that was announced [s]."""
+        """Start nothing new on a node, which is announced to go down at `until` [s]."""
         self.view.now = now
         self._close(node)
         self.view.draining[node] = until
         self.view.news.append(NodeNews(node, "drain", now, until))
 
     def down(self, node: int, now: float, until: float = NEVER) -> list[Job]:
-        """A node is gone; `ended` or `stopped` has to follow for each job on it."""
+        """Mark a node as lost; returns the jobs on it.
+
+        For each of them the caller has to report how it left, as by `Board.ended` or `stopped`.
+        """
         self.view.now = now
         self._close(node)
         hit = self.view.on(node)
@@ -80,7 +88,7 @@ class LiveView:
         return hit
 
     def up(self, node: int, now: float) -> None:
-        """A node is back."""
+        """Return a node to service."""
         self.view.now = now
         if node in self._closed:
             self._closed.discard(node)
@@ -89,15 +97,15 @@ class LiveView:
             self.view.news.append(NodeNews(node, "up", now))
 
     def changed(self, job: Job, now: float) -> None:
-        """A job's data has changed: it is ranked again."""
+        """Rank a job again after its data has changed."""
         self.view.now, self.view.altered = now, True
         if self.view.pending.remove(job):
-            self._wait(job)
+            self.wait(job)
         elif self.view.running.remove(job):
             self._rank(job)
 
     def next_change(self) -> float:
-        """When the rank of a job changes by itself, so that `decide` should be called then [s]."""
+        """The next time at which the rank of a job changes by itself, or `NEVER` [s]."""
         view = self.view
         while self._wakes:
             job = self._wakes[0][2]
@@ -106,13 +114,14 @@ class LiveView:
             heappop(self._wakes)
         return self._wakes[0][0] if self._wakes else NEVER
 
-    def _rank_due(self, now: float) -> None:
-        """Update the jobs whose rank has changed with time."""
+    def rank_due(self, now: float) -> None:
+        """Rank the jobs again whose rank has changed by itself until now."""
         self.view.now = now
         while self._wakes and self._wakes[0][0] <= now:
             self.changed(heappop(self._wakes)[2], now)
 
-    def _wait(self, job: Job) -> None:
+    def wait(self, job: Job) -> None:
+        """Put a job into the queue."""
         self.view.pending.add(job, self.view.now)
         self._wake(job, self.policy.waiting_until(job, self.view.now))
 
@@ -124,40 +133,43 @@ class LiveView:
         if self.view.now < at < NEVER:
             heappush(self._wakes, (at, job.index, job))
 
-    def _run(self, job: Job, allocation: Allocation, since: float) -> None:
+    def run(self, job: Job, allocation: Allocation, since: float) -> None:
+        """Record that a job runs on GPUs that are booked for it."""
         job.settle()
         job.allocation, job.started = allocation, since
         if self.view.holders is not None:
             self.view.holders.add(job)
         self._rank(job)
 
-    def _join(self, job: Job, partner: Job, since: float) -> None:
+    def join(self, job: Job, partner: Job, since: float) -> None:
+        """Record that a job runs on the GPUs of a partner that ran alone."""
         self.view.running.remove(partner)
         job.partner, partner.partner = partner, job
         self._rank(partner)
-        self._run(job, partner.allocation, since)
+        self.run(job, partner.allocation, since)
 
-    def _settle(self, job: Job) -> None:
+    def settle(self, job: Job) -> None:
+        """Record that no decision about a job is under way any more."""
         job.settle()
         self.view.leaving.pop(job.index, None)
 
-    def _off(self, job: Job) -> None:
-        """The job loses its allocation; the caller frees its GPUs."""
+    def release(self, job: Job) -> None:
+        """Record that a job no longer has its allocation; the caller frees the GPUs."""
         view = self.view
         view.running.remove(job)
         if view.holders is not None:
             view.holders.remove(job)
         job.service_s += view.now - job.started
-        self._settle(job)
+        self.settle(job)
         job.allocation, job.profiling = (), False
 
-    def _leave(self, job: Job) -> None:
-        """The job leaves wherever it is; a partner runs on alone."""
+    def leave(self, job: Job) -> None:
+        """Remove a job from the queue or its GPUs; its partner continues alone."""
         if not job.allocation:
             self.view.pending.remove(job)
             return
         partner, allocation = job.partner, job.allocation
-        self._off(job)
+        self.release(job)
         if partner is None:
             self.view.space.give(job, allocation)
             return
