@@ -1,8 +1,9 @@
-"""The paper's locator: binary search for the first chunk of a log in which training is over.
+"""The paper's locator: a binary search for the first chunk of a log without training.
 
-The Log Classifier says what the lines of a chunk are (SchedMate paper, section 3.3). It assumes
-that no training follows the failure. A chunk without any sign of either is looked past, at most
-`EXTRA` times in all, so that a search takes at most ceil(log2(chunks)) + `EXTRA` probes.
+The Log Classifier classifies the lines of each chunk that is probed (SchedMate paper, section 3.3).
+The search assumes that no training follows the failure. Chunks that show neither training nor a
+failure are skipped, at most `EXTRA` of them, so a search takes at most ceil(log2(chunks)) + `EXTRA`
+probes.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def probe(file: LogFile, attempt: Attempt, *, chunk: int = CHUNK) -> tuple[Attem
 def look(
     file: LogFile, attempt: Attempt, kinds: LineKinds, number: int, chunk: int
 ) -> Literal["training", "failed", "neither"]:
-    """What a chunk shows last: training that goes on, a failure, or neither."""
+    """What a chunk shows last: continuing training, a failure, or neither."""
     start = attempt.offset + number * chunk
     found = kinds.of(file.read(start, min(chunk, attempt.end - start)))
     for kind in reversed(found):

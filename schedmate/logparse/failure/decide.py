@@ -1,4 +1,4 @@
-"""From the events of all files to one verdict: what came first, and what ranks only noticed."""
+"""One verdict from the events of all files: the first failure, and what only followed from it."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def decide(scans: list[FileScan], kernel: Iterable[Event] = ()) -> Verdict:
 
 
 def _before_the_symptoms(verdict: Verdict, root: Event, scans: list[FileScan]) -> None:
-    """What brought about that ranks lost each other, where a log says so after all.
+    """What caused the ranks to lose each other, if a log states it.
 
-    They may have waited in different collectives; the job may have been told to end before, even
-    if training went on for a while; or the rank that did not come was at work on something else.
+    The ranks may wait in different collectives; the job may have been asked to end earlier, even if
+    training continued for a while; or the missing rank was busy with something else.
     """
     symptoms = [root, *(event for event in verdict.cascade if role_of(event) == "symptom")]
     apart = mismatch(symptoms)
@@ -62,4 +62,4 @@ def _shortly_before(event: Event, symptom: Event) -> bool:
 _TIMED_OUT = re.compile(r"(?i:time[sd]?[- ]?out|waiting)")
 MISMATCH = "nccl-desync"
 NOTICE_S, NOTICE_LINES = 3600.0, 2000
-"""So long before peers are lost [s], or else so many lines, a notice explains it."""
+"""A stop or notice explains lost peers if it is at most this old [s], or this many lines above."""

@@ -1,4 +1,4 @@
-"""A verdict on a log as a `Diagnosis`: cause, place, quoted lines, the checkpoint before it."""
+"""The `Diagnosis` of a verdict: cause, location, quoted lines and the last checkpoint."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from schedmate.logparse.reading import Line
 from schedmate.logparse.reading.timestamps import dated
 
 OTHERS = 6
-"""Most other events that are quoted, and most that were ruled out."""
+"""Limit for further events that are quoted, and for those that are listed as ruled out."""
 _ONE_OF_A_LIST = re.compile(r"([\w.-]+)\[(\d+)\]")
 
 
 @dataclass(frozen=True)
 class Cause:
-    """What failed and whose fault it is, as the fields of a `Diagnosis` of the same names."""
+    """What failed, its type and component, as the fields of `Diagnosis` with the same names."""
 
     error_type: ErrorType
     reason: str
@@ -48,7 +48,7 @@ class Cause:
 
 @dataclass(frozen=True)
 class Place:
-    """Where it failed, as the fields of a `Diagnosis` of the same names."""
+    """Where it failed, as the fields of `Diagnosis` with the same names."""
 
     file: str
     line: int
@@ -65,10 +65,10 @@ def describe(
     nodes: Sequence[str],
     warnings: Sequence[str],
 ) -> Diagnosis:
-    """The diagnosis of a job by a verdict on its log, with its plan.
+    """The diagnosis of a verdict on a job's log, with a plan.
 
-    `known` is the event that decided before the wording of lines was considered, `nodes` are the
-    job's nodes as the caller names them.
+    `known` is the event that decided before the wording of lines was considered; `nodes` are the
+    job's nodes as named by the caller.
     """
     root, scans = verdict.root, examined.scans
     ruled_out = [event for one in scans for event in one.background if _is_failure(event)]
@@ -91,7 +91,7 @@ def describe(
 
 
 def _without_failure(verdict: Verdict, examined: Examined, looked: dict[str, Any]) -> Diagnosis:
-    """The diagnosis where nothing failed: whether the log shows that the job finished."""
+    """The diagnosis if nothing failed: whether the log shows that the job finished."""
     scans = examined.scans
     end = end_of(scans)
     evidence = [quote(event, "worth a look") for event in verdict.hints[:OTHERS]]
@@ -124,7 +124,7 @@ def _last_words(scans: Sequence[FileScan]) -> list[EvidenceLine]:
 
 
 def _of_last_attempt(examined: Examined, *, finished: bool | None) -> str | None:
-    """The reason where the last of several attempts is one in which nothing failed."""
+    """The reason to give if the last of several attempts shows no failure."""
     last = max(examined.scans, key=lambda one: one.attempt.first_line, default=None)
     if last is None or examined.attempts < 2:
         return None
@@ -142,7 +142,7 @@ def _of_failure(
     examined: Examined,
     looked: dict[str, Any],
 ) -> Diagnosis:
-    """The diagnosis of a failure, or of what else ended the job, by the event that decided."""
+    """The diagnosis of the event that decided: a failure, or another reason for the job's end."""
     scans = examined.scans
     logged = _logged_before(root, first_report(root, verdict.cascade), scans)
     cause, place = _cause(root, verdict), _place(root, verdict, logged)
@@ -173,7 +173,7 @@ def _of_failure(
 
 
 def _cause(root: Event, verdict: Verdict) -> Cause:
-    """What the rule of the event that decided says."""
+    """The cause according to the rule of the event that decided."""
     rule = root.rule
     if rule is None or rule.role == "exit":
         return Cause("unknown", verdict.reason)
@@ -191,7 +191,7 @@ def _cause(root: Event, verdict: Verdict) -> Cause:
 
 
 def _place(root: Event, verdict: Verdict, logged: Line | None) -> Place:
-    """Where the event that decided stands; `logged` is a line above it that says the same first."""
+    """Where the event that decided is; `logged` is a line above that reports the same first."""
     line = first_report(root, verdict.cascade) if logged is None else logged.number
     rank, node = root.rank, _node(root.node)
     if root.rule is not None and root.rule.role == "symptom":
@@ -201,7 +201,7 @@ def _place(root: Event, verdict: Verdict, logged: Line | None) -> Place:
 
 
 def _waited(cause: Cause, place: Place, doing: Doing) -> tuple[Cause, Place]:
-    """Cause and place where ranks in wait report what another one was doing."""
+    """Cause and place if waiting ranks are the symptom and another rank's activity is known."""
     activity, rank = doing.activity, doing.line.rank
     rank = doing.file.rank if rank is None else rank
     if rank is not None:
@@ -221,7 +221,7 @@ def _waited(cause: Cause, place: Place, doing: Doing) -> tuple[Cause, Place]:
 
 
 def _by_launcher(place: Place, root: Event, verdict: Verdict) -> Place:
-    """The place with the rank and host of torchelastic's summary, where nothing else says."""
+    """The place, with rank and host from torchelastic's summary if nothing else names them."""
     first = verdict.elastic
     if first is None or place.rank not in (None, first.rank) or verdict.missing:
         return place
@@ -229,7 +229,7 @@ def _by_launcher(place: Place, root: Event, verdict: Verdict) -> Place:
 
 
 def _evidence(verdict: Verdict, root: Event, logged: Line | None) -> list[EvidenceLine]:
-    """The quoted lines: what failed first, what followed, what else is worth a look."""
+    """The quoted lines: the first failure, its consequences, and other relevant lines."""
     at, doing = (root.file, root.known_at), verdict.doing
     followed = [event for event in verdict.cascade if (event.file, event.known_at) != at]
     return [
@@ -242,7 +242,7 @@ def _evidence(verdict: Verdict, root: Event, logged: Line | None) -> list[Eviden
 
 
 def _logged_before(root: Event, number: int, scans: Sequence[FileScan]) -> Line | None:
-    """The line not far above an exception in which a library logged what it then raised."""
+    """The line shortly above an exception in which a library logged the same error."""
     if not root.traceback:
         return None
     one = next((one for one in scans if one.file is root.file), None)
@@ -255,7 +255,7 @@ def _logged_before(root: Event, number: int, scans: Sequence[FileScan]) -> Line 
 def _resembling(
     cause: Cause, place: Place, evidence: list[EvidenceLine], root: Event
 ) -> tuple[Cause, Place, list[EvidenceLine]]:
-    """A failure that no rule knows, named after the labelled example that it is nearest to."""
+    """A failure without a rule, named after the most similar labelled example."""
     from schedmate.logparse.failure.nearest import nearest
 
     found = nearest(root)
@@ -285,7 +285,7 @@ def _resembling(
 
 
 def _node(text: str | None) -> str | None:
-    """A name of one machine; Slurm writes one of a row as `gpu[07]`."""
+    """The name of a single machine; Slurm writes one of a range as `gpu[07]`."""
     match = _ONE_OF_A_LIST.fullmatch(text or "")
     return host_name(match[1] + match[2] if match else text)
 

@@ -1,9 +1,9 @@
-"""What a language model is shown of a failed job: each rank's first failures and what it did.
+"""What a language model is shown of a failed job: first failures and last activity of its ranks.
 
 A few lines of each rank (the last step, the last collective or phase, the first events), the lines
-around the located one and the end of the log, each once under a name `FILE:LINE` by which an answer
-cites it. The size is bounded whatever the log is. Lines that address their reader or state a
-verdict are withheld: they prove nothing, and a model may obey them.
+around the located one and the end of the log, each once and named `FILE:LINE`, so that an answer
+can cite it. The size is bounded for any log. Lines that address their reader or state a verdict are
+withheld: they prove nothing, and a model may obey them.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from schedmate.logparse.reading import Line, LogFile
 from schedmate.logparse.signs import last_sign, signs
 
 RANKS = 16
-"""Most ranks shown."""
+"""Limit for the ranks shown."""
 EVENTS = 3
-"""First failures shown of each rank."""
+"""Failures shown of each rank: its first ones."""
 EVENT_LINES = 6
-"""Most lines of one failure: its first ones and its last ones."""
+"""Limit for the lines of one failure: its first and last ones."""
 REACH = 400
-"""So many lines above a rank's first failure are searched for what it was doing."""
+"""Lines searched above a rank's first failure for what the rank was doing."""
 SILENT = 2
 """Last lines shown of a rank that reports nothing."""
 ENDS = 12
@@ -36,7 +36,7 @@ ENDS = 12
 LINE_CHARACTERS = 400
 NAME_CHARACTERS = 120
 CHARACTERS = 32_000
-"""Most text of all lines together; what each rank was doing comes before the lines around."""
+"""Limit for the text of all lines; activity of ranks comes before surrounding lines."""
 WITHHELD = "[a line that addresses its reader is not shown]"
 
 
@@ -50,7 +50,7 @@ class Digest:
 
 
 def digest(found: Diagnosis, scans: Sequence[FileScan], window: int) -> Digest:
-    """The bounded account of a failure that rules located; `window` is in lines."""
+    """A bounded account of a failure that rules located; `window` is in lines."""
     writer = _Writer(scans)
     files = [f"file {n}: {_file_name(one)}" for n, one in enumerate(scans, 1)][:RANKS]
     writer.heading("\n".join(files))
@@ -99,7 +99,7 @@ class _Writer:
         return f"{self.scans.index(one) + 1}:{number}"
 
     def show(self, one: FileScan, lines: Iterable[Line], label: str = "") -> None:
-        """Lines that were not shown yet, as far as there is room."""
+        """Add lines that were not shown yet, up to the limit."""
         for line in lines:
             key = self.scans.index(one), line.number
             text = line.text[:LINE_CHARACTERS]
@@ -166,7 +166,7 @@ def _doing(one: FileScan, rank: int | None, before: int | None) -> Iterator[tupl
 
 
 def _of(line: Line, file: LogFile, rank: int | None) -> bool:
-    """Whether a line is of a rank; what names none in a file of all may be of any."""
+    """Whether a line belongs to a rank, which lines of a shared file without a rank may."""
     return (line.rank if line.rank is not None else file.rank) in (rank, None)
 
 

@@ -1,4 +1,4 @@
-"""Why a verdict of the rules is open to doubt; where it is, a language model is asked."""
+"""Reasons to doubt a verdict of the rules; if there are any, a language model may be asked."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ _CANCELS = frozenset({"slurm-cancelled"})
 _MEMORY = frozenset({"cuda-oom"})
 _ASKED = re.compile(r"(?i:tried to allocate|allocat\w* [\d.]+ ?[kmgt]i?b)")
 LAST = 60
-"""So many of the last lines may speak of a failure that no rule knows."""
+"""Number of last lines that are searched for a failure without a rule."""
 
 
 class Named(Protocol):
-    """What a failure is taken for."""
+    """What a failure is classified as."""
 
     @property
     def error_type(self) -> ErrorType: ...
@@ -60,10 +60,10 @@ class Named(Protocol):
 def doubts_of(
     cause: Named, verdict: Verdict, examined: Examined, *, finished: bool | None = None
 ) -> list[str]:
-    """The reasons for doubt about a verdict, the gravest first; empty where rules have settled it.
+    """The reasons to doubt a verdict, the most serious first; none if rules have settled it.
 
-    `finished` is whether a log without a failure shows that the job was through. What a node's own
-    log or torchelastic's record says is not open to doubt.
+    `finished` is whether a log without a failure shows that the job finished. What a node's own log
+    or torchelastic's error file says is not in doubt.
     """
     root, scans = verdict.root, examined.scans
     if root is None:
@@ -98,12 +98,12 @@ def doubts_of(
 
 
 def _trained(one: FileScan) -> bool:
-    """Whether the last step of an attempt is one beyond the first count of a bar, 0 of all."""
+    """Whether the attempt made a step beyond the first count of a progress bar (0 of all)."""
     return one.step is not None and re.match(r"0(?![.\d])", one.step.groups.get("at", "")) is None
 
 
 def _contradictions(root: Event, others: Sequence[Event]) -> list[str]:
-    """Failures of another type on another rank, or before the one that decided."""
+    """Failures of another type, on another rank or before the event that decided."""
     found = []
     for event in others:
         rule, known = event.rule, root.rule
@@ -125,7 +125,7 @@ def _who(event: Event) -> str:
 
 
 def _ends_in_trouble(scans: Sequence[FileScan]) -> bool:
-    """Whether one of the last lines, after the last progress, speaks of a failure."""
+    """Whether one of the last lines, after the last progress, reports a failure."""
     rules = load_rules()
     for one in scans:
         last = one.attempt.last_line

@@ -1,4 +1,4 @@
-"""What torchelastic knows of the first worker to fail: its error.json, the launcher's summary."""
+"""The first worker that failed, by torchelastic's error.json or the launcher's summary."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def from_error_files(log: Log, rules: RuleSet) -> Event | None:
 
 
 def _attempt(error: ErrorFile) -> int:
-    """As torchelastic names the folders of its attempts, RUN_ID/attempt_1/3/error.json."""
+    """The attempt's folder in torchelastic's layout, RUN_ID/attempt_1/3/error.json."""
     found = [int(match[1]) for part in error.path.parts if (match := _ATTEMPT.fullmatch(part))]
     return found[-1] if found else 0
 
@@ -56,7 +56,7 @@ class Summary(NamedTuple):
 _ATTEMPT = re.compile(r"attempt_(\d{1,6})")
 _ROOT = "Root Cause (first observed failure)"
 SUMMARY = 12
-"""Most lines of such a summary."""
+"""Limit for the lines of such a summary."""
 _RANK = re.compile(r"\s*rank\s*: (\d{1,6}) \(local_rank: \d+\)")
 _HOST = re.compile(r"\s*host\s*: (\S+)")
 

@@ -1,4 +1,4 @@
-"""Whether a log in which nothing failed shows that its job finished, and in which line."""
+"""Whether a log without a failure shows that its job finished, and on which line."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from schedmate.logparse.signs import Sign, goes_on, is_short, last_sign, line_of
 from schedmate.logparse.templates import mask
 
 LAST = 60
-"""So many of the last lines may show by their wording that the job finished."""
+"""Number of last lines whose wording may show that the job finished."""
 # A count at its end: without one the Metric Tracker, which takes a while, need not be asked.
 _WHOLE = re.compile(r"\b(\d+) ?(?:/|of) ?\1\b|\b100(?:\.0+)? ?%|(?i:percent\w{0,20})\W{1,4}100\b")
 _EPOCH = re.compile(r"(?i:\bepochs?)\W{0,3}(\d+) ?(?:/|of) ?(\d+)")
 
 
 class End(NamedTuple):
-    """The line that shows that a job finished, and how it shows it."""
+    """The line that shows that a job finished, and in which way it shows it."""
 
     file: LogFile
     line: Line
@@ -29,7 +29,7 @@ class End(NamedTuple):
 
 
 def end_of(scans: Sequence[FileScan]) -> End | None:
-    """Where the first file that does so says that the job finished, or counts to its end."""
+    """The line of the first file that states the job's end or counts up to the total, if any."""
     return next((end for one in scans if (end := _end(one)) is not None), None)
 
 
@@ -54,7 +54,7 @@ def _end(one: FileScan) -> End | None:
 
 
 def _of_part(one: FileScan, sign: Sign) -> bool:
-    """Whether a sign that the job finished is of a part of its run only."""
+    """Whether a sign of the end is about a part of the run only."""
     start = one.file.align(max(one.attempt.offset, sign.offset - NEAR_STEP))
     step = last_sign("progress", one.file, start, sign.offset)
     short = step is not None and is_short(step.groups.get("at", "").encode(), NEARLY)
@@ -69,7 +69,7 @@ def _tail(one: FileScan) -> list[Line]:
 
 
 def _success(one: FileScan, tail: list[Line]) -> Line | None:
-    """The last line that words a success, unlike any that training went on after."""
+    """The last line that states success, unless training continued after lines like it."""
     file, attempt = one.file, one.attempt
     start = file.line_offset(tail[0].number) if tail else attempt.offset
     step = last_sign("progress", file, start, attempt.end) or one.step
@@ -94,7 +94,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _counted(one: FileScan, tail: list[Line]) -> Line | None:
-    """The last line with a whole count, where what the log counts has reached its stated end."""
+    """The last line with a count, if that count has reached its stated total."""
     from schedmate.logparse.progress.collect import collect
     from schedmate.logparse.progress.tracker import conclude
 

@@ -1,4 +1,4 @@
-"""One line or traceback that a rule knows: which rule, how grave, of which rank and node."""
+"""A line or traceback matched by a rule: the rule, its severity, its rank and node."""
 
 from __future__ import annotations
 
@@ -33,12 +33,13 @@ _REPRESENTED = re.compile(r"(?:[A-Za-z_]\w*\.)*(?P<name>[A-Za-z_]\w*)\((?:['\"].
 
 @dataclass(frozen=True)
 class Event:
-    """What one rule found. `time` [s since epoch] is the line's, or that of the last line with one.
+    """A match of one rule. `time` [s since epoch] is that of its line, or of the last with one.
 
-    `lines` are those of the whole traceback; `number` is the first of them, `text` and `known_at`
-    are the line that the rule knows. `bare` marks an exception's name without a traceback. `origin`
-    says whether the node itself wrote it. A `faint` one loses to any louder failure that follows:
-    its line calls itself a warning or less (`level`), or is of a kind that seldom ended a job.
+    `lines` are all lines of the traceback; `number` is that of the first, `text` and `known_at` are
+    those of the line that the rule matches. `bare` marks the name of an exception without a
+    traceback. `origin` is whether the node itself wrote the line. A `faint` event gives way to any
+    more severe failure after it: its line has a level of warning or less (`level`), or is of a kind
+    that rarely ended a job.
     """
 
     rule: Rule | None
@@ -56,16 +57,16 @@ class Event:
     level: Severity | None = None
     faint: bool = False
     given_as: str | None = None
-    """The node as whose log the caller gave a line that names another one."""
+    """The node for whose log the caller gave the file, if the line names another node."""
 
     @property
     def weight(self) -> int:
-        """How much the rule says; 0 for the mere name of an exception."""
+        """The strength of the rule; 0 for the mere name of an exception."""
         return STRENGTH[self.rule.strength] if self.rule is not None else 0
 
 
 def event_of(block: Block, above: Sequence[Block], file: LogFile, rules: RuleSet) -> Event | None:
-    """The event that a line or traceback is, if any; `above` is what stands before it."""
+    """The event of a line or traceback, or None; `above` are the blocks before it."""
     whole = block.kind == "traceback"
     bare = False
     if whole:
@@ -91,7 +92,7 @@ def event_of(block: Block, above: Sequence[Block], file: LogFile, rules: RuleSet
 
 
 def _mild(rule: Rule, line: Line) -> bool:
-    """Whether a line's level says against its rule that nothing failed."""
+    """Whether the level of a line contradicts its rule, so that nothing failed."""
     if rule.strength == "exact" or not is_harmless(line.text):
         return False
     if rule.role == "symptom":
@@ -108,9 +109,9 @@ def _faint(rule: Rule | None, text: str, level: Severity | None) -> bool:
 
 
 def _of_traceback(block: Block, rules: RuleSet) -> tuple[Rule | None, Line]:
-    """The rule that says most about the exceptions of a traceback; of equal ones the last.
+    """The most specific rule for the exceptions of a traceback; of equal ones the last.
 
-    Of one that was raised from another, which Python calls its direct cause, that other.
+    Of an exception raised from another one, Python's direct cause, that other one.
     """
     found: Rule | None = None
     at = block.inner[-1]
@@ -175,7 +176,7 @@ def _says(rule: Rule) -> tuple[int, int]:
 
 
 def _bare(line: Line, rules: RuleSet) -> Rule | None:
-    """The rule for an exception's name at the beginning of a line outside any traceback."""
+    """The rule for the name of an exception at the beginning of a line outside a traceback."""
     text = _OF_PYTEST.sub("", line.text)
     match = EXCEPTION.match(text) or _REPRESENTED.match(text)
     if match is None or not re.search(r"(?:Error|Exception|Interrupt)$", match["name"]):
@@ -195,7 +196,7 @@ def event_at(
     *,
     traceback: bool = False,
 ) -> Event:
-    """What `line` says, with the rank, node and time that it or its file tells."""
+    """The event of `line`, with the rank, node and time stated by it or its file."""
     rank, node = line.rank if line.rank is not None else file.rank, line.node or file.node
     raw = line.text.encode("utf-8", "replace")
     if rank is None and (sign := signs("rank").sign(raw)) is not None:

@@ -1,4 +1,4 @@
-"""Every file of a job's log, scanned: its last attempt, and what is found in it."""
+"""All files of a job's log, scanned: the last attempt of each, and its events."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from schedmate.logparse.signs import last_sign
 
 Locator = Literal["auto", "scan", "binary"]
 SCAN_UP_TO = 1 << 32
-"""Largest log [bytes] that is read whole by default."""
+"""Size of the largest log that is read whole by default [bytes]."""
 
 
 @dataclass
 class Examined:
-    """The scans of all files, and which of how many attempts they are of."""
+    """The scans of all files, and which attempt of how many they show."""
 
     locator: Literal["scan", "binary"]
     scans: list[FileScan] = field(default_factory=list)
@@ -32,9 +32,9 @@ class Examined:
 
 
 def examine(log: Log, rules: RuleSet, usual: Healthy, locator: Locator = "auto") -> Examined:
-    """Scans each file of `log` once; what `usual` knows is left out.
+    """Scan each file of `log` once; events that `usual` knows are left out.
 
-    Raises `UsageError` for another locator than those.
+    Raises `UsageError` for an unknown locator.
     """
     if locator == "auto":
         locator = "scan" if log.size <= SCAN_UP_TO else "binary"
@@ -59,10 +59,10 @@ def examine(log: Log, rules: RuleSet, usual: Healthy, locator: Locator = "auto")
 
 
 def _last_that_tells(file: LogFile, found: Sequence[Attempt], rules: RuleSet) -> Attempt:
-    """The last attempt, or the last that failed where those after it show nothing at all.
+    """The last attempt, or the last failed one if those after it show nothing.
 
-    An attempt supersedes earlier ones by training, by ending well, or by failing itself: lines that
-    only look like the beginning of one do not.
+    An attempt supersedes earlier ones if it trains, ends well or fails itself. Lines that only look
+    like the beginning of an attempt do not count.
     """
     for attempt in reversed(found):
         one = scan(file, attempt, rules)

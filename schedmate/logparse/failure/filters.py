@@ -1,7 +1,7 @@
-"""What healthy runs print too is no evidence; a rank that prints what no other does is suspect.
+"""Filters: what healthy runs print as well is no evidence; a rank with unique lines is suspect.
 
-These two filters follow L4 (FSE 2025, section 4): cross-job and spatial. The third is within a log:
-what training went on after says nothing of the end.
+These two follow L4 (FSE 2025, section 4): cross-job and spatial. The third works within a log:
+lines that training continued after do not explain the end.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from schedmate.logparse.reading.lines import parse_line
 from schedmate.logparse.templates import Templates, mask
 
 TAIL = 1 << 20
-"""How much of the end of each rank's file is compared [bytes]."""
+"""Bytes compared at the end of each rank's file."""
 FEWEST = 4
-"""Fewest ranks among which one can stand out."""
+"""Minimum number of ranks for one of them to stand out."""
 WENT_ON = 2000
-"""So many lines up to the last progress show what training went on after."""
+"""Lines before the last progress that are taken as harmless, since training continued."""
 
 
 class Healthy:
@@ -35,12 +35,12 @@ class Healthy:
         self._texts = set(templates.texts)
 
     def knows(self, event: Event) -> bool:
-        """Whether a healthy run printed the same; a traceback counts by its exception."""
+        """Whether a healthy run printed the same line; a traceback is compared by its exception."""
         return bool(self._texts) and mask(event.text) in self._texts
 
 
 def overcome(file: LogFile, first: int, after: int, says: Callable[[str], bool]) -> set[str]:
-    """The templates of the lines that say something and training went on after.
+    """The templates of significant lines after which training continued.
 
     `first` is the first line of the attempt, `after` that of the last progress.
     """
@@ -55,7 +55,7 @@ def overcome(file: LogFile, first: int, after: int, says: Callable[[str], bool])
 
 
 def outliers(files: Sequence[LogFile]) -> list[str]:
-    """A sentence for each rank whose last lines hold templates that no other rank's do."""
+    """A sentence for each rank whose last lines have templates that no other rank's have."""
     ranked = [file for file in files if file.rank is not None]
     if len(ranked) < FEWEST:
         return []

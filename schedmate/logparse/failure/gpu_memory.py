@@ -1,4 +1,4 @@
-"""Who holds the memory of a GPU that is full, by the numbers of the message that says so."""
+"""Which processes hold the memory of a full GPU, by the numbers in the error message."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from schedmate.logparse.failure.scan import FileScan
 
 TAKEN, FITS = "gpu-memory-taken", "cuda-oom"
 SHARE = 0.1
-"""Less of a card than this is what a driver, a display and other contexts take."""
+"""Share of a GPU's memory that a driver, a display and other contexts may take."""
 HEAD = 2000
-"""Lines from the beginning of an attempt that may say how full the card was then."""
+"""Lines at the beginning of an attempt that may state how full the GPU was then."""
 _UNITS = {"": 1.0, "B": 1.0, "K": 2.0**10, "M": 2.0**20, "G": 2.0**30, "T": 2.0**40}
 _SIZE = r"(\d+(?:\.\d+)?) ?([KMGT]?)i?B?"
 _ASKED = re.compile(rf"(?i:tried to allocate|trying to allocate|allocate request for) {_SIZE}")
@@ -29,7 +29,7 @@ _TABLE = re.compile(r"\| +(\d+)MiB +/ +(\d+)MiB +\|")
 
 
 class Held(NamedTuple):
-    """Memory of one GPU [bytes]; `others` is what processes besides this one hold."""
+    """Memory of one GPU [bytes]; `others` is the memory of processes besides this one."""
 
     total: float
     others: float
@@ -37,12 +37,12 @@ class Held(NamedTuple):
 
     @property
     def taken(self) -> bool:
-        """Whether the job would have fitted without the others."""
+        """Whether the job would have fitted without the other processes."""
         return self.others > SHARE * self.total and self.lacking <= self.others
 
 
 def judged(event: Event, one: FileScan | None, rules: RuleSet) -> Rule | None:
-    """The rule of an event of GPU memory, by what its numbers say of who holds it."""
+    """The rule for a GPU memory error, according to which process holds the memory."""
     rule = event.rule
     if rule is None or rule.name != "Out of Memory":
         return rule
@@ -59,7 +59,7 @@ def judged(event: Event, one: FileScan | None, rules: RuleSet) -> Rule | None:
 
 
 def held_by(text: str) -> Held | None:
-    """What a message of PyTorch says; None where it lacks the numbers."""
+    """The numbers in a message of PyTorch, or None if some are missing."""
     total, free, asked = _first(_TOTAL, text), _first(_FREE, text), _first(_ASKED, text)
     if total is None or free is None:
         return None
@@ -72,7 +72,7 @@ def held_by(text: str) -> Held | None:
 
 
 def held_at_first(texts: Iterable[str]) -> Held | None:
-    """How full the card was when the program opened it; None where nothing says."""
+    """How full the GPU was when the program opened it, or None if unknown."""
     for text in texts:
         match = _AT_FIRST.search(text)
         if match is not None:

@@ -32,9 +32,9 @@ from schedmate.logparse.reading.prefixes import origin_of_file
 _NO_NUMBER = re.compile(r"(?i:\b(?:nans?|infs?|infinit(?:y|e)|non-finite|not finite)\b)")
 _FRAME = re.compile(r"\s|Traceback|During handling|The above exception")
 VAGUE = frozenset({"Value Error", "Assertion Error"})
-"""Exceptions that programs also raise where a connection or a file system failed."""
+"""Exceptions that programs also raise after a failed connection or file system."""
 MESSAGE = 4
-"""Further lines of an exception's message that may say whose fault it is."""
+"""Further lines of an exception's message that may name the cause."""
 
 
 @contextmanager
@@ -56,7 +56,7 @@ def open_job(paths: Sequence[Path | str], *, follow_links: bool = False) -> Iter
 
 
 def _name_ranks(files: list[LogFile]) -> None:
-    """Set the ranks that the files' names say, if those tell the files apart."""
+    """Set ranks from the names of the files, if those are distinct."""
     named = {
         file.name: origin_of_file(file.path, file.path.parent).rank
         for file in files
@@ -76,12 +76,12 @@ def diagnose(
     healthy: Sequence[Log] = (),
     locator: Locator = "auto",
 ) -> Diagnosis:
-    """What failed first in the last attempt of a job (SchedMate paper, section 3.3).
+    """The first failure in the last attempt of a job (SchedMate paper, section 3.3).
 
-    `node_logs` are kernel logs of its nodes (dmesg, syslog); `nodes` are the names of those that it
-    ran on, as far as the caller knows. Only what a node's own log says can take a node out of
-    service. What also stands in a `healthy` run of the same workload is no evidence. Raises
-    `LogError` when a file becomes unreadable, `UsageError` for a name that is no host's.
+    `node_logs` are kernel logs of its nodes (dmesg, syslog); `nodes` are the names of the job's
+    nodes, as far as the caller knows them. Only evidence from a node's own log can take a node out
+    of service. Lines that also appear in a `healthy` run of the same workload are no evidence.
+    Raises `LogError` if a file becomes unreadable, `UsageError` for an invalid host name.
     """
     for node in nodes:
         if host_name(node) is None:
@@ -107,7 +107,7 @@ def diagnose(
 
 
 def _of_the_loss(verdict: Verdict, scans: list[FileScan], rules: RuleSet) -> Verdict:
-    """The verdict where the loss was no number any more up to the end."""
+    """The verdict if the loss was NaN or infinite up to the end."""
     root = verdict.root
     for one in scans:
         line = no_number_from(one)
@@ -125,7 +125,7 @@ def _of_the_loss(verdict: Verdict, scans: list[FileScan], rules: RuleSet) -> Ver
 
 
 def _by_wording(verdict: Verdict, scans: list[FileScan], rules: RuleSet) -> Verdict:
-    """The verdict where no rule knows what failed, and what lines say by their wording counts."""
+    """The verdict if no rule matches the failure, so that the wording of lines decides."""
     known = verdict.root
     if known is None or known.rule is None or known.faint or _reported(known.rule):
         ending = suspect(scans, rules)
@@ -151,7 +151,7 @@ def _by_wording(verdict: Verdict, scans: list[FileScan], rules: RuleSet) -> Verd
 
 
 def _said_by(event: Event) -> Subsystem | None:
-    """The part of the infrastructure of which an exception's message says that it failed."""
+    """The infrastructure component that an exception's message reports as failed."""
     message = [event.text]
     if event.traceback:
         after = (line.text for line in event.lines if line.number > event.known_at)
@@ -165,12 +165,12 @@ def _vague(rule: Rule) -> bool:
 
 
 def _reported(rule: Rule) -> bool:
-    """Whether a line only says that something else failed."""
+    """Whether a rule's line only reports that something else failed."""
     return rule.role in ("exit", "symptom") or rule.name == WRAPPERS
 
 
 def _decides(ending: Event, known: Event | None) -> bool:
-    """Whether trouble that no rule knows counts before what a rule does know."""
+    """Whether trouble without a rule takes precedence over the event of a rule."""
     if known is None:
         return True
     if known.faint or (known.rule is not None and known.rule.name == WRAPPERS):

@@ -1,4 +1,4 @@
-"""What stands above the line that says what failed and belongs to the same report."""
+"""Lines above the one that states the failure, if they belong to the same report."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _LEADS = re.compile(
 # An exception whose message begins in the next line.
 _ALONE = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): *$")
 QUOTED, SHORTEST = 120, 24
-"""So much of a message, and no less, is known again in a line above it [characters]."""
+"""Most and fewest characters of a message by which it is recognised in a line above."""
 MESSAGE = 3
-"""Most lines of a message above the one that a rule knows."""
+"""Limit for the lines of a message above the one that a rule matches."""
 REPORT = 3
-"""Most lines of other wording above it that begin the same report."""
+"""Limit for the lines of other wording that begin the same report."""
 
 
 def leads(above: Sequence[Block], line: Line) -> list[Line]:
@@ -51,9 +51,9 @@ def leads(above: Sequence[Block], line: Line) -> list[Line]:
 
 
 def said_before(file: LogFile, first: int, number: int, text: str) -> Line | None:
-    """The line from `first` on, above line `number`, that words what an exception says later.
+    """The first line from `first` up to `number` that reports what an exception says later.
 
-    A library often logs what it then raises. Lines of a mild level do not count.
+    Libraries often log an error before they raise it. Lines of a low severity do not count.
     """
     match = EXCEPTION.match(text.strip())
     message = (match["message"] or "" if match is not None else "").strip()[:QUOTED]
@@ -66,7 +66,7 @@ def said_before(file: LogFile, first: int, number: int, text: str) -> Line | Non
 
 
 def beginning(above: Sequence[Block], line: Line, rule: Rule | None, rules: RuleSet) -> list[Line]:
-    """The lines just above that speak of the same trouble and that no rule knows."""
+    """The lines just above that report the same trouble and match no rule."""
     found: list[Line] = []
     if rule is None or rule.role not in ("cause", "symptom"):
         return found

@@ -1,7 +1,7 @@
-"""Which of the events of a failed job came first and brought about the others.
+"""Which event of a failed job came first and caused the others.
 
-A fault counts before what others noticed of it, whatever the order of the files. Of two faults the
-earlier counts, by time where both have one, unless the later one explains the earlier.
+A cause precedes its symptoms, whatever the order of the files. Of two causes the earlier one
+counts, by timestamp if both have one, unless the later one explains the earlier.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from schedmate.logparse.failure.waiting import missing_ranks
 from schedmate.logparse.reading.timestamps import apart
 
 WRAPPERS = "Called Process Error"
-"""What a program raises that runs another one which failed."""
+"""The name of the error that a program raises when another program that it runs has failed."""
 NO_COMMAND, NO_SUCH_COMMAND = "shell-no-command", "127"
 """The rule for a command that a shell does not find, and the exit code that says so."""
 TOGETHER = 50
-"""Lines within which reports of one failure stand."""
+"""Limit for the lines between two reports of one failure."""
 TOGETHER_S = 1.0
-"""Reports of one failure that are further apart were written within this time [s]."""
+"""Limit for the time between two reports of one failure that are further apart [s]."""
 
 
 @dataclass
 class Verdict:
-    """The event that decided (None where nothing failed) and what became of the others."""
+    """The event that decided (None if nothing failed), and the role of all others."""
 
     root: Event | None
     reason: str
@@ -40,7 +40,7 @@ class Verdict:
 
 
 def judge(events: list[Event], kernel: list[Event], ranks: set[int | None]) -> Verdict:
-    """The verdict on events in their order, those of the kernel logs of the nodes beside them."""
+    """The verdict on events in order, with those from the kernel logs of the nodes."""
     kernel_causes = [event for event in kernel if role_of(event) == "cause" and event.weight >= 1]
     hints = [event for event in [*events, *kernel] if role_of(event) == "hint"]
     causes = [event for event in events if role_of(event) == "cause"]
@@ -92,7 +92,7 @@ def judge(events: list[Event], kernel: list[Event], ranks: set[int | None]) -> V
 
 
 def _louder(causes: list[Event], symptoms: list[Event]) -> tuple[list[Event], list[Event]]:
-    """The causes, and those that are only noise beside what was said louder after them."""
+    """The causes, without those that are noise beside more severe reports after them."""
     loud = [event for event in causes if not event.faint]
     if not loud:
         loud = [event for event in symptoms if event.level != Severity.INFO]
@@ -105,7 +105,7 @@ def _louder(causes: list[Event], symptoms: list[Event]) -> tuple[list[Event], li
 
 
 def first_report(root: Event, cascade: Sequence[Event]) -> int:
-    """The line where what the root event reports was reported first, in the same file."""
+    """The first line in the same file that reports what the root event does."""
     return min(
         event.number
         for event in [root, *cascade]
@@ -135,7 +135,7 @@ def _same_report(root: Event, event: Event) -> bool:
 
 
 def in_order(events: list[Event]) -> list[Event]:
-    """Earliest first: by time where every file of the events has times, else by place."""
+    """Earliest first: by timestamp if every file of the events has them, else by position."""
     files = {id(event.file): n for n, event in reversed(list(enumerate(events)))}
     if len(files) > 1:
         times = [event.time for event in events if event.time is not None]
@@ -168,7 +168,7 @@ def before(one: Event, other: Event) -> bool:
 
 
 def apart_s(one: Event, other: Event) -> float | None:
-    """How much later one event is than another [s], or None where times do not tell."""
+    """How much later one event is than another [s], or None without timestamps."""
     return _gap(one.time, other.time)
 
 
@@ -181,7 +181,7 @@ def _of_wrapper(event: Event) -> bool:
 
 
 def _did_without(event: Event, failed: list[Event]) -> bool:
-    """Whether a script that found no such command went on, up to a crash of something else."""
+    """Whether a script continued after a command was not found, until something else crashed."""
     if event.rule is None or event.rule.id != NO_COMMAND:
         return False
     return any(
@@ -199,7 +199,7 @@ def _crash(event: Event) -> bool:
 
 
 def _follows_same_rank(event: Event, symptoms: list[Event]) -> bool:
-    """Whether a weak cause came after the same process had noticed another one's end."""
+    """Whether a weak cause follows the same process's report that another one ended."""
     return event.weight == 0 and any(
         before(symptom, event)
         and symptom.rank == event.rank
@@ -248,7 +248,7 @@ def _untimed(one: Event, other: Event) -> bool:
 
 
 def _root_of(causes: list[Event]) -> Event:
-    """The earliest cause, or a stronger one that says it brought that about."""
+    """The earliest cause, or a stronger one that claims to have caused it."""
     root = causes[0]
     for event in causes[1:]:
         rule, known = event.rule, root.rule
@@ -263,7 +263,7 @@ def _root_of(causes: list[Event]) -> Event:
 
 
 def _explaining(kernel: list[Event], failed: list[Event]) -> Event | None:
-    """A fault in the kernel log that brings about what the job reports first, the strongest one."""
+    """The strongest fault in the kernel log that explains the job's first report."""
     first = failed[0]
     # one of a machine that the caller did not mean counts last
     for event in sorted(kernel, key=lambda event: (event.given_as is not None, -event.weight)):
@@ -281,4 +281,4 @@ def _explaining(kernel: list[Event], failed: list[Event]) -> Event | None:
 
 
 AT_ONCE_S = 3600.0
-"""Kernel and job log are of one event when their times differ by less [s]."""
+"""Events of the kernel log and the job log belong together within this time [s]."""

@@ -16,11 +16,11 @@ from schedmate.logparse.signs import signs
 from schedmate.logparse.templates import mask
 
 REACH = 400
-"""So many lines above the first timeout are read."""
+"""Lines read above the first timeout."""
 
 
 class Activity(NamedTuple):
-    """A kind of work for which others may wait, and what a failure is then."""
+    """A kind of work that others may wait for, and how to classify a failure during it."""
 
     id: str
     type: ErrorType
@@ -41,10 +41,10 @@ class Doing(NamedTuple):
 def meanwhile(
     symptoms: Sequence[Event], missing: Sequence[int], scans: Sequence[FileScan]
 ) -> Doing | None:
-    """What a rank was doing while those of `symptoms` waited; None where no line says.
+    """What a rank was doing while those of `symptoms` waited, or None if no line says.
 
-    `missing` are the ranks that did not come, as far as that is known; else any counts that
-    reports no timeout itself.
+    `missing` are the ranks that did not arrive, if known; otherwise any rank counts that reports no
+    timeout itself.
     """
     reporters = {event.rank for event in symptoms} - {None}
     for one in scans:
@@ -66,7 +66,7 @@ def meanwhile(
 
 
 def _usual(activity: Activity, line: Line, one: FileScan) -> bool:
-    """Whether training went on after a line like this one, of work that is done but once."""
+    """Whether training continued after a line like this one, for work that is done only once."""
     if activity.recurs or one.step is None:
         return False
     after = one.file.line_number(one.step.offset)
@@ -83,7 +83,7 @@ def _may_be(rank: int, missing: Sequence[int], reporters: set[int | None]) -> bo
 
 
 def _last_work(lines: Sequence[Line]) -> tuple[Activity, Line] | None:
-    """The last work that is not over, unless training went on after it."""
+    """The last work that is not finished, unless training continued after it."""
     activities, over = _known()
     for line in reversed(lines):
         text = line.text[:500]
@@ -96,7 +96,7 @@ def _last_work(lines: Sequence[Line]) -> tuple[Activity, Line] | None:
 
 
 def activity(text: str) -> Activity | None:
-    """The kind of work that a line speaks of, if any; whether it is over does not matter."""
+    """The kind of work that a line mentions, finished or not, or None."""
     return next((one for one in _known()[0] if one.pattern.search(text[:500])), None)
 
 

@@ -1,7 +1,7 @@
-"""A failure that no rule knows: the labelled example that its lines resemble most, by embedding.
+"""A failure without a rule takes the name of the most similar labelled example, by embedding.
 
-The examples of the rules are the labels. `THRESHOLD` is where, leaving out a rule's own examples,
-the nearest other one had the right type and name four times in five
+The examples of the rules are the labels. At a similarity of `THRESHOLD`, with a rule's own examples
+left out, the most similar other example had the right type and name four times in five
 (benchmarks/results/failure_nearest.json); below it a failure stays unknown.
 """
 
@@ -27,12 +27,12 @@ THRESHOLD = 0.8
 AROUND = (40, 10)
 """Lines before and after the located one that are compared."""
 SHORTEST = 4
-"""Fewest words of a line that says something; masked numbers and paths are none."""
+"""Minimum number of words in a line to compare, not counting masked numbers and paths."""
 _WORD = re.compile(r"<\w+>|([A-Za-z]{2,})")
 
 
 class Nearest(NamedTuple):
-    """The rule whose example resembles `line` most, and how much (cosine)."""
+    """The rule whose example is most similar to `line`, and the similarity (cosine)."""
 
     rule: Rule
     line: Line
@@ -40,7 +40,7 @@ class Nearest(NamedTuple):
 
 
 def nearest(event: Event) -> Nearest | None:
-    """The nearest labelled example to what stands around an event, if any is near enough."""
+    """The labelled example most similar to the lines around an event, if any is similar enough."""
     first, last = max(1, event.number - AROUND[0]), event.number + AROUND[1]
     lines = [
         line
@@ -73,7 +73,7 @@ def labelled() -> list[tuple[str, Rule]]:
 
 
 def vectors(texts: list[str]) -> NDArray[np.float32]:
-    """Unit vectors of what the words mean, without the spelling that the embedder adds."""
+    """Unit vectors of the meaning of words, without the spelling features of the embedder."""
     import numpy as np
 
     from schedmate.retrieval.embedders.bundled import WORDS

@@ -1,4 +1,4 @@
-"""What of a node's log the node itself says, and which node that is (`node_side.yaml`)."""
+"""Lines of a node's log that the node itself wrote, and which node that is (`node_side.yaml`)."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ _STAMP = re.compile(
     r"(?:\[ *[\w :.,+-]{3,40}\] ?|\d{4}-\d\d-\d\dT[\d:,.]++\S*+ )?"
 )
 SAMPLE = 1 << 14
-"""Bytes by which headers of the lines of a file are recognised."""
+"""Bytes from which the header format of a file's lines is recognised."""
 
 MOST = 5
-"""Most nodes or faults that one warning lists."""
+"""Limit for nodes or faults in one warning."""
 
 
 class Said(NamedTuple):
-    """Who wrote a line of a node's log: `host` None where it does not say."""
+    """The writer of a line in a node's log; `host` is None if the line does not name one."""
 
     host: str | None
     by_node: bool
 
 
 def node_events(logs: Sequence[Log], nodes: Sequence[str], rules: RuleSet) -> list[Event]:
-    """What the logs of a job's nodes say, each with the node that says it where that is known.
+    """Events in the logs of a job's nodes, each with its node if known.
 
-    `nodes` are the names of all nodes of the job, as far as the caller knows. Where a line names
-    another machine than the caller, the line counts, and `given_as` says what the caller said.
+    `nodes` are the names of all nodes of the job, as far as the caller knows. If a line names
+    another machine than the caller, the event counts, and `given_as` is the caller's name.
     """
     files = [file for log in logs for file in log.files]
     sole = nodes[0] if len(nodes) == 1 and len(files) == 1 else None
@@ -66,7 +66,7 @@ def _events(
 
 
 def misplaced(events: Sequence[Event]) -> list[str]:
-    """A sentence for each log that was given as one node's while its lines name another."""
+    """A warning for each log that was given for one node while its lines name another."""
     found: dict[tuple[str, str], list[str]] = {}
     for event in events:
         if event.given_as is not None and event.node is not None:
@@ -83,7 +83,7 @@ def misplaced(events: Sequence[Event]) -> list[str]:
 
 
 def unheeded(events: Sequence[Event], root: Event | None) -> list[str]:
-    """A sentence for each fault that a node's own log proves and that the verdict is not about."""
+    """A warning for each fault that a node's own log proves and that is not in the verdict."""
     found: dict[tuple[str | None, str], str] = {}
     for event in events:
         if event.rule is None or event.origin != "node_log" or not doubts(event.rule.id).proof:
@@ -105,7 +105,7 @@ def unheeded(events: Sequence[Event], root: Event | None) -> list[str]:
 
 
 def _named_by(file: LogFile, nodes: Sequence[str]) -> str | None:
-    """The one of `nodes` whose name stands in the name of a file or of its folder."""
+    """The one of `nodes` whose name is in the name of a file or of its folder."""
     parts = "/".join(file.path.parts[-2:]) if file.path is not None else file.name
     found = [
         node
@@ -116,7 +116,7 @@ def _named_by(file: LogFile, nodes: Sequence[str]) -> str | None:
 
 
 def has_headers(sample: bytes) -> bool:
-    """Whether a file is of a logger that puts a header before each line, unlike `dmesg`."""
+    """Whether a logger put a header before each line of a file, unlike `dmesg`."""
     lines = [plain(raw) for raw in sample.split(b"\n") if raw.strip()]
     headers, _, _ = _forms()
     headed = sum(line.startswith("{") or any(one.match(line) for one in headers) for line in lines)
@@ -126,7 +126,7 @@ def has_headers(sample: bytes) -> bool:
 def said(raw: bytes, *, headed: bool = False) -> Said:
     """Whether the kernel or a daemon of the node wrote a line, and on which machine.
 
-    In a `headed` file a line without a header goes on with what somebody wrote above it.
+    In a file with headers (`headed`), a line without one continues the message above it.
     """
     text = plain(raw)[:4000]
     headers, kernel, daemons = _forms()
@@ -144,7 +144,7 @@ def said(raw: bytes, *, headed: bool = False) -> Said:
 
 
 def _of_journal(text: str, kernel: re.Pattern[str]) -> Said:
-    """The same of a line of `journalctl -o json`."""
+    """The same for a line of `journalctl -o json`."""
     try:
         fields = json.loads(text)
     except (ValueError, RecursionError):

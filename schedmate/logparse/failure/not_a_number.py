@@ -1,4 +1,4 @@
-"""A loss that is not a number any more: from which line on, if to the end."""
+"""A loss that is NaN or infinite up to the end: the line from which on it is."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from schedmate.logparse.reading.lines import plain
 from schedmate.logparse.reading.prefixes import split_prefix
 
 LEAST = 2
-"""So many readings without a number, and none with one after them, are no accident."""
+"""Minimum number of readings that are NaN or infinite, with no finite one after them."""
 MOST = 200_000
-"""Readings that are looked at, from the end."""
+"""Limit for the readings examined, from the end."""
 RANKS = 64
-"""Among so many of the last readings each rank has one."""
+"""Number of last readings among which each rank is taken to have one."""
 _VALUE = r"(?:tensor\()?['\"]?(?:[-+]?(?:nan|inf(?:inity)?)\b|-?\d)"
 # The loss that is trained on: neither a validation's nor one of several parts.
 _LOSS = re.compile(
@@ -56,7 +56,7 @@ def no_number_from(one: FileScan) -> Line | None:
 
 
 def _readings(one: FileScan) -> Iterator[tuple[int, bytes]]:
-    """Place and text of what states a loss in the attempt, from its end on."""
+    """Position and text of the lines that state a loss in the attempt, from its end."""
     for piece in one.file.matching_reversed(_any()):
         if piece.offset < one.attempt.offset:
             return

@@ -1,8 +1,8 @@
-"""A language model's opinion on a failure that rules left open (SchedMate paper, section 3.3).
+"""A language model's opinion on a failure that rules leave open (SchedMate paper, section 3.3).
 
-It is shown what every rank reported and did (`digest.py`) and answers one question by closed
-choices, citing a line for each; a citation is checked (`proof.py`), and one that fails is sent back
-once. What a proved answer changes is decided in `reconcile.py`.
+It is shown what every rank reported and did (`digest.py`), answers one question by closed choices
+and cites a line for each. Citations are checked (`proof.py`); an answer with a wrong one is sent
+back once. What a proved answer changes is decided in `reconcile.py`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ WINDOW = 200
 """Lines around the failure that a model is shown; the paper compares 200 and 500."""
 COMPONENTS = ("gpu", "nvlink", "network", "node", "storage")
 NOT_SHOWN = "unknown"
-"""The answer for a component that no line names."""
+"""The answer if no line names a component."""
 
 
 class _Answer(BaseModel):
@@ -58,7 +58,7 @@ class _Answer(BaseModel):
 
 
 def is_open(diagnosis: Diagnosis) -> bool:
-    """Whether there is something about the failure that rules left open."""
+    """Whether the rules leave anything about the failure open."""
     return bool(diagnosis.doubts) and diagnosis.source != "model" and not diagnosis.conflict
 
 
@@ -70,11 +70,11 @@ def consult(
     window: int = WINDOW,
     healthy: Sequence[Log] = (),
 ) -> Diagnosis:
-    """`diagnosis` with what a model could settle and prove; itself where there is nothing open.
+    """`diagnosis` with what a model could prove; unchanged if the rules leave nothing open.
 
     `window` is in lines; `healthy` are the logs that `diagnose` was given as such. A model that
-    fails, or cannot prove what it says, changes nothing but `warnings`. Never raises for what a
-    model or its server does.
+    fails, or cannot prove its answer, changes nothing but `warnings`. Never raises for what a model
+    or its server does.
     """
     if not is_open(diagnosis):
         return diagnosis
@@ -93,10 +93,10 @@ def settle(
     job: str | None = None,
     healthy: Sequence[Log] = (),
 ) -> Diagnosis:
-    """`diagnosis`, which rules left open, with what a model could prove.
+    """`diagnosis`, which the rules left open, with what a model could prove.
 
-    All questions of one `job` share its budget. Raises `ModelError` for a model that fails, and
-    `RefusedError`, which is one, where it cannot prove what it says.
+    All questions about one `job` share its budget. Raises `ModelError` if the model fails, and its
+    subclass `RefusedError` if the model cannot prove its answer.
     """
     scans = examine(log, load_rules(), Healthy(healthy), diagnosis.locator).scans
     shown = digest(diagnosis, scans, window)
@@ -125,7 +125,7 @@ def _deciding_event(found: Diagnosis, scans: Sequence[FileScan]) -> Event | None
 def _proved(
     answer: Any, found: Diagnosis, root: Event | None, scans: Sequence[FileScan], shown: Digest
 ) -> Proved | None:
-    """The answer with its lines; None where it says that nothing failed, as the rules do.
+    """The answer with its lines; None if it agrees with the rules that nothing failed.
 
     Raises `RefusedError`.
     """
@@ -148,7 +148,7 @@ def _proved(
 
 
 def _schema(found: Diagnosis) -> type[BaseModel]:
-    """The choices. Where nothing failed so far, that may be so; else it is none of them."""
+    """The choices. `none` is one of them only if the rules found no failure."""
     types: tuple[str, ...] = ("infrastructure", "framework", "script")
     if found.error_type == "none":
         types = ("none", *types)
@@ -170,7 +170,7 @@ def _schema(found: Diagnosis) -> type[BaseModel]:
 def _ask(
     chat: Any, found: Diagnosis, shown: Digest, judge: Callable[[Any], Proved | None]
 ) -> Proved | None:
-    """A proved answer; one that is refused is sent back once with the reason."""
+    """A proved answer; a refused one is sent back once with the reason."""
     from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
     from schedmate.llm.structured import ask

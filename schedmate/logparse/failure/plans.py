@@ -1,8 +1,8 @@
-"""The recovery plan: a table chooses it from what is known of the failure, never a model.
+"""The recovery plan, chosen by a table from the type of failure, never by a model.
 
-A plan takes a node out of service only on evidence from the node's own side. What a job printed is
-text that anybody could have written: on that alone the first step is to confirm, with the commands
-that would, and nothing is isolated before somebody has.
+A plan takes a node out of service only on evidence from the node's own side. A job can print any
+text, so on that alone the first step is to confirm, with the commands to run, and nothing is
+isolated before a person has confirmed it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SEARCH = re.compile(r"(?P<source>[^|]+?) \| grep -iE '(?P<words>[^'()]+)'")
 
 
 class _Doubt(NamedTuple):
-    """Whether a rule's text accuses a node beyond doubt, and what else may be behind it."""
+    """Whether a rule's text is proof against a node, and the other possible explanations."""
 
     proof: bool
     causes: tuple[str, ...]
@@ -30,10 +30,10 @@ class _Doubt(NamedTuple):
 
 
 def plan_for(diagnosis: Diagnosis, *, given_as: str | None = None) -> Recovery:
-    """The first row of `plans.yaml` that fits, with its steps in order.
+    """The plan of the first row of `plans.yaml` that matches, with its steps in order.
 
-    `given_as` is the node as whose log the evidence was given where its lines name another one;
-    which of the two it is has to be confirmed first.
+    `given_as` is the node for whose log the caller gave the file, if its lines name another node.
+    Which of the two it is has to be confirmed first.
     """
     facts = {
         "type": diagnosis.error_type,
@@ -79,8 +79,8 @@ def _checks(commands: str | None, host: str, origin: Origin) -> list[PlanStep]:
 def limited(plan: Recovery, by: Recovery) -> Recovery:
     """`plan` with no more rights than `by`: it isolates and restarts nothing that `by` does not.
 
-    For what a language model says of a failure, `by` being the plan on what rules say. What it
-    would look at stays, since that changes nothing.
+    It limits the plan for a language model's answer; `by` is then the plan for the verdict of the
+    rules. Checks stay, since they change nothing.
     """
     isolates = any(step.action == "isolate" for step in by.steps)
     isolation = min(plan.isolation, by.isolation, key=_ISOLATION.index)
@@ -119,7 +119,7 @@ _BY_HAND = "On a language model's word alone nothing is restarted: do that by ha
 def _isolation(
     summary: str, diagnosis: Diagnosis, row: dict[str, Any], given_as: str | None
 ) -> dict[str, Any]:
-    """The part of a plan that takes a node out of service, at once or once it is confirmed."""
+    """The steps that take a node out of service, at once or after confirmation."""
     doubt = doubts(diagnosis.rule)
     node = host_name(diagnosis.node)
     mine = listed(node, diagnosis.job_nodes)
@@ -188,7 +188,7 @@ def _commands(text: str) -> list[str]:
 
 
 def _once(commands: list[str]) -> list[str]:
-    """The commands without repetition: of searches in one place, one for all their words."""
+    """The commands without repetition; searches in one place become a single one."""
     words: dict[str, list[str]] = {}
     for command in commands:
         search = _SEARCH.fullmatch(command)
@@ -201,7 +201,7 @@ def _once(commands: list[str]) -> list[str]:
 
 
 def doubts(rule: str | None) -> _Doubt:
-    """What speaks against isolating a node on a rule's text; see `innocent.yaml`."""
+    """Reasons against isolating a node on a rule's text; see `innocent.yaml`."""
     return _doubts().get(rule or "", _Doubt(False, (), None))
 
 

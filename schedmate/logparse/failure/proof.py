@@ -1,8 +1,9 @@
-"""Whether the line that a language model cites proves what it says of a failure.
+"""Whether the line that a language model cites proves its answer about a failure.
 
-A cited line counts when it was shown, holds the quoted words, comes after the last training of its
-file, reports a failure, and is not known to mean something else; a component has to be named by the
-line that is cited for it. How such a reading stands beside that of the rules is decided here too.
+A cited line counts if it was shown, contains the quoted words, comes after the last training of its
+file, reports a failure, and is not matched by a rule with another meaning. A component has to be
+named by the line cited for it. How a proved answer compares with the verdict of the rules is
+decided here too.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from schedmate.logparse.failure.wording import about, named, speaks_of_trouble
 from schedmate.logparse.reading import Line
 
 MIN_QUOTE = 6
-"""A shorter quotation could be found on any line [characters]."""
+"""Minimum length of a quotation, since shorter ones are found on any line [characters]."""
 NAMED_LINES = 12
-"""Lines of one report that may name what failed."""
+"""Lines of one report that may name the failed component."""
 
 Reason = Literal[
     "no such line",
@@ -43,7 +44,7 @@ Standing = Literal["agrees", "replaces", "conflicts"]
 
 
 class RefusedError(ModelError):
-    """An answer whose line does not prove it; `reason` is the kind, the message the sentence."""
+    """An answer that its line does not prove; `reason` is the kind of refusal."""
 
     def __init__(self, reason: Reason, message: str) -> None:
         super().__init__("malformed", message)
@@ -60,24 +61,24 @@ class Cited:
 
     @property
     def rule(self) -> Rule | None:
-        """The rule that knows what the line reports."""
+        """The rule that matches the report of the line."""
         if self.event is not None and self.event.rule is not None:
             return self.event.rule
         return load_rules().line(self.line.text)
 
     @property
     def texts(self) -> list[str]:
-        """The line, and the others of its report."""
+        """The text of the line and of the others of its report."""
         lines = [] if self.event is None else self.event.lines[-NAMED_LINES:]
         return [self.line.text, *(line.text for line in lines)]
 
     def at(self) -> Event:
-        """The event that the line is, for its place among others."""
+        """The event of the line, to order it among others."""
         return self.event or event_at(None, self.one.file, (self.line,), self.line)
 
 
 def cite(digest: Digest, name: str, quote: str) -> Cited:
-    """The line that an answer names; raises `RefusedError` where it does not hold the quote."""
+    """The line that an answer cites; raises `RefusedError` if it does not contain the quotation."""
     match = re.search(r"(?:(\d+):)?(\d+)", name)
     key = f"{match[1] or 1}:{match[2]}" if match is not None else name
     if key not in digest.lines:
@@ -101,7 +102,7 @@ def cite(digest: Digest, name: str, quote: str) -> Cited:
 
 
 def check_type(cited: Cited, kind: str, component: Cited | None) -> None:
-    """Raises `RefusedError` unless the line reports a failure that may be of this type.
+    """Raise `RefusedError` unless the line reports a failure that may have this type.
 
     `component` is the line that was cited, and checked, for the component.
     """
@@ -125,7 +126,7 @@ def check_type(cited: Cited, kind: str, component: Cited | None) -> None:
 
 
 def check_component(cited: Cited, component: str) -> None:
-    """Raises `RefusedError` unless the line reports a failure and names the component."""
+    """Raise `RefusedError` unless the line reports a failure and names the component."""
     rule = cited.rule
     if cited.event is None and not speaks_of_trouble(cited.line.text):
         raise RefusedError("shows no failure", f"line {cited.line.number} reports no failure")
@@ -160,13 +161,13 @@ def standing(
     cited: Cited,
     kind: str,
 ) -> Standing:
-    """How a proved reading stands beside the verdict of the rules, whose event is `root`.
+    """How a proved answer compares with the verdict of the rules, whose event is `root`.
 
-    What rules only guess gives way, unless another line of the failure says the contrary, or the
-    log speaks to its reader: a model that has been spoken to decides nothing alone. What a
-    rule has proved gives way to an earlier failure that a rule knows as well; where neither is
-    known to be earlier, or the earlier one is only worded so, both stand and are in conflict.
-    Raises `RefusedError` for a later line that contradicts nothing.
+    A guess of the rules gives way, unless another line of the failure contradicts the answer or the
+    log addresses its reader: then a model does not decide alone. A verdict proved by a rule gives
+    way to an earlier failure that also matches a rule. If neither is known to be earlier, or the
+    earlier one has only its wording, both stand as a conflict. Raises `RefusedError` for a later
+    line that contradicts nothing.
     """
     if kind == found.error_type:
         return "agrees"
@@ -190,7 +191,7 @@ def standing(
 
 
 def _types_before(at: Event, scans: Sequence[FileScan], shown: Digest) -> Iterator[str]:
-    """The types of the failures up to a line that rules know, or that are worded so."""
+    """The types of failures, by rule or by wording, up to a line."""
     for one in scans:
         for event in one.events:
             if event is at or event.rule is None or event.rule.role != "cause" or event.faint:

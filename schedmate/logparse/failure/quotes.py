@@ -7,11 +7,11 @@ from schedmate.logparse.failure.events import Event
 from schedmate.logparse.reading import Line, LogFile
 
 QUOTED = 12
-"""Most lines that are quoted of what failed first."""
+"""Limit for the quoted lines of the first failure."""
 
 
 def quotes(event: Event) -> list[EvidenceLine]:
-    """The first lines, the last ones and the one that the rule knows."""
+    """The first lines, the last ones and the one that the rule matches."""
     lines = [line for line in event.lines if line.text.strip()]
     known = [line for line in lines if line.number == event.known_at]
     picked = lines
@@ -32,13 +32,13 @@ def quotes(event: Event) -> list[EvidenceLine]:
 
 
 def _shown(event: Event, line: Line) -> str:
-    """A line, or the part of a very long one that the rule knows."""
+    """A line, or the part of a very long one that the rule matches."""
     text = line.text[:500]
     return event.text[:500] if line.number == event.known_at and event.text not in text else text
 
 
 def quote(event: Event, note: str) -> EvidenceLine:
-    """The line of an event that its rule knows."""
+    """The line of an event that its rule matches."""
     return EvidenceLine(
         file=event.file.name,
         line=event.known_at,

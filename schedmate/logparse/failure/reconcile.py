@@ -1,7 +1,7 @@
-"""What a language model's reading, once proved, changes in a diagnosis of the rules.
+"""How a proved answer of a language model changes the diagnosis by rules.
 
-The plan comes from the table, and a model's reading never gives it more rights than what rules
-said did. Proof that is equal to that of the rules is reported as a conflict.
+The plan comes from the table, and an answer never gives it more rights than the verdict of the
+rules. If both are proved equally well, a conflict is reported.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ DISPUTED = "a language model reads it otherwise, with equal proof"
 
 @dataclass(frozen=True)
 class Proved:
-    """An answer of a model whose citations hold, and how it stands beside the verdict of the rules.
+    """A model's answer with valid citations, and how it compares with the verdict of the rules.
 
-    `component_at` is the line cited for the component, None where the answer names none.
+    `component_at` is the line cited for the component, None if the answer names none.
     """
 
     error_type: ErrorType
@@ -34,7 +34,7 @@ class Proved:
 
 
 def reading(diagnosis: Diagnosis) -> Reading:
-    """What a diagnosis takes the failure for, and the line that decided."""
+    """The classification of a failure in a diagnosis, and the line that decided."""
     decided = next((one for one in diagnosis.evidence if one.note == "decided"), None)
     return Reading(
         error_type=diagnosis.error_type,
@@ -48,7 +48,7 @@ def reading(diagnosis: Diagnosis) -> Reading:
 
 
 def reconciled(diagnosis: Diagnosis, proved: Proved, model: str) -> Diagnosis:
-    """`diagnosis` of the rules with what an answer of `model` proves."""
+    """The `diagnosis` by rules with what an answer of `model` proves."""
     said = _reading_of(proved)
     cited = [_cited(proved.at, "the model cites this for the type")]
     if proved.component_at is not None:
@@ -68,7 +68,7 @@ def reconciled(diagnosis: Diagnosis, proved: Proved, model: str) -> Diagnosis:
 
 
 def _reading_of(proved: Proved) -> Reading:
-    """An answer as a reading; a rule that knows the line says what the error is called."""
+    """An answer as a reading; a rule that matches the line says what the error is called."""
     rule, at = proved.at.rule, proved.at
     name = rule.name if rule is not None and not rule.general else None
     return Reading(
@@ -82,7 +82,7 @@ def _reading_of(proved: Proved) -> Reading:
 
 
 def _agreed(diagnosis: Diagnosis, proved: Proved) -> Diagnosis:
-    """The verdict of the rules, with the component that they lacked."""
+    """The verdict of the rules, with the component that they could not name."""
     if diagnosis.faulty_component is None and proved.faulty_component is not None:
         return _planned(
             diagnosis,
@@ -98,7 +98,7 @@ def _agreed(diagnosis: Diagnosis, proved: Proved) -> Diagnosis:
 
 
 def _replaced(diagnosis: Diagnosis, proved: Proved, said: Reading, model: str) -> Diagnosis:
-    """The verdict of the model; what rules said stays in `by_rules`."""
+    """The verdict of the model; that of the rules is kept in `by_rules`."""
     ruled = reading(diagnosis)
     changed: dict[str, Any] = {
         "by_rules": ruled,
@@ -129,9 +129,9 @@ def _replaced(diagnosis: Diagnosis, proved: Proved, said: Reading, model: str) -
 
 
 def alike(diagnosis: Diagnosis, opinion: Diagnosis, of: str) -> Diagnosis:
-    """`diagnosis` of another job that failed in the same way, with what a model said of job `of`.
+    """`diagnosis` of another job with the same failure, with a model's answer about job `of`.
 
-    What it cited stays with that job.
+    Citations stay with job `of`.
     """
     names = ("error_type", "faulty_component", "rule", "reference", "recoverable", "source")
     return _planned(
@@ -153,7 +153,7 @@ def unsettled(diagnosis: Diagnosis, error: ModelError) -> Diagnosis:
 
 
 def _planned(diagnosis: Diagnosis, changed: dict[str, Any]) -> Diagnosis:
-    """The changed diagnosis, with a plan of no more rights than the one before."""
+    """The changed diagnosis, with a plan that has no more rights than the one before."""
     assert diagnosis.plan is not None
     found = diagnosis.model_copy(update=changed)
     return found.model_copy(update={"plan": limited(plan_for(found), diagnosis.plan)})

@@ -1,4 +1,4 @@
-"""The rules by which a line of a log is known: data in `rules/*.yaml`, matched in linear time."""
+"""The rules that classify lines of a log: data in `rules/*.yaml`, matched in linear time."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ _WORD = re.compile(r"\w")
 UNKNOWN_EXCEPTION = "py-exception"
 """The id of the rule for exceptions that no other rule names."""
 INTERRUPTED = "Interrupted"
-"""The name of a stop that messages speak of without one."""
+"""The error name of an interruption."""
 CHARACTERS = 2000
-"""So much of a message is looked at."""
+"""Characters of a message that are examined."""
 NAMES_CODE = frozenset(
     {
         *("Attribute Error", "Name Error", "Import Error", "Key Error", "Type Error"),
         *("Syntax Error", "Index Error"),
     }
 )
-"""Errors whose messages quote the program, not what went wrong in it."""
+"""Errors whose messages quote the program, not the cause."""
 
 Role = Literal["cause", "symptom", "exit", "stop", "hint", "benign"]
 Strength = Literal["weak", "normal", "strong", "exact"]
@@ -54,14 +54,15 @@ STRENGTH: dict[Strength, int] = {"weak": 0, "normal": 1, "strong": 2, "exact": 3
 
 
 class Rule(BaseModel):
-    """What one kind of line means.
+    """The meaning of one kind of line.
 
-    `role`: a *cause* is a fault of its own; a *symptom* is what others notice of a fault; an *exit*
-    only says that something ended; a *stop* ended the job on purpose; a *hint* is worth quoting; a
-    *benign* line reads like a failure and is none. `strength` decides between rules for one line.
-    `explains` names errors (`error_name`) that this one brings about. A *general* rule knows what
-    to call the failure and only guesses whose fault it is: there a language model may be asked.
-    An exception with `why_own` is the script's where the program itself raises it, and that is why.
+    `role`: a *cause* is a failure in its own right; a *symptom* is what others notice of one; an
+    *exit* only reports that something ended; a *stop* ended the job on purpose; a *hint* is worth
+    quoting; a *benign* line looks like a failure and is none. `strength` decides between rules that
+    match one line. `explains` lists errors (`error_name`) that this one causes. A *general* rule
+    knows the name of a failure but only guesses its type: there a language model may be asked. An
+    exception with `why_own` is a script error if the program itself defines or raises it; `why_own`
+    is then the reason.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -93,7 +94,7 @@ class Rule(BaseModel):
         return self
 
     def own(self) -> Rule:
-        """The rule where the job's own program raises the exception."""
+        """The rule to use if the job's own program defines or raises the exception."""
         if self.why_own is None:
             return self
         return self.model_copy(update={"type": "script", "why": self.why_own})
@@ -103,10 +104,10 @@ R = TypeVar("R", bound=Rule)
 
 
 class RuleSet:
-    """All rules together, compiled as far as they are asked for.
+    """All rules, compiled as far as they are needed.
 
-    Most of the time that compiling takes goes into counted repetitions. So all patterns together
-    are compiled without them (`_loose`), and one by one, as they are, when they may match.
+    Counted repetitions take most of the time to compile. All patterns together are therefore
+    compiled without them (`_loose`), and each with them only if it may match.
     """
 
     def __init__(self, rules: list[Rule]) -> None:
@@ -122,7 +123,7 @@ class RuleSet:
 
     @cached_property
     def prefilter(self) -> Any:
-        """Finds every line of some bytes that a rule which is not benign may know."""
+        """A pattern for every line of some bytes that a rule may match, benign ones excepted."""
         import re2
 
         wanted = [_bare(rule.pattern or "") for rule in self._lines if rule.role != "benign"]
@@ -144,9 +145,9 @@ class RuleSet:
         return [(re.compile(rule.exception), rule) for rule in self.rules if rule.exception]
 
     def line(self, text: str) -> Rule | None:
-        """The rule for one line (`Line.text`); benign ones take precedence.
+        """The rule for one line (`Line.text`); benign rules take precedence.
 
-        The message of a `KeyError` is a key, so no rule knows it that does not name the class.
+        The message of a `KeyError` is a key, so only rules that name that class apply to it.
         """
         start = text[:4000].encode("utf-8", "replace")
         numbers = sorted(self._set.Match(start) or ())
@@ -165,13 +166,13 @@ class RuleSet:
         return exact.search(text) is not None
 
     def exception(self, name: str) -> Rule | None:
-        """The rule for an exception of that name, without its modules."""
+        """The rule for an exception of that name, given without its modules."""
         return next((rule for one, rule in self._exceptions if one.fullmatch(name)), None)
 
     def quoted(self, rule: Rule, message: str) -> Rule | None:
-        """The fault of the infrastructure, or the stop, that an exception's message names.
+        """The infrastructure failure, or the stop, that an exception's message names.
 
-        A class that wraps others says less of what happened than the name that it quotes.
+        The class of a wrapping exception says less about the cause than the name that it quotes.
         """
         if rule.exception is None or STRENGTH[rule.strength] or rule.name in NAMES_CODE:
             return None
@@ -192,7 +193,7 @@ def _decides(named: Rule) -> bool:
 
 
 def best(rules: Iterator[Rule]) -> Rule | None:
-    """The one that decides: a benign one, else the strongest, else the first."""
+    """The rule that decides: a benign one, else the strongest, else the first."""
     found: Rule | None = None
     for rule in rules:
         if rule.role == "benign":
@@ -203,9 +204,9 @@ def best(rules: Iterator[Rule]) -> Rule | None:
 
 
 def _loose(pattern: str) -> str:
-    """A pattern that matches wherever this one does within a line, and is compiled faster.
+    """A pattern that compiles faster and matches, within a line, wherever this one does.
 
-    What is repeated some number of times may be repeated any number of times.
+    Any counted repetition becomes an unlimited one.
     """
     pattern = _COUNTED.sub(lambda match: "*" if match[1] == "0" else "+", pattern)
     return _NEGATED.sub(r"[^\\n", pattern)
@@ -217,12 +218,12 @@ _NEGATED = re.compile(r"(?<!\\)\[\^(?!\\n)")
 
 
 def _bare(pattern: str) -> str:
-    """A pattern without group names, of which a compound pattern may have each only once."""
+    """A pattern without group names, which may occur only once in a combined pattern."""
     return "(?:" + re.sub(r"\(\?P<\w+>", "(?:", pattern) + ")"
 
 
 def read_rules(path: Path, kind: type[R], key: str = "rules") -> list[R]:
-    """The rules of one file, under `key`; raises `InputError` where one is not well formed."""
+    """The rules of one file, under `key`; raises `InputError` if one is malformed."""
     content = load(str(path))
     try:
         defaults, area = content.get("defaults", {}), content["area"]
@@ -247,7 +248,7 @@ def load_rules() -> RuleSet:
 
 
 def failed_examples(rules: RuleSet) -> list[str]:
-    """What is wrong with the rules, one sentence each: the test that every rule carries."""
+    """The problems that the examples of the rules reveal, one sentence each."""
     problems = []
     seen: set[str] = set()
     for rule in rules.rules:
@@ -267,7 +268,7 @@ def failed_examples(rules: RuleSet) -> list[str]:
 
 
 def match_text(rules: RuleSet, text: str) -> Rule | None:
-    """The rule for a line, or for the exception that the line names."""
+    """The rule for a line, or for the exception named by the line."""
     candidates = [rules.line(text)]
     match = EXCEPTION.match(text.strip())
     if match is not None:

@@ -1,4 +1,4 @@
-"""The checkpoint to restart from: the last one of which the log shows that it was written."""
+"""The checkpoint to restart from: the last one that the log shows to be written completely."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from schedmate.logparse.reading import LogFile
 from schedmate.logparse.signs import last_sign, signs
 
 SOON = 2000
-"""So many lines after the beginning of a save may say that it is done."""
+"""Lines after the beginning of a save in which its end is looked for."""
 # a line that begins a save; what is worded as done is done
 _BEGUN = re.compile(r"(?i:\b(?:saving|writing|dumping|dump)\b)")
 _DONE = re.compile(r"(?i:\b(?:saved|wrote|written|done|finished|complete[ds]?|took|succe\w+)\b)")
@@ -56,7 +56,7 @@ def _last_written(one: FileScan, end: int) -> Checkpoint | None:
 
 
 def _went_through(file: LogFile, number: int, end: int) -> bool:
-    """Whether a step, or a line that says so, shows before byte `end` that a save was done."""
+    """Whether a step, or a line that says so, shows before byte `end` that a save ended."""
     start = file.line_offset(number + 1)
     if start >= end:
         return False

@@ -1,4 +1,4 @@
-"""One file of a log: the lines that rules know, and which of them training went on after."""
+"""One file of a log: lines that match rules, and those of them that training continued after."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from schedmate.logparse.reading.escapes import uncoloured
 from schedmate.logparse.signs import Sign, horizon, last_sign
 
 LEADS = 40
-"""Most lines above that belong to a report."""
+"""Limit for the lines above that belong to a report."""
 AROUND = (LEADS, 200)
-"""Lines before and after a hit that are read closely."""
+"""Lines before and after a hit that are parsed closely."""
 MAX_LINES = 20_000
-"""Most lines of one file that are read closely."""
+"""Limit for the lines of one file that are parsed closely."""
 MAX_HITS = 10_000
-"""Most lines of one file that a rule may know which are looked at from either end."""
+"""Limit for the hits of one file that are examined from either end."""
 TAIL = 1 << 21
-"""How far from the end that is, where a file has more of them [bytes]."""
+"""Size of that end in files with more hits [bytes]."""
 MAX_BACKGROUND = 200
-"""Most failures that training went on after which are looked at."""
+"""Limit for the examined failures that training continued after."""
 
 NEAR_STEP = 1 << 16
-"""So far above a failure the last step before it is looked for [bytes]."""
+"""Range above a failure in which the last step before it is searched [bytes]."""
 BEHIND = 2
-"""So many steps the ranks of a job may be apart."""
+"""Steps by which the ranks of a job may differ."""
 
 _THREAD = re.compile(r"Exception (?:ignored in|in thread (?!MainThread))")
 THREADS = 8
-"""So far above a traceback it may be announced where threads write at the same time [blocks]."""
+"""Blocks above a traceback that may announce it where threads write concurrently."""
 
 
 @dataclass
 class FileScan:
-    """What was found in one file: `events` after the last progress, `background` before it.
+    """The events of one file: `events` after the last progress, `background` before it.
 
-    `finished` is where it says that the job came to its proper end, `step` the last sign of
-    progress after the horizon.
+    `finished` is where the file states that the job completed; `step` is the last sign of progress
+    after the horizon.
     """
 
     file: LogFile
@@ -82,15 +82,15 @@ def scan(file: LogFile, attempt: Attempt, rules: RuleSet) -> FileScan:
 
 
 def _passing(event: Event) -> bool:
-    """Whether one further step shows that it was no failure: a mere message, not a traceback."""
+    """Whether one more step shows that it was no failure: a message, not a traceback."""
     cause = event.rule is not None and event.rule.role == "cause"
     return cause and not event.traceback and event.weight < STRENGTH["strong"]
 
 
 def _ran_again(event: Event, file: LogFile, step: Sign | None) -> bool:
-    """Whether the last step, after a failure, counts less than before it: the job began again.
+    """Whether the last step after a failure counts less than before it: the job restarted.
 
-    Other ranks, which go on for a moment, count from where they were.
+    Other ranks, which continue for a moment, count on from where they were.
     """
     if step is None:
         return False
@@ -101,14 +101,14 @@ def _ran_again(event: Event, file: LogFile, step: Sign | None) -> bool:
 
 
 def _count(sign: Sign | None) -> int | None:
-    """The count of a step; None where it is a loss, or of steps within epochs."""
+    """The count of a step, or None if it is a loss or a step within an epoch."""
     at = sign.groups.get("at", "") if sign is not None else ""
     match = re.fullmatch(r"(\d{1,12})(?:\s?/\s?\d+)?", at)
     return int(match[1]) if match is not None else None
 
 
 def hits(file: LogFile, start: int, end: int, rules: RuleSet) -> Iterator[tuple[int, int]]:
-    """Number and byte of each line between two bytes of a file that a rule may know."""
+    """Line number and byte of each line between two bytes of a file that a rule may match."""
     for chunk in file.chunks(start, end):
         data, origin = uncoloured(chunk.data)
         line, counted, stop = chunk.first_line, 0, -1
@@ -124,7 +124,7 @@ def hits(file: LogFile, start: int, end: int, rules: RuleSet) -> Iterator[tuple[
 
 
 def windows(numbers: list[int], attempt: Attempt) -> Iterator[tuple[int, int]]:
-    """The stretches of lines around hits: the first ones, then, past `MAX_LINES`, the last."""
+    """Ranges of lines around hits: the first ones, then, beyond `MAX_LINES`, the last."""
     merged: list[list[int]] = []
     for number in numbers:
         first = max(attempt.first_line, number - AROUND[0])
@@ -168,7 +168,7 @@ def read_closely(
 
 
 def _of_thread(above: Sequence[Block]) -> bool:
-    """Whether the next traceback is of a thread: more were announced just above than were seen."""
+    """Whether the next traceback is a thread's: more were announced just above than were seen."""
     near = list(above)[-THREADS:]
     announced = sum(_THREAD.search(block.first.text) is not None for block in near)
     return announced > sum(block.kind == "traceback" for block in near)

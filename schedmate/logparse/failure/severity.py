@@ -1,4 +1,4 @@
-"""How grave a line calls itself, by the forms of many loggers (`severity.yaml`)."""
+"""The severity that a line states for itself, in the formats of many loggers (`severity.yaml`)."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ _KERNEL_PRIORITIES = range(8)
 
 
 def severity(text: str) -> Severity | None:
-    """The level that a line gives itself, None where it gives none."""
+    """The severity that a line states for itself, or None."""
     return _level(text)[0]
 
 
 def is_harmless(text: str) -> bool:
-    """Whether a line says, as a person would read it, that nothing failed.
+    """Whether a line states, as a person would read it, that nothing failed.
 
-    A `W` is not that: with it TensorFlow writes what then ends a job.
+    `W` does not: TensorFlow uses it for errors that end a job.
     """
     level, letter = _level(text)
     return level is not None and level < (Severity.WARNING if letter else Severity.ERROR)
@@ -77,24 +77,24 @@ def _of_syslog(priority: int) -> Severity | None:
 
 
 def is_mild(text: str) -> bool:
-    """Whether a line calls itself less than an error."""
+    """Whether a line states a severity below error."""
     level = severity(text)
     return level is not None and level < Severity.ERROR
 
 
 def is_grave(text: str) -> bool:
-    """Whether a line calls itself an error or worse."""
+    """Whether a line states a severity of error or above."""
     level = severity(text)
     return level is not None and level >= Severity.ERROR
 
 
 def by_letter(text: str) -> bool:
-    """Whether a line's level is one letter, as libraries of native code write it."""
+    """Whether a line's level is one letter, as libraries in native code write it."""
     return _level(text)[1]
 
 
 def is_faint(text: str) -> bool:
-    """Whether a line is of a kind that seldom ended a job, whatever its level."""
+    """Whether a line is of a kind that rarely ended a job, whatever its level."""
     return _faint().search(text[:FIELDS]) is not None
 
 

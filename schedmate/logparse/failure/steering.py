@@ -1,4 +1,4 @@
-"""Lines of a log that speak to their reader or state a verdict (`steering.yaml`)."""
+"""Lines of a log that address their reader or state a verdict (`steering.yaml`)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 from schedmate.data import load
 
 CHARACTERS = 2000
-"""So much of a line is looked at."""
+"""Characters of a line that are examined."""
 _UNSEEN = re.compile(r"[^\w\s!-~]+")
 
 
 def steers(text: str) -> bool:
-    """Whether a line gives orders or a verdict instead of reporting what happened."""
+    """Whether a line gives orders or a verdict instead of reporting an event."""
     text = text[:CHARACTERS]
     if _pattern().search(text) is not None:
         return True
@@ -23,10 +23,11 @@ def steers(text: str) -> bool:
 
 
 def skeleton(text: str) -> str:
-    """A text as a reader sees it, in ASCII letters where others look like them.
+    """A text as a reader sees it, with letters that look like ASCII ones replaced by those.
 
-    Letters of other widths and styles become plain (NFKC), accents and invisible characters go, and
-    letters of other scripts become the Latin ones that they look like (`lookalikes.yaml`).
+    Letters of other widths and styles are normalised (NFKC), accents and invisible characters are
+    removed, and letters of other scripts become the Latin ones that they resemble
+    (`lookalikes.yaml`).
     """
     # letters are mapped before marks are taken off them, since that may change what they look like
     plain = unicodedata.normalize("NFKC", text).translate(_lookalikes())

@@ -1,4 +1,4 @@
-"""A log that ends in trouble that no rule knows: the first line that says so, and about what."""
+"""The first line of the trouble, matched by no rule, in which a log ends, and its subject."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from schedmate.logparse.signs import last_sign, signs
 from schedmate.logparse.templates import mask
 
 LAST = 15
-"""Trouble in which a log ends stands in its last lines, so many."""
+"""Number of last lines in which such trouble has to be."""
 REACH = 200
-"""So many lines above them may belong to it."""
+"""Lines above them that may belong to it."""
 GAP = 15
-"""Most other lines between two that speak of one trouble."""
+"""Limit for other lines between two that report the same trouble."""
 PLAIN = 4
-"""Of a log without training the last lines, so many, may say without a level that it failed."""
+"""Number of last lines that may report a failure without a level, in a log without training."""
 LONGEST = 500
-"""Longer lines are prose, configurations or data."""
+"""Longer lines are prose, configurations or data [characters]."""
 NEAR = 3
-"""The first line of a report is at most so far above the one that names the subsystem."""
+"""Limit for the lines between the first line of a report and the one that names the subsystem."""
 
 # The frame of a stack, which no log ends in.
 _FRAME = re.compile(
@@ -40,12 +40,12 @@ _SUCCESS = re.compile(r"\bsuccess(?:ful|fully)?\b", re.IGNORECASE)
 
 
 def suspect(scans: list[FileScan], rules: RuleSet, *, mild: bool = False) -> Event | None:
-    """The first line that speaks of the trouble in which any of the files ends.
+    """The first line of the trouble in which any of the files ends.
 
-    Its rule is the subsystem that it names, or None. Lines of a level below that of errors count
-    where they are `mild` and speak of infrastructure. Lines before the last progress, or of a log
-    that came to its proper end, do not count; nor do those that a rule knows, such as noise, or,
-    where there are others, those like one that training went on after.
+    Its rule is the subsystem that it names, or None. With `mild`, lines of a level below error
+    count if they concern infrastructure. Lines before the last progress do not count, nor do those
+    of a log whose job completed, those that match a rule (such as noise) and, if there are others,
+    those like one that training continued after.
     """
     found = [event for one in scans if (event := _of_file(one, rules, mild)) is not None]
     return min(
@@ -102,9 +102,10 @@ def _of_file(one: FileScan, rules: RuleSet, mild: bool) -> Event | None:
 
 
 def _fenced(lines: Sequence[Line]) -> list[Line]:
-    """The lines of the report between two rules of dashes in which a log ends, if it does.
+    """The lines between two rows of dashes at the end of a log, if it ends so.
 
-    As Open MPI writes them: sentences over several lines, which only together say what happened.
+    Open MPI writes such reports: sentences over several lines that only together state what
+    happened.
     """
     fences = [n for n, line in enumerate(lines) if _FENCE.match(line.text)]
     if len(fences) < 2 or any(_says(line) for line in lines[fences[-1] :]):
@@ -117,7 +118,7 @@ def _joined(report: Sequence[Line]) -> str:
 
 
 def _plain(line: Line, last: int) -> bool:
-    """Whether one of the very last lines says outright that something failed."""
+    """Whether one of the very last lines states outright that something failed."""
     if line.number <= last - PLAIN or len(line.text) > LONGEST:
         return False
     return signs("failed").sign(line.text.encode("utf-8", "replace")) is not None
@@ -132,9 +133,9 @@ def _says(line: Line) -> bool:
 
 
 def _burst(lines: Sequence[Line], rules: RuleSet, mild: bool) -> list[Line]:
-    """The last lines that speak of trouble, with few others in between.
+    """The last lines that report trouble, with few others in between.
 
-    Read from the end on, for most logs end in no trouble.
+    Read from the end, since most logs do not end in trouble.
     """
     found: list[Line] = []
     quiet = 0

@@ -1,4 +1,4 @@
-"""Who was waiting for whom: the rank that reports no timeout is the one the others waited for."""
+"""Which rank others waited for: the one that reports no timeout."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _SEQUENCE = re.compile(r"timeout: WorkNCCL\(SeqNum=(\d{1,18}), OpType=")
 
 
 def missing_ranks(symptoms: list[Event], ranks: Iterable[int | None] = ()) -> list[int]:
-    """The ranks that the others waited for, lowest first; empty where nothing tells.
+    """The ranks that the others waited for, lowest first; none if unknown.
 
-    Named by the message itself; else, if they are few, those below the highest rank that reported
-    no timeout, or those of `ranks`, which have files of their own, that noticed nothing; else those
-    behind the others in the count of collectives.
+    They are those that the message names; else, if they are few, those below the highest rank that
+    reported no timeout, or those of `ranks` (ranks with files of their own) that noticed nothing;
+    else those whose count of collectives is behind.
     """
     named: set[int] = set()
     waiting: dict[int, int] = {}
@@ -52,7 +52,7 @@ def missing_ranks(symptoms: list[Event], ranks: Iterable[int | None] = ()) -> li
 
 
 def mismatch(symptoms: list[Event]) -> str | None:
-    """How ranks wait in different collectives under one number; None where none is seen to."""
+    """How ranks wait in different collectives under one sequence number, or None if they do not."""
     waiting: dict[tuple[str, str], dict[str, int]] = {}
     for event in symptoms:
         if event.rank is None:

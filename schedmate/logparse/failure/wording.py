@@ -1,7 +1,7 @@
-"""What a line that no rule knows says by its form, and about what: words of failure, subsystems.
+"""What a line without a rule reports by its wording: a failure, and of which subsystem.
 
-A line speaks of trouble by its level, by how it words a failure or by an errno; the subsystem that
-it names decides whose fault that is. Both are data (`subsystems.yaml`).
+A line reports trouble by its level, by words for failure or by an errno; the subsystem that it
+names decides the type. Both are data (`subsystems.yaml`).
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from schedmate.logparse.failure.rules import Rule, read_rules
 
 FILE = Path(__file__).parent / "subsystems.yaml"
 CHARACTERS = 600
-"""So much of a line is looked at: what it says stands at its beginning."""
+"""Characters examined at the beginning of a line, where it states what it is about."""
 
 COLLECTIVE = "of-collective-timeout"
-"""The subsystem whose pattern names collectives."""
+"""The id of the subsystem whose pattern names collectives."""
 _PATH = re.compile(r"(?<![:/\w.])/(?!dev/)[\w.@+~-]+(?:/[\w.@+~-]+)+/?|(?:^|\s)--[a-z][\w-]*")
 """Where a file lies, or what an option is called, names no subsystem."""
 
 
 class Subsystem(Rule):
-    """A rule whose `pattern` names what a line is about; `says` is what it must say of it.
+    """A rule whose `pattern` names a subsystem; `says` is how a line reports its failure.
 
-    Where `says` is None, any wording of a failure will do.
+    If `says` is None, any wording of a failure counts.
     """
 
     says: str | None = None
@@ -40,13 +40,13 @@ def subsystems() -> list[Subsystem]:
 
 
 def speaks_of_trouble(text: str) -> bool:
-    """Whether a line has the form of a failure."""
+    """Whether a line is worded as a failure."""
     text = text[:CHARACTERS]
     return _form("says")(text) and (not _form("not")(text) or _form("over")(text))
 
 
 def about(text: str) -> Subsystem | None:
-    """The subsystem of which a line says that it failed; None where it says no such thing."""
+    """The subsystem whose failure a line reports, or None."""
     if not speaks_of_trouble(text):
         return None
     text = _PATH.sub("", text[:CHARACTERS])
@@ -54,13 +54,13 @@ def about(text: str) -> Subsystem | None:
 
 
 def named(text: str) -> list[Subsystem]:
-    """All subsystems that a line names, whatever it says of them."""
+    """All subsystems that a line names, whether they failed or not."""
     text = _PATH.sub("", text[:CHARACTERS])
     return [one for one, names, _ in _compiled() if names(text)]
 
 
 def is_collective(text: str) -> bool:
-    """Whether a line names an operation of all processes, or the group of those that take part."""
+    """Whether a line names a collective operation or a process group."""
     return any(one.id == COLLECTIVE for one in named(text))
 
 

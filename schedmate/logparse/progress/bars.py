@@ -25,17 +25,17 @@ _COUNT = re.compile(
 _PRINTED = re.compile(r"\W*epochs?\W{1,3}\d+\b", re.IGNORECASE)
 
 SAME = 0.01
-"""A bar and the summary of its run differ by no more, besides the second they are cut to."""
+"""Limit for the relative difference of a bar and its run's summary, beyond rounding to seconds."""
 _UNRATED = re.compile(r"\?\s?[^\W\d_]+/s|\?\s?s/")
 _MAPPED = "ba/s"
-"""In this unit data sets are prepared; training that counts in it says what it is."""
+"""The unit in which data sets are prepared; training that uses it is named as such."""
 
 OTHER = Sample("other")
-"""What `read_bar` gives for a bar of something else than training."""
+"""What `read_bar` returns for a bar of something other than training."""
 
 
 def read_bar(text: str) -> Sample | None:
-    """What a bar says; None where it is none, `OTHER` where it is about something else."""
+    """The sample stated by a bar; None if there is no bar, `OTHER` if it is not of training."""
     match = _CLOCK.search(text)
     counter = _COUNT.search(text[: match.start()][-400:]) if match is not None else None
     if match is None or counter is None:
@@ -97,7 +97,7 @@ def _take_rate(sample: Sample, quantity: str, value: float) -> None:
 
 
 def name_by_run_time(groups: Iterable[list[Sample]]) -> None:
-    """Makes sure of a bar that took as long as the run of training did, as its summary says."""
+    """Mark a bar as training if it took as long as the run, according to its summary."""
     kinds = list(groups)
     runs = [s.run_s for group in kinds for s in group if s.run_s]
     for group in kinds:
@@ -109,13 +109,13 @@ def name_by_run_time(groups: Iterable[list[Sample]]) -> None:
 
 
 def _printed(text: str, bar: re.Match[str]) -> str:
-    """The epoch that a loop printed right behind its bar."""
+    """The epoch that a loop printed directly behind its bar."""
     printed = _PRINTED.match(text[bar.end() :])
     return "" if printed is None else printed[0]
 
 
 def _number(text: str) -> float:
-    """`1.5k` as 1500; 0 where two redraws have run into each other and left no number."""
+    """`1.5k` as 1500; 0 if two overlapping redraws have left no number."""
     number = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)([kM]?)", text)
     return float(number[1]) * {"": 1, "k": 1e3, "M": 1e6}[number[2]] if number else 0.0
 
@@ -127,5 +127,5 @@ def _counts_epochs(head: str, unit: str) -> bool:
 
 
 def _odd_unit(unit: str) -> bool:
-    """`s/epoch` and the like, which the rates of steps do not cover."""
+    """Units such as `s/epoch`, which are not rates of steps."""
     return "epoch" in unit.lower()

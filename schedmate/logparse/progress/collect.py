@@ -1,4 +1,4 @@
-"""Reading a log from its end until enough is known: its lines to samples."""
+"""Reads a log from its end until there are enough samples."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from schedmate.logparse.progress.sample import Sample
 from schedmate.logparse.reading import Line, LogFile, parse_line
 
 ENOUGH = 60
-"""Readings of one kind of line after which the tracker stops (N of the paper)."""
+"""Readings of one kind of line after which the tracker stops (N in the paper)."""
 MOST = 1500
-"""Lines and redraws that say something after which it stops in any case."""
+"""Lines and redraws with readings after which it stops in any case."""
 LOOKED_AT = 10_000
-"""Lines that look like progress of which it reads no more, whatever they turn out to be."""
+"""Limit for the lines that look like progress, whether they have readings or not."""
 REACH = 1 << 26
-"""Bytes from the end of the log that are looked at (64 MiB)."""
+"""Bytes read at most from the end of the log (64 MiB)."""
 FURTHER = 1 << 20
-"""How much further it looks for a kind of line that is training for sure [bytes]."""
+"""Further range in which a kind of line that is certainly training is searched [bytes]."""
 ABOVE = 1 << 18
-"""The same for a line that names the epoch of steps that do not [bytes]."""
+"""Further range in which a line that names the epoch is searched if steps do not [bytes]."""
 LONG = 4000
-"""Of a longer line both ends are looked at [bytes]."""
+"""Bytes examined of a longer line, at either end."""
 REDRAWN = 1 << 15
-"""Of a line with redraws, how much of its end is looked at [bytes]."""
+"""Bytes examined at the end of a line with redraws."""
 
 WORDED = 120
-"""Characters at the start of a line by whose words kinds of lines are distinguished."""
+"""Characters at the start of a line whose words distinguish kinds of lines."""
 
 _NO_WORD = re.compile(r"[\W\d_]+")
 APART = 200
-"""How far behind the rest of a bar its counter is drawn, with what goes back over it [bytes]."""
+"""Range behind a bar in which its counter may be drawn [bytes]."""
 _COUNTER = re.compile(rb" ?(\d{1,9})/(\d{1,9}) ?")
 _EPOCH = [
     word.encode()
@@ -47,12 +47,12 @@ Reader = Callable[[str], Sample | None]
 def collect(
     file: LogFile, *, since: int = 0, reader: Reader = read_line, every_line: bool = False
 ) -> list[Sample]:
-    """What the lines say, the newest first, until enough is known.
+    """The samples of the lines, the newest first, until there are enough.
 
-    Of each kind of line only the latest `ENOUGH` of each rank count: the bar of an evaluation at
-    the end of a log must not hide the training before it. A bar that may be about anything does
-    not end the search at once. `since` [bytes] leaves out what stands before; `every_line` gives
-    `reader` lines too that do not look like progress.
+    Of each kind of line only the latest `ENOUGH` of each rank count, so that the bar of an
+    evaluation at the end of a log does not hide the training before it. A bar that may be about
+    anything does not end the search at once. Bytes before `since` are left out; with `every_line`,
+    `reader` also gets lines that do not look like progress.
     """
     samples: list[Sample] = []
     parts: list[Part] = []
@@ -108,7 +108,7 @@ def _names_epoch(data: bytes) -> bool:
 
 
 def _shown(data: bytes, file: LogFile) -> Iterator[tuple[str, Line]]:
-    """What a line shows, the last redraw of a bar first."""
+    """What a line displayed, the last redraw of a bar first."""
     redrawn = b"\r" in data.rstrip(b"\r")
     reach = REDRAWN if redrawn else LONG // 2
     data = data if len(data) <= LONG // 2 + reach else data[: LONG // 2] + b" " + data[-reach:]
@@ -120,14 +120,14 @@ def _shown(data: bytes, file: LogFile) -> Iterator[tuple[str, Line]]:
 
 
 def _count_apart(sample: Sample, count: int, total: int) -> None:
-    """Gives a sample the counter that its bar draws behind it, on its own."""
+    """Set the counter of a sample whose bar is followed by a counter of its own."""
     sample.iteration, sample.total = count, total
     sample.group = f"{sample.group.split(' of ')[0]} of {total}"
 
 
 @cache
 def _candidate() -> Any:
-    """A line without any of this says nothing about progress; most of a log is passed over."""
+    """Whether a line may state progress; most lines of a log do not."""
     import re2
 
     options = re2.Options()

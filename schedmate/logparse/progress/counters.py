@@ -1,7 +1,7 @@
-"""Which number of one kind of line counts, and which one is that of the epochs around it.
+"""Which number on one kind of line is the step counter, and which one counts epochs.
 
-A number that rises by the same amount from line to line counts, whatever it is called; of two
-counters of a line, the one that begins anew when the other counts on is that of the inner loop.
+A number that rises by the same amount from line to line is a counter, whatever its name. Of two
+counters on a line, the one that restarts whenever the other advances belongs to the inner loop.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from schedmate.logparse.progress.series import EVEN, FEWEST
 
 
 def find_counter(samples: list[Sample]) -> None:
-    """Sets `iteration` of samples that count without a name.
+    """Set `iteration` of samples whose counter has no name.
 
-    The counter is the first of their nameless whole numbers that rises from line to line, by the
-    same amount nearly always. Where there is none, the samples stay as they are.
+    The counter is the first of their nameless whole numbers that rises from line to line, nearly
+    always by the same amount. Without one, the samples are unchanged.
     """
     if len(samples) < FEWEST or any(s.iteration is not None for s in samples):
         return
@@ -40,10 +40,7 @@ def find_counter(samples: list[Sample]) -> None:
 
 
 def _outer(samples: list[Sample], counts: list[int], index: int) -> Sequence[float | None]:
-    """The epochs in which a counter begins anew: named, or by a number that stands before it.
-
-    None of each where there are none.
-    """
+    """The epochs in which a counter restarts, by name or by a number before it; None without."""
     found: list[list[float | None]] = [[s.epoch for s in samples]]
     found += [[s.nameless[other] for s in samples] for other in range(index)]
     for outer in found:
@@ -62,7 +59,7 @@ def _outer(samples: list[Sample], counts: list[int], index: int) -> Sequence[flo
 
 
 def unplaced(samples: list[Sample]) -> None:
-    """Makes the time of an epoch of a time that stands beside nothing that counts within it."""
+    """Turn a time without a counter within the epoch into the time of an epoch."""
     for sample in samples:
         if sample.nameless and sample.epoch is not None and sample.iteration is None:
             if sample.bare and sample.reader == "general":
@@ -71,10 +68,10 @@ def unplaced(samples: list[Sample]) -> None:
 
 
 def swap_totals(groups: dict[str, list[Sample]]) -> None:
-    """Makes counters of totals that count: `(3/1490)` of which the second number goes on.
+    """Swap counter and total if the total is what counts: `(3/1490)`, `(3/1491)`.
 
-    Lines of one kind are in groups by their totals. Takes groups of the newest first and puts
-    what it mends into one group.
+    Groups are lines of one kind by their totals. Takes groups of the newest first and merges those
+    it corrects into one.
     """
     kinds: dict[str, list[Sample]] = {}
     for name, group in groups.items():
@@ -94,10 +91,10 @@ def swap_totals(groups: dict[str, list[Sample]]) -> None:
 
 
 def nest(samples: list[Sample]) -> None:
-    """Decides between two counters of each line: which loop is the inner one, if it is one.
+    """Decide between two counters on each line: which one is the inner loop's, if they are nested.
 
-    `iteration: 7 step: 26/29` counts on by the same amount from line to line in all, 7 x 29 + 26,
-    where the outer counter is one of epochs; the outer one does where it counts the same steps on.
+    `iteration: 7 step: 26/29` advances evenly in total, 7 x 29 + 26, if the outer counter is one of
+    epochs; if it counts the same steps, the outer counter advances evenly by itself.
     """
     if len(samples) < FEWEST or any(s.outer is None or not s.total for s in samples):
         return
@@ -114,7 +111,7 @@ def nest(samples: list[Sample]) -> None:
 
 
 def _evenness(counts: list[int]) -> float:
-    """The share of the differences that are the usual one, which must be one of counting on."""
+    """The share of differences equal to the usual one, which must be positive."""
     steps = Counter(b - a for a, b in pairwise(counts))
     step, often = steps.most_common(1)[0]
     return often / len(counts) if step > 0 else 0.0

@@ -1,4 +1,4 @@
-"""Which time was believed where a log and its timestamps contradict each other, and why."""
+"""Which time is used if a log contradicts its own timestamps, and why."""
 
 LONGER = (
     "the log states a time of {:.3g} that does not say its unit; the timestamps are believed, as "

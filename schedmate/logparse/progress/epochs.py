@@ -1,8 +1,8 @@
-"""Two loops, one within the other: which one counts epochs, and in which epoch the steps are.
+"""Nested loops: which one counts epochs, and which epoch the steps belong to.
 
-A bar without a name counts epochs where it is as long as the run has epochs, or goes along with the
-epochs that other lines name, or another counter begins anew whenever it counts on. A loop that
-begins anew with each line that names an epoch is one of the steps of that epoch.
+A bar without a name counts epochs if its total is the run's number of epochs, if it advances
+together with the epochs that other lines name, or if another counter restarts whenever it advances.
+A loop that restarts with each line that names an epoch consists of the steps of that epoch.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from schedmate.logparse.progress.pace import Tick, interval, pace, typical
 from schedmate.logparse.progress.sample import Sample
 
 FEWEST = 3
-"""Epochs that must be met before a bar is said to count them."""
+"""Minimum number of epochs seen before a bar is taken to count them."""
 SHARE = 0.8
 
 
 def counts_epochs(group: list[Sample], samples: list[Sample], total: int | None) -> None:
-    """Makes epochs of the counts of a nameless bar, where they are those that other lines name.
+    """Turn the counts of a nameless bar into epochs if other lines name the same epochs.
 
-    `samples` are those of the whole log, the newest first; `total` is the number of epochs where
-    the log says it.
+    `samples` are those of the whole log, the newest first; `total` is the number of epochs if the
+    log states it.
     """
     if group[0].reader != "tqdm":
         return
@@ -46,13 +46,13 @@ def _make_epochs(group: list[Sample]) -> None:
 
 
 def _names_them(group: list[Sample]) -> bool:
-    """Whether lines that name an epoch besides name the one that the bar counts."""
+    """Whether other lines that name an epoch name the one that the bar counts."""
     same = {s.iteration: (s.iteration or 0) - s.epoch for s in group if s.epoch is not None}
     return len(same) >= FEWEST and sum(0 <= d <= 1 for d in same.values()) >= SHARE * len(same)
 
 
 def _ends_alike(count: int, epochs: list[Sample], total: int | None) -> bool:
-    """Whether a bar is as long as the run has epochs."""
+    """Whether a bar's total is the run's number of epochs."""
     last = max((int(s.epoch) for s in epochs if s.epoch is not None), default=0)
     stated = total or next((s.total_epochs for s in epochs if s.total_epochs), None)
     if stated is not None:
@@ -62,7 +62,7 @@ def _ends_alike(count: int, epochs: list[Sample], total: int | None) -> bool:
 
 
 def _go_along(group: list[Sample], epochs: list[Sample]) -> bool:
-    """Whether the epoch named before each count is that count."""
+    """Whether the epoch named before each count equals that count."""
     places = [s.offset for s in epochs]
     met: dict[int, bool] = {}
     for sample in group:
@@ -74,7 +74,7 @@ def _go_along(group: list[Sample], epochs: list[Sample]) -> bool:
 
 
 def _encloses(group: list[Sample], samples: list[Sample]) -> bool:
-    """Whether another counter begins anew each time when this one counts on."""
+    """Whether another counter restarts each time this one advances."""
     outer = {s.iteration: s for s in group}  # where each count was drawn first
     places = sorted(s.offset for s in outer.values())
     inner: dict[str, list[Sample]] = {}
@@ -94,9 +94,9 @@ def _encloses(group: list[Sample], samples: list[Sample]) -> bool:
 
 
 def epoch_lines(samples: list[Sample]) -> list[Sample]:
-    """Of lines that say nothing but an epoch those that tell which one is going on.
+    """Of the lines that state only an epoch, those that name the current one.
 
-    Of all wordings it is the one met in most epochs: `best so far: epoch 3` is met in fewer.
+    Of all wordings it is the one found in most epochs: `best so far: epoch 3` is found in fewer.
     """
     kinds: dict[int, list[Sample]] = {}
     for sample in samples:
@@ -109,10 +109,10 @@ def epoch_lines(samples: list[Sample]) -> list[Sample]:
 
 
 def place_in_epochs(group: list[Sample], lines: list[Sample]) -> None:
-    """Gives a loop the epochs that `lines` name, which are of other kinds, all the newest first.
+    """Set the epochs of a loop from `lines` of other kinds, all the newest first.
 
-    `Epoch 3/25` stands before the steps of that epoch; `epoch 3: loss 0.5, 12 s` and a bar that
-    counts epochs are written behind them.
+    `Epoch 3/25` is printed before the steps of that epoch; `epoch 3: loss 0.5, 12 s` and a bar that
+    counts epochs are printed after them.
     """
     loop = [s for s in reversed(group) if s.iteration is not None]
     if not loop or any(s.epoch is not None for s in loop):
@@ -135,21 +135,21 @@ def place_in_epochs(group: list[Sample], lines: list[Sample]) -> None:
 
 
 def _closes(line: Sample) -> bool:
-    """Whether a line that names an epoch says what came of it."""
+    """Whether a line that names an epoch reports its results."""
     return line.loss is not None or line.epoch_time_s is not None or line.reader == "tqdm"
 
 
 def _begins_again(before: Sample, after: Sample) -> bool:
-    """Whether a counter begins anew, also where only the last of each loop is seen."""
+    """Whether a counter restarts, also if only the last line of each loop is seen."""
     if after.iteration == after.total == before.iteration and after.offset != before.offset:
         return (after.elapsed_s or 0.0) < (before.elapsed_s or 0.0)
     return (after.iteration or 0) < (before.iteration or 0)
 
 
 def _go_with(loop: list[Sample], names: list[Sample], *, closing: bool) -> bool:
-    """Whether a counter begins anew between two epochs and never within one.
+    """Whether a counter restarts between two epochs and never within one.
 
-    Where only one is seen, one of several, what is counted below it are believed to be its steps.
+    If only one of several epochs is seen, the counts below it are taken as its steps.
     """
     places = [s.offset for s in names]
     anew = on = 0
@@ -169,13 +169,13 @@ def _go_with(loop: list[Sample], names: list[Sample], *, closing: bool) -> bool:
 
 
 def epoch_time(latest: list[Sample]) -> float | None:
-    """What the log states; of several epochs at once only the timestamps tell."""
+    """The time of an epoch as stated; for several epochs at once only by timestamps."""
     stated = stated_epoch_time(latest)
     return _epoch_pace(latest) if stated is None else stated
 
 
 def stated_epoch_time(latest: list[Sample]) -> float | None:
-    """The time of an epoch [s] that lines state, where they count each one."""
+    """The time of an epoch [s] stated by lines that each count one."""
     stated = sorted((s for s in latest if s.epoch_time_s), key=lambda s: s.offset)
     found = typical([s.epoch_time_s for s in stated if s.epoch_time_s])
     counted = [Tick(0.0, int(s.epoch)) for s in stated if s.epoch is not None and not _is_bar(s)]
@@ -183,12 +183,12 @@ def stated_epoch_time(latest: list[Sample]) -> float | None:
 
 
 def _is_bar(sample: Sample) -> bool:
-    """Whether it is drawn anew however many epochs have gone by, and its rate is that of one."""
+    """Whether lines are redraws of a bar, whose rate is that of one epoch."""
     return sample.reader == "tqdm"
 
 
 def _epoch_pace(latest: list[Sample]) -> float | None:
-    """The time of an epoch where each line is one: from when the lines were written."""
+    """The time of an epoch by the timestamps of lines that each count one."""
     ticks = [
         Tick(s.time, int(s.epoch))
         for s in reversed(latest)

@@ -1,4 +1,4 @@
-"""What a log says once at its beginning: the length of the run, samples and tokens of a step."""
+"""Facts that a log states once at its beginning: run length, samples and tokens of a step."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ HEAD = 1 << 18
 """Bytes of the beginning that are searched (256 KiB)."""
 
 ENDLESS = 1 << 40
-"""A number this large means that there is no limit."""
+"""A number at least this large means that there is no limit."""
 SILENT = 10
-"""Words below which a log says nothing but what its bars show, as the standard error of a job."""
+"""Fewer words than this mean that a log has only bars, as the standard error of a job."""
 _SURE = frozenset(["plain_batch", "devices", "accumulation", "length"])
-"""Facts that count only where all that is stated is the same."""
+"""Facts that count only if all statements of them agree."""
 _WORD = re.compile(rb"[A-Za-z]{4,}")
 
 
 @dataclass
 class Facts:
-    """Facts of a whole run; None where the log does not say."""
+    """Facts about a whole run; None if the log does not state them."""
 
     total_iterations: int | None = None
     total_epochs: int | None = None
@@ -35,17 +35,17 @@ class Facts:
     accumulation: int | None = None
     """Micro-batches of a step."""
     plain_batch: int | None = None
-    """A batch size that may be that of a step: nothing speaks of several devices."""
+    """A batch size that may be that of a step, as nothing indicates several devices."""
     parallel: int | None = None
-    """How many devices share one copy of the model."""
+    """Devices that share one copy of the model."""
     distributed: bool = False
-    """Whether anything at its beginning speaks of several processes."""
+    """Whether anything at its beginning indicates several processes."""
     length: int | None = None
-    """Tokens of a sample, where each has as many."""
+    """Tokens of a sample, if all samples have the same number."""
     tokens: int | None = None
     first_epoch: int = 1
     speaks: bool = False
-    """Whether anything at its beginning or its end speaks of training, or nothing speaks at all."""
+    """Whether the log's beginning or end mentions training, or the log has no words at all."""
 
 
 @cache
@@ -90,7 +90,7 @@ def _number(match: Any) -> int | None:
 
 
 def _work_out(facts: Facts) -> None:
-    """The batch of a step by what each device gets; where that is open, there is none."""
+    """The batch of a step from that of each device; None if the number of devices is unknown."""
     one = facts.devices in (None, 1) and (facts.devices == 1 or not facts.distributed)
     if not one or (facts.accumulation or 1) > 1:
         facts.plain_batch = None

@@ -1,4 +1,4 @@
-"""Reading progress lines of shapes never seen: what their labelled numbers say of training."""
+"""Reads progress lines of unknown formats by the labels of their numbers."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from schedmate.logparse.progress.words import (
 )
 
 EPOCH_ONLY = "an epoch and nothing else"
-"""The kind of lines that speak of epochs and say no more: their log is likely of a training."""
+"""The kind of lines that state an epoch and nothing else; their log is likely of a training."""
 LATEST = 1e8
-"""A larger time [s] is a date and no duration."""
+"""A larger time [s] is a date, not a duration."""
 SHORTEST = 1e-9
-"""A time that is shorter [s] is none of a step."""
+"""A shorter time [s] is not that of a step."""
 
 _LASTS = re.compile(r"ms|s|secs?|seconds?|m|mins?|minutes?|h|hours?")
 _TOOK = frozenset(["took", "takes", "finished in", "completed in", "done in", "took about"])
 
 
 def read_general(text: str) -> Sample | None:
-    """What a line says, or None where it is not about training."""
+    """The sample stated by a line, or None if it is not about training."""
     numbers = labelled(text)
     if not numbers or is_about_something_else(text):
         return None
@@ -68,7 +68,7 @@ def read_general(text: str) -> Sample | None:
 
 
 def _of_nothing_counted(sample: Sample, kinds: list[str], *, pair: bool) -> Sample | None:
-    """A line without a named counter: one without a name may count, where it is of training."""
+    """A line without a named counter; a nameless number may count if it is of training."""
     if sample.bare and not pair:
         if sample.step_time_s is not None and sample.nameless:
             sample.unread += (("", sample.step_time_s),)  # it may be what has passed
@@ -86,7 +86,7 @@ def _of_nothing_counted(sample: Sample, kinds: list[str], *, pair: bool) -> Samp
 
 
 def _place_time(sample: Sample, kinds: list[str]) -> None:
-    """What a time that is called nothing but time is of, by what the line counts."""
+    """What a time with no other name is the time of, by what the line counts."""
     anything = "unnamed" in kinds and not sample.training  # `12s` in any text
     elapsed = sample.elapsed_s and (sample.step_time_s or 0) >= sample.elapsed_s / 2
     if sample.bare and (anything or elapsed):  # or the elapsed time under another name
@@ -103,12 +103,12 @@ _EPOCHS = re.compile(r"epochs['\"]?$", re.IGNORECASE)
 
 
 def _is_number_of_epochs(number: Labelled) -> bool:
-    """Whether it says how many there are to be, as in `epochs=3, batch=16, lr0=0.01`."""
+    """Whether a number is the total of epochs, as in `epochs=3, batch=16, lr0=0.01`."""
     return _EPOCHS.search(number.key) is not None and number.total is None and not number.unit
 
 
 def _is_handled(numbers: list[Labelled]) -> bool:
-    """Whether something else than training is done to what is counted: `batch 6 processed`."""
+    """Whether the line reports other work than training: `batch 6 processed`."""
     return any(
         meaning(number.key, number.unit) == ("iteration", 1.0, True)
         and about(re.split(r"\d", number.behind)[0]) == "other"
@@ -121,7 +121,7 @@ _HEAD = re.compile(r"[^\W\d_][^\d:=|]*")
 
 
 def is_about_something_else(text: str) -> bool:
-    """Whether the head of a line says evaluation, data preparation or the like."""
+    """Whether the head of a line names evaluation, data preparation or the like."""
     bare = _PATH.sub(" ", DATE.sub(" ", text[:200]))
     bare = re.sub(r"\b(?:INFO|DEBUG|WARNING|ERROR|root|__main__|main)\b", " ", bare)
     head = _HEAD.search(bare)
@@ -168,7 +168,7 @@ def _take(sample: Sample, number: Labelled, kinds: list[str], losses: Losses) ->
 
 
 def _take_unknown(sample: Sample, number: Labelled, kinds: list[str], losses: Losses) -> None:
-    """A number whose name is not known: it may be a part of something, or a counter."""
+    """Interpret a number with an unknown name: a part of something, or a counter."""
     if is_some_loss(number.key):
         if losses.add(number.key, number.value):
             kinds.append("part")
@@ -219,14 +219,14 @@ def _iteration(sample: Sample, number: Labelled, value: float, stated: bool) -> 
 
 
 _FROM = re.compile(r"\+|\s?[-\u2013]\s?\d")
-"""Behind the first epoch of a plan: `Epochs 1-5: lr 0.01`, `Epochs 11+`."""
+"""Text behind the first epoch of a range: `Epochs 1-5: lr 0.01`, `Epochs 11+`."""
 
 
 _NAME = re.compile(r"[^\W\d_]+")
 
 
 def _shortens(short: str, name: str) -> bool:
-    """Whether a name may be short for another word than this: `ep` beside `epch` is an episode."""
+    """Whether a name may abbreviate another word: `ep` beside `epch` is an episode."""
     return len(short) < len(name) and name.startswith(short)
 
 
@@ -252,7 +252,7 @@ def _step_time(sample: Sample, number: Labelled, value: float, stated: bool) -> 
 
 
 def _finer(so_far_s: float, steps: int, stated_s: float, number: Labelled) -> float:
-    """The time of a step by all up to here where that has more digits: `10/10 - 13s 1s/step`."""
+    """The step time from the total so far, if that has more digits: `10/10 - 13s 1s/step`."""
     digit = seconds(number.unit.partition("/")[0])
     if digit is None or number.value % 1 != 0 or digit / stated_s < 1 / so_far_s:
         return stated_s

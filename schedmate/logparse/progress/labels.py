@@ -1,4 +1,4 @@
-"""The numbers of a line, each with what stands before and behind it: its label and its unit."""
+"""The numbers of a line, each with its label and unit: the text before and after it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import NamedTuple
 from schedmate.logparse.progress.words import seconds
 
 BEHIND = 40
-"""Characters behind a counter that may say what is counted."""
+"""Characters behind a counter that may name what is counted."""
 LONGEST = 4000
-"""Characters of a line that are looked at."""
+"""Characters of a line that are examined."""
 LARGEST = 1e15
-"""No count, rate or time of a job is larger; a number that is says nothing."""
+"""Larger counts, rates and times are not those of a job."""
 
 DATE = re.compile(
     r"\d{4}[-/.]\d\d[-/.]\d\d[ T_,-]?\s?(?:\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?"
@@ -46,7 +46,7 @@ _WRAPPED = re.compile(
     r"(?:^|(?<=[\s:=(]))(?:(?:np|jnp|numpy|torch|tf|jax)\.)?"
     r"(?:tensor|array|Array|DeviceArray|float(?:16|32|64)?|bfloat16|Tensor)$"
 )
-"""What a value is wrapped in that is printed as it is: `loss: tensor(2.5, grad_fn=...)`."""
+"""Wrappers around a printed value: `loss: tensor(2.5, grad_fn=...)`."""
 _IS = re.compile(r"(?<=\w) (?:is|was)$")
 _TRIM = " \t:=\"'`*#(<>-\u2013\u2192~@|"
 
@@ -78,11 +78,11 @@ _LOSS_AT = re.compile(r"\bloss (?:at|after|in|for|on|of|epoch|iteration|step)\b"
 _LOSS_AFTER = re.compile(r"\b(loss after) (\d+) ([^\W\d_]+)\b", re.IGNORECASE)
 _ARGUMENT = re.compile(r"(?:^|\s)--[a-z][\w-]*[= ]\s*$")
 _FILE = re.compile(r"(?<![\w.=+-])[\w.=+-]{1,120}\.(?:ckpt|pth?|tar|h5|hdf5|keras|bin|npz|onnx)\b")
-"""Names of checkpoints: what they count is what had been saved."""
+"""Names of checkpoints, whose numbers count what had been saved."""
 
 
 class Labelled(NamedTuple):
-    """A number with what stands before and behind it."""
+    """A number with the text before and after it."""
 
     key: str
     value: float
@@ -91,11 +91,11 @@ class Labelled(NamedTuple):
     clock: bool
     bracketed: bool
     behind: str
-    """The beginning of what follows it."""
+    """The beginning of the text after it."""
     grain: float = 1.0
-    """To what it is rounded: 1000 where it is written as `49K`."""
+    """Its rounding unit: 1000 if it is written as `49K`."""
     gap: str = ""
-    """All that stands between it and the number before it."""
+    """The text between it and the number before it."""
 
 
 def labelled(text: str) -> list[Labelled]:
@@ -148,9 +148,9 @@ def labelled(text: str) -> list[Labelled]:
 
 
 def _with_units(found: list[Labelled]) -> list[Labelled]:
-    """The same, where a unit that stands between two numbers was read as the name of the second.
+    """The same, with units between two numbers assigned to the first one.
 
-    `2.0 steps/s 128 samples/s`: the second one has a unit of its own, the first one none.
+    In `2.0 steps/s 128 samples/s` the second number has a unit of its own and the first has none.
     """
     for index, (number, following) in enumerate(pairwise(found)):
         between = not (number.unit or number.total or number.clock) and "/" in following.unit
@@ -161,7 +161,7 @@ def _with_units(found: list[Labelled]) -> list[Labelled]:
 
 
 def _is_plausible(value: float, written: str | None, total: str | None) -> bool:
-    """Whether a number may be one of a job: NaN and infinity only where they are written out."""
+    """Whether a job may have such a number: NaN and infinity only if they are spelled out."""
     if total is not None and len(total) > len(f"{LARGEST:,.0f}"):
         return False
     spelt = written is not None and written[-1:].isalpha()
@@ -182,7 +182,7 @@ def clock_s(text: str) -> float:
 
 
 def shared_time(text: str) -> float | None:
-    """The time of one iteration where a line says how long several took: `100 steps in 35 s`."""
+    """The time of one iteration on a line that states that of several: `100 steps in 35 s`."""
     match = _SHARED.search(text[:LONGEST])
     if match is None:
         return None

@@ -1,7 +1,7 @@
-"""Which of the losses of a line is the one that is trained on, and since when it is not a number.
+"""Which loss of a line is the training loss, and since when it has been NaN or infinite.
 
-A loss under a name that says it is the sum (`total_loss`) goes before plain `loss`, this before one
-of a kind (`ce_loss`), this before those of parts (`loss_box`), wherever they stand in the line.
+A loss named as the sum (`total_loss`) precedes plain `loss`, that precedes a specific one
+(`ce_loss`), and that precedes parts (`loss_box`), in any order on the line.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from schedmate.logparse.progress.words import loss_rank
 PART, WHOLE = 0, 3
 """Ranks of `words.loss_rank`."""
 MORE = 1.5
-"""A sum that is this many times the losses beside it is not theirs: it adds up steps."""
+"""A sum this many times larger than the losses beside it accumulates several steps."""
 NEAR = 2000
-"""Losses of one step may stand on lines of their own, so far apart [bytes]."""
+"""Distance up to which losses of one step may be on lines of their own [bytes]."""
 
 
 class Losses:
@@ -28,9 +28,9 @@ class Losses:
         self._found: list[tuple[int, float]] = []
 
     def add(self, key: str, value: float, *, named: bool = False) -> bool:
-        """Takes one; `named` where its key is known to be that of a loss.
+        """Add a loss; `named` if its key is known as that of a loss.
 
-        Returns whether it is the first of its worth, which tells one kind of line from another.
+        Returns whether it is the first of its rank, which distinguishes kinds of lines.
         """
         rank = loss_rank(key, named=named)
         best = max((rank for rank, _ in self._found), default=None)
@@ -38,7 +38,7 @@ class Losses:
         return best is None or best == PART < rank
 
     def settle(self, sample: Sample) -> None:
-        """Gives a sample the loss of its line."""
+        """Set the loss of a line's sample."""
         if not self._found:
             return
         rank, value = max(self._found, key=lambda found: found[0])
@@ -51,7 +51,7 @@ class Losses:
 
 
 def latest_loss(samples: Iterable[Sample]) -> Sample | None:
-    """Which of the samples, the newest of the kind that is believed first, says the loss."""
+    """The sample with the current loss; samples of the preferred kind come first, newest first."""
     said = [sample for sample in samples if sample.loss is not None]
     whole = [sample for sample in said if not sample.part] or said
     near = [sample for sample in whole if abs(sample.offset - whole[0].offset) <= NEAR]
@@ -59,7 +59,7 @@ def latest_loss(samples: Iterable[Sample]) -> Sample | None:
 
 
 def no_number_since(latest: Sample, samples: Iterable[Sample]) -> Sample:
-    """The first of the losses up to the latest, of the same kind of line, that are no numbers."""
+    """The first of the uninterrupted NaN or infinite losses up to the latest."""
     first = latest
     of_kind = [s for s in samples if s.group == latest.group and s.loss is not None]
     for sample in sorted(of_kind, key=lambda s: -s.offset):
@@ -71,7 +71,7 @@ def no_number_since(latest: Sample, samples: Iterable[Sample]) -> Sample:
 
 
 def no_numbers(latest: Iterable[Sample]) -> dict[str, Literal["nan", "inf"]]:
-    """Which norms of gradients and losses of validation are no numbers where last stated."""
+    """The gradient norms and validation losses that were NaN or infinite when last stated."""
     last: dict[str, float] = {}
     for sample in latest:
         for name, value in sample.watched:

@@ -1,4 +1,4 @@
-"""Numbers of a line that have no name: what stands around them is all that is known of them."""
+"""Numbers without a name, interpreted by the text around them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from schedmate.logparse.progress.labels import Labelled
 from schedmate.logparse.progress.words import about, counted_by, meaning
 
 LATEST = 1e8
-"""A larger number is not a count but a date."""
+"""A larger number is a date, not a count."""
 
 _LEVEL = re.compile(r"|INFO|DEBUG|NOTICE")
 
 
 def nameless(numbers: list[Labelled]) -> tuple[int, ...]:
-    """The whole numbers of a line without name, unit or total, of which one may count."""
+    """The whole numbers of a line without name, unit or total, one of which may be the counter."""
     return tuple(
         int(number.value)
         for number in numbers
@@ -27,11 +27,11 @@ def nameless(numbers: list[Labelled]) -> tuple[int, ...]:
 
 
 _BESIDE = re.compile(r"\s?[\])>}]?\s?[\[(<{,/:|-]\s?")
-"""What stands between two counters that belong together: `[3][50]`, `[3, 50]`, `<3> <50>`."""
+"""Text between two counters that belong together: `[3][50]`, `[3, 50]`, `<3> <50>`."""
 
 
 def has_place(numbers: list[Labelled]) -> bool:
-    """Whether a whole number without a name stands right behind that of an epoch."""
+    """Whether a whole number without a name directly follows that of an epoch."""
     return any(
         meaning(a.key, a.unit) == ("epoch", 1.0, True) and not a.total and _is_beside(b)
         for a, b in pairwise(numbers)
@@ -39,7 +39,7 @@ def has_place(numbers: list[Labelled]) -> bool:
 
 
 def is_pair(numbers: list[Labelled]) -> bool:
-    """Whether a line has two counters in brackets, none of which has a name."""
+    """Whether a line has two nameless counters in brackets."""
     return any(
         _is_unnamed(a) and a.bracketed and a.value % 1 == 0 and _is_beside(b)
         for a, b in pairwise(numbers)
@@ -47,7 +47,7 @@ def is_pair(numbers: list[Labelled]) -> bool:
 
 
 def _is_unnamed(number: Labelled) -> bool:
-    """Whether what stands before a number is the log's level, or training, and no quantity."""
+    """Whether the text before a number is a log level or `training`, not a quantity."""
     return _LEVEL.fullmatch(number.key) is not None or (
         meaning(number.key, number.unit) is None and about(number.key) == "training"
     )
@@ -62,7 +62,7 @@ _FOLLOWS = re.compile(r"\s?([^\W\d_]{2,})\b(?!\s*[/:=(\[])")
 
 
 def by_what_follows(number: Labelled) -> tuple[str, float, bool] | None:
-    """`1.2M samples`, `3,000 tokens`: what is counted stands behind a number without a name."""
+    """The quantity named behind a nameless number: `1.2M samples`, `3,000 tokens`."""
     if number.key or number.unit or number.clock or number.total or number.bracketed:
         return None
     follows = _FOLLOWS.match(number.behind)

@@ -1,4 +1,4 @@
-"""From readings to one number: outliers left out, the median, and clocks turned into a pace."""
+"""From readings to one number: outliers removed, the median, and clocks turned into a pace."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from statistics import median
 from typing import NamedTuple
 
 FAR = 3.0
-"""A reading this many times above the median is a stall (checkpoint, evaluation, first steps); one
-as many times below is none of a step at all."""
+"""Factor above the median that makes a reading a stall (checkpoint, evaluation, first steps).
+
+A reading below the median by this factor is not of a step.
+"""
 TICKS = 10
 """A difference of clock readings must be this many times their resolution to count."""
 PLENTY = 40
-"""It is this many times where there are enough of them: the longer, the less rounding counts."""
+"""The same if there are many readings: the longer the difference, the smaller the error."""
 MOST = 1000
-"""Times that one reading counts at most."""
+"""Limit for the weight of one reading."""
 ENOUGH = 4
 
 
@@ -27,7 +29,7 @@ class Spread(NamedTuple):
     p90: float
     n: int
     across: bool = False
-    """Whether the readings span epochs, with what may lie between them."""
+    """Whether the readings span epochs, with possible work between them."""
 
     def times(self, factor: float) -> Spread:
         """The same readings in another unit."""
@@ -47,13 +49,13 @@ def typical(readings: Sequence[float]) -> Spread | None:
 
 
 def _typical_step(rates: Sequence[tuple[float, int]]) -> Spread | None:
-    """The same of steps, of which each reading covers some."""
+    """The same for steps, if each reading covers several."""
     least = min((steps for _, steps in rates), default=1)
     return typical([rate for rate, steps in rates for _ in range(min(MOST, steps // least))])
 
 
 class Tick(NamedTuple):
-    """A clock [s] and a counter read from one line, and the epoch it belongs to, if it says so."""
+    """A clock [s] and a counter on one line, with the epoch if the line states it."""
 
     clock: float
     steps: int
@@ -63,9 +65,9 @@ class Tick(NamedTuple):
 def pace(ticks: Sequence[Tick]) -> Spread | None:
     """Seconds per count between readings in the order of the log.
 
-    A counter that falls back (a new epoch, a restart) and a clock that does begin anew. Where the
-    clock's resolution is coarse against the differences, several are taken together. Between two
-    epochs there may be an evaluation: such differences count only where there are no others.
+    A counter or a clock that falls starts a new run (a new epoch, a restart). If the clock's
+    resolution is coarse relative to the differences, several are combined. An evaluation may lie
+    between two epochs, so differences across epochs count only if there are no others.
     """
     inside = _pace(ticks, across=False)
     if inside is not None:
@@ -89,7 +91,7 @@ def _pace(ticks: Sequence[Tick], *, across: bool) -> Spread | None:
 
 
 def _rates(ticks: Sequence[Tick], least: float, *, across: bool) -> list[list[tuple[float, int]]]:
-    """Seconds per count between readings at least so many seconds apart, and counts, run by run."""
+    """Seconds per count between readings at least this many seconds apart, and counts, by run."""
     runs: list[list[tuple[float, int]]] = [[]]
     start: Tick | None = None
     previous: Tick | None = None
@@ -115,13 +117,13 @@ def _rates(ticks: Sequence[Tick], least: float, *, across: bool) -> list[list[tu
 
 
 def interval(ticks: Sequence[Tick]) -> int:
-    """How many counts lie between neighbouring readings, most of the time; at least 1."""
+    """The usual number of counts between neighbouring readings; at least 1."""
     found = [b.steps - a.steps for a, b in pairwise(ticks) if b.steps > a.steps]
     return max(1, round(median(found))) if found else 1
 
 
 def resolution(clocks: Sequence[float]) -> float:
-    """The unit in which readings [s] are given: 60, 1, 0.1, 0.01 or 0.001 s."""
+    """The resolution of readings [s]: 60, 1, 0.1, 0.01 or 0.001 s."""
     even = len({b - a for a, b in pairwise(clocks)}) == 1  # one line a minute, and not rounded
     for unit in (1.0, 0.1, 0.01) if even else (60.0, 1.0, 0.1, 0.01):
         if all(abs(clock / unit - round(clock / unit)) < 1e-4 for clock in clocks):

@@ -1,8 +1,8 @@
-"""One kind of line as series over the end of a log: what a number is, by how it behaves.
+"""One kind of line as series over the end of a log: numbers are identified by how they behave.
 
-Labels are the prior, behaviour is the evidence; `counters.py` does the same for what counts. A
-time that rises with the counter is a clock and none of a step; one that falls as fast as what is
-left to do says when the run ends.
+Labels are the prior, behaviour is the evidence; `counters.py` does the same for counters. A time
+that rises with the counter is a clock, not a step time; one that falls as fast as the remaining
+work predicts the end of the run.
 
 All functions take samples of one kind in the order of the log unless they say otherwise.
 """
@@ -18,17 +18,17 @@ from schedmate.logparse.progress.pace import Spread, Tick, interval, pace, resol
 from schedmate.logparse.progress.sample import Sample
 
 FEWEST = 5
-"""Lines below which nothing is said of a number by how it behaves."""
+"""Minimum number of lines to identify a number by its behaviour."""
 EVEN = 0.8
-"""Share of the differences between lines that must be the usual one, or have the usual sign."""
+"""Share of the differences between lines that must equal the usual one, or have its sign."""
 SAME = 0.02
-"""What is the same may differ by so much."""
+"""Relative tolerance for equal values."""
 AGREE = 0.3
-"""Two ways to tell a step time agree within this relative difference."""
+"""Relative difference up to which two ways to determine a step time agree."""
 TICKS = 10
-"""What is left must be this many times the unit in which it is given."""
+"""The remaining time must be this many times its own resolution."""
 FEW = 3
-"""Readings of what is left, or of the mean since the start, below which they say nothing."""
+"""Minimum number of readings of the remaining time, or of the mean since the start."""
 
 
 def one_stream(samples: list[Sample]) -> list[Sample]:
@@ -40,10 +40,10 @@ def one_stream(samples: list[Sample]) -> list[Sample]:
 
 
 def find_times(samples: list[Sample]) -> None:
-    """Sets `elapsed_s` or `eta_s` by times under names that say nothing, where none has been read.
+    """Set `elapsed_s` or `eta_s` from times with unknown names, if neither has been read.
 
-    A time that rises with the counter is what has passed; one that falls with it, as fast as it
-    says itself, is what is left.
+    A time that rises with the counter is the elapsed time; one that falls as fast as it states
+    itself is the remaining time.
     """
     counted = one_stream([s for s in samples if s.iteration is not None])
     if len(counted) < FEWEST:
@@ -65,10 +65,10 @@ def find_times(samples: list[Sample]) -> None:
 
 
 def ticks(samples: list[Sample], clock: str) -> list[Tick]:
-    """The field `clock` against the counter.
+    """The field `clock` with the counter of each sample.
 
-    Of a rounded counter, `49K`, only where it goes on: there it is known to the lines between,
-    and a few readings far apart leave the least of that.
+    A rounded counter, `49K`, is used only where it changes: there it is known to within the
+    distance of two lines, and few readings far apart keep the error small.
     """
     found = [
         Tick(value, s.iteration, None if s.epoch is None else int(s.epoch))
@@ -82,21 +82,21 @@ def ticks(samples: list[Sample], clock: str) -> list[Tick]:
 
 
 def rises(ticks: Sequence[Tick]) -> bool:
-    """Whether a time grows with the iterations as a clock does; it may begin anew with them."""
+    """Whether a time rises with the iterations as a clock does; it may restart with them."""
     pairs = [(a, b) for a, b in pairwise(ticks) if b.steps > a.steps]
     return len(pairs) >= FEW and all(b.clock > a.clock for a, b in pairs)
 
 
 def _goes_on(ticks: Sequence[Tick]) -> bool:
-    """The same of the time of a day, which begins anew at midnight."""
+    """The same for the time of day, which restarts at midnight."""
     pairs = [(a, b) for a, b in pairwise(ticks) if b.steps > a.steps]
     return len(pairs) >= FEW and sum(b.clock > a.clock for a, b in pairs) >= 0.9 * len(pairs)
 
 
 def runs_on(samples: list[Sample]) -> bool:
-    """Whether what is called elapsed is a clock and not the time since the line before.
+    """Whether an elapsed time is a clock, not the time since the line before.
 
-    A clock begins anew with a run or an epoch, and grows from line to line besides.
+    A clock restarts with a run or an epoch and otherwise rises from line to line.
     """
     found = ticks(samples, "elapsed_s")
     pairs = [(a, b) for a, b in pairwise(found) if b.steps > a.steps and a.epoch == b.epoch]
@@ -104,7 +104,7 @@ def runs_on(samples: list[Sample]) -> bool:
 
 
 def is_mean_since_start(counted: list[Sample]) -> bool:
-    """Whether the time stated of a step is nothing but the elapsed time over the steps."""
+    """Whether the stated step time is only the elapsed time divided by the steps."""
     means = [
         (s.step_time_s, s.elapsed_s / s.iteration)
         for s in counted
@@ -114,26 +114,26 @@ def is_mean_since_start(counted: list[Sample]) -> bool:
 
 
 def counts_on(samples: list[Sample]) -> bool:
-    """Whether a counter rises from line to line, but for the epochs with which it begins anew."""
+    """Whether a counter rises from line to line, except where it restarts with an epoch."""
     counts = [(s.epoch or 0, s.iteration or 0) for s in one_stream(samples)]
     up = [b > a for a, b in pairwise(counts)]
     return sum(up) >= EVEN * len(up)
 
 
 def says_the_same(counted: list[Sample]) -> bool:
-    """Whether lines name their counter and say the same of it; `Step 1: load` does not."""
+    """Whether lines name their counter and state the same quantities; `Step 1: load` does not."""
     wordings = Counter(s.wording for s in counted if s.named)
     return bool(wordings) and 2 * wordings.most_common(1)[0][1] >= len(counted)
 
 
 def steady(timed: list[Sample]) -> list[Sample]:
-    """Without the first line of each epoch, which pays for starting it, where enough are left."""
+    """The samples without the first line of each epoch, which includes its start, if possible."""
     later = timed[:1] + [b for a, b in pairwise(timed) if a.epoch == b.epoch]
     return later if len(later) >= max(3, len(timed) // 3) else timed
 
 
 def while_moving(samples: list[Sample]) -> list[Sample]:
-    """Without the redraws of a bar that stands still, while something else goes on."""
+    """The samples without redraws of a bar that does not advance."""
     first = samples[:1]
     return first + [
         b
@@ -165,7 +165,7 @@ def fills_epoch(latest: Sample, step_s: float, epoch_s: float | None) -> bool:
 
 
 def share_out(counted: list[Sample]) -> None:
-    """Divides times that are of all iterations since the line before by how many those are."""
+    """Divide times that cover all iterations since the line before by their number."""
     older: Sample | None = None
     for sample in counted:
         if sample.since_last and sample.step_time_s is not None:
@@ -176,7 +176,7 @@ def share_out(counted: list[Sample]) -> None:
 
 
 def by_what_is_left(counted: list[Sample]) -> Spread | None:
-    """By the log's own estimate of when it will end, or when the epoch will."""
+    """The step time by the log's own estimate of when the run or epoch will end."""
     left = [
         (s.eta_s, s.total - s.iteration)
         for s in counted
@@ -193,12 +193,12 @@ def by_what_is_left(counted: list[Sample]) -> Spread | None:
 
 
 def agree(one: float, other: float, within: float = AGREE) -> bool:
-    """Whether two step times are the same but for what may lie between steps."""
+    """Whether two step times are equal, except for work between steps."""
     return abs(math.log(one / other)) <= math.log(1 + within)
 
 
 def every(counted: list[Sample]) -> int:
-    """How many iterations lie between neighbouring lines."""
+    """The number of iterations between neighbouring lines."""
     if counted and counted[-1].grain > 1:
         passed = (counted[-1].iteration or 0) - (counted[0].iteration or 0)
         return max(1, round(passed / max(1, len(counted) - 1)))

@@ -1,4 +1,4 @@
-"""Step times worked out: samples or tokens a second, and how many of them a step takes."""
+"""Step times derived from throughput: samples or tokens a second, and their number in a step."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from schedmate.logparse.progress.sample import Sample
 from schedmate.logparse.progress.series import SAME
 
 Found = tuple[Spread, Any, list[str]]
-"""A step time, its source and what was decided on the way."""
+"""A step time, its source, and notes on how it was chosen."""
 
 
 def by_tokens(ordered: list[Sample], counted: list[Sample], facts: Facts) -> Found | None:
@@ -28,7 +28,7 @@ def by_tokens(ordered: list[Sample], counted: list[Sample], facts: Facts) -> Fou
 
 
 def _same(sizes: list[int | None]) -> int | None:
-    """The size that nearly all lines state."""
+    """The size that nearly all lines state, or None."""
     found = {size for size in sizes[:-1] or sizes if size}
     return found.pop() if len(found) == 1 else None
 

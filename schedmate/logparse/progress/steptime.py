@@ -1,9 +1,9 @@
-"""How long one step takes, from the samples of one kind of line.
+"""The step time, from the samples of one kind of line.
 
-What a line states is checked against what its series show (`series.py`): the timestamps, the time
-that has passed, the log's own estimate of what is left, the length of an epoch. Together they
-decide units, and whether a time is of one step or of all since the line before. Where nothing
-tells, there is no answer. The time of an epoch is none of a step, as it holds evaluation too.
+A stated time is checked against the series of that kind (`series.py`): timestamps, elapsed time,
+the log's own estimate of the remaining time, the length of an epoch. Together they determine the
+unit, and whether a time is that of one step or of all since the line before. Without such evidence
+there is no answer. The time of an epoch is not used, as it includes evaluation.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ from schedmate.logparse.progress.series import (
 from schedmate.logparse.progress.speeds import Found, by_samples, by_tokens
 
 SAMPLES = 0.002
-"""A counter without a name that takes less [s] by the timestamps counts samples, not steps."""
+"""A nameless counter faster than this by timestamps counts samples, not steps [s]."""
 FASTEST = 0.02
-"""A bar without a name and without metrics that takes less for each count [s] is no training."""
+"""A bar without name and metrics that is faster than this per count is not training [s]."""
 BRIEF = 120.0
-"""Nor is one that takes less in all [s] where nothing else in the log speaks of training."""
+"""Nor is one that takes less time in all, if nothing else in the log mentions training [s]."""
 AGAIN = 10
-"""A bar that begins anew this often may take a quarter of that: so do epochs."""
+"""A bar that restarts this often may take a quarter of that: epochs do."""
 COARSE = 0.05
-"""Times stated in steps of more than this share of them say less than the timestamps."""
+"""Stated times with a coarser relative resolution than this are less exact than timestamps."""
 CLOSE = 0.05
-"""A time of a single step, now and then, says no more than the clock where they differ by more."""
+"""Relative difference up to which single step times are not preferred to the clock."""
 COUNTED = 3
-"""Lines that show nothing of training by which something is counted."""
+"""Lines without signs of training that are needed to count something."""
 UNITLESS = 60.0
-"""A time without unit above this is not believed to be seconds unless something confirms it."""
+"""A larger time without unit is taken as seconds only if something confirms it."""
 FIRM = 8
-"""Even readings of a clock from which it is worth a word that it does not show what is stated."""
+"""Even clock readings that are needed to note that they contradict the stated time."""
 
 
 def step_time(
@@ -62,11 +62,11 @@ def step_time(
     training: bool = True,
     epoch_s: float | None = None,
 ) -> Found | None:
-    """The step time by samples of one kind, the newest first; its source and what was decided.
+    """The step time by samples of one kind, the newest first, with its source and notes.
 
-    `batch` is the global batch size where it is known from elsewhere, `training` whether other
-    lines of the log speak of training, `epoch_s` [s] how long an epoch takes. None: they do not
-    say.
+    `batch` is the global batch size if it is known from elsewhere, `training` whether other lines
+    of the log mention training, `epoch_s` [s] the time of an epoch. None if the samples do not
+    determine it.
     """
     ordered = group[::-1]
     counted = one_stream([s for s in ordered if s.iteration is not None])
@@ -99,7 +99,7 @@ def step_time(
 
 
 def _witness(counted: list[Sample]) -> Spread | None:
-    """What else a line says of how fast steps go: the time that has passed, or that is left."""
+    """Another source for the speed of steps on the lines: elapsed or remaining time."""
     if not counted or counted[-1].reader == "tqdm":  # its own rate is as good
         return None
     passed = pace(ticks(counted, "elapsed_s")) if runs_on(counted) else None
@@ -107,10 +107,10 @@ def _witness(counted: list[Sample]) -> Spread | None:
 
 
 def _is_training(group: list[Sample], step_s: float, facts: Facts, training: bool) -> bool:
-    """Whether a loop is one of training; without a name and metrics it must prove that.
+    """Whether a loop is training; one without name and metrics must show it.
 
-    A bar of that kind counts files or samples far more often than training steps: it is slow, it
-    knows how long it is, and the log speaks of training.
+    Such bars count files or samples far more often than training steps. A training bar is slow and
+    has a total, and its log mentions training.
     """
     latest = group[0]
     if any(s.training for s in group):
@@ -127,10 +127,10 @@ def _is_training(group: list[Sample], step_s: float, facts: Facts, training: boo
 
 
 def is_of_training(group: list[Sample], facts: Facts, *, training: bool) -> bool:
-    """Whether what lines count that give no step time are steps of training.
+    """Whether lines without a step time count steps of training.
 
-    Files, samples and the steps of a manual are counted too: lines that show nothing of training
-    count it where they say the same again and again, in a log that speaks of training.
+    Files, samples and the steps of a manual are counted too. Lines without signs of training count
+    steps if they repeat the same quantities, in a log that mentions training.
     """
     if any(s.training for s in group) or group[0].reader not in ("general", "tqdm"):
         return True
@@ -176,11 +176,11 @@ def _stated(
 def _checked(
     stated: Found, clock: Spread | None, *, rated: bool = False, worked_out: bool = False
 ) -> Found:
-    """What is stated, or the clock where steps cannot take as long as that.
+    """The stated time, or the one by the clock if steps cannot take as long as stated.
 
-    Where they take longer by the clock there is something between them; it is worth a word. A rate
-    says how many steps there are in a second, which the clock shows as well: where they differ all
-    the time it is one of something else. So is the batch size by which a time was worked out.
+    If they take longer by the clock, there is work between them, which a note reports. A stated
+    rate counts steps a second, which the clock shows as well: if the two always differ, it is the
+    rate of something else, or the batch size by which it was converted is wrong.
     """
     if clock is None or not _is_firm(clock) or stated[1] not in ("stated", "samples"):
         return stated
@@ -197,7 +197,7 @@ def _checked(
 
 
 def _is_firm(clock: Spread) -> bool:
-    """Whether a clock was read often enough, and goes evenly."""
+    """Whether a clock was read often enough and advances evenly."""
     even = clock.p90 - clock.p10 <= AGREE * clock.median
     return even and clock.n >= FIRM and not clock.across
 
@@ -205,7 +205,7 @@ def _is_firm(clock: Spread) -> bool:
 def _decide(
     found: Spread, clock: Spread | None, steps: int, latest: Sample, *, coarse: bool, alone: bool
 ) -> Found | None:
-    """Whether a bare time is of one step or of all since the line before, in which unit."""
+    """Whether a time without unit is of one step or of all since the line before, and its unit."""
     notes: list[str] = []
     factors = {1.0: ""}
     if steps > 1:
@@ -253,7 +253,7 @@ def _decide(
 
 
 def _eta_fits(latest: Sample, found: Spread) -> bool:
-    """Whether the log's own estimate of what is left rests on this step time."""
+    """Whether the log's own estimate of the remaining time is based on this step time."""
     if not latest.eta_s or latest.total is None or latest.iteration is None or latest.in_epoch:
         return False
     left = (latest.total - latest.iteration) * found.median

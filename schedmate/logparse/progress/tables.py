@@ -1,4 +1,4 @@
-"""Logs that are tables: a line names the columns, the lines below it hold nothing but cells."""
+"""Logs that are tables: one line names the columns, and the lines below have only cells."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from schedmate.logparse.progress.words import meaning
 from schedmate.logparse.reading import LogFile, parse_line
 
 WIDEST = 200
-"""Columns above which a line is data rather than the head of a table."""
+"""A line with more columns is data, not the head of a table."""
 LONGEST = 4000
-"""Characters of a line that is looked at."""
+"""Characters of a line that are examined."""
 
 _SPLITS: dict[str, Callable[[str], list[str]]] = {
     ",": lambda text: text.split(","),
@@ -31,18 +31,18 @@ _COUNTS = re.compile(r"(?i)\b(?:epoch|step|iter|iteration|batch|update|ep|it)s?\
 _VALUE = re.compile(r"[-+]?[\d.,:/]+(?:[eE][-+]?\d+)?\s?(?:%|\w{1,4})?|nan|inf|-?")
 _LEVEL = re.compile(r"^\W*(?:INFO|DEBUG)\W+")
 _PREFIX = 60
-"""Characters in which the time and the level of a line stand."""
+"""Characters in which the time and the level of a line have to be."""
 _NAME = re.compile(r"[^\W\d_].{0,40}|#", re.DOTALL)
 
 
 class Table(NamedTuple):
-    """The columns of a table, and by what its cells are set apart."""
+    """The columns of a table, and the separator of its cells."""
 
     names: tuple[str, ...]
     split: str
 
     def read(self, text: str) -> Sample | None:
-        """What a row says; None of any other line."""
+        """The sample stated by a row; None for any other line."""
         cells = _cells(_bare(text), " " if self.split == "  " else self.split)
         if len(cells) != len(self.names):
             return None
@@ -56,7 +56,7 @@ class Table(NamedTuple):
 
 
 def find_table(file: LogFile) -> Table | None:
-    """The last head of a table near the beginning of a log: of columns, one counts."""
+    """The last table head near the beginning of a log, with a column that counts."""
     found = None
     lines = [
         _bare(parse_line(raw, 0, file.layout).text)
@@ -77,7 +77,7 @@ def find_table(file: LogFile) -> Table | None:
 
 
 def _bare(text: str) -> str:
-    """A line without its time and its level."""
+    """A line without its timestamp and level."""
     return _LEVEL.sub("", DATE.sub("", text[:_PREFIX])) + text[_PREFIX:]
 
 
@@ -86,7 +86,7 @@ def _cells(text: str, split: str) -> list[str]:
 
 
 def _counts(names: list[str]) -> bool:
-    """Whether one column counts and another one says something of training."""
+    """Whether one column counts and another one is a quantity of training."""
     said = {known[0] for name in names if (known := meaning(name, "")) is not None}
     return bool(said & {"iteration", "epoch"}) and len(said) > 1
 

@@ -1,7 +1,7 @@
-"""The Metric Tracker: a log from its end to a `Progress` (SchedMate paper, section 3.2).
+"""The Metric Tracker: from the end of a log to a `Progress` (SchedMate paper, section 3.2).
 
 Lines are read in reverse chronological order until one kind of line has given enough readings. The
-kind that says most about training is believed; what it leaves open comes from the others.
+kind with the strongest evidence of training decides; the others add what it does not state.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from schedmate.logparse.reading import Log, LogError, LogFile
 from schedmate.logparse.reading.timestamps import dated
 
 NUMBERED = 1 << 30
-"""In a larger file lines are not counted, as that would take longer than all else [bytes]."""
+"""Lines of larger files are not counted, which would take longer than all the rest [bytes]."""
 RANKS = 16
-"""Files of a directory that are asked before the tracker abstains."""
+"""Limit for the files of a directory that are tried before the tracker abstains."""
 DIGIT = 0.001
-"""The last digit of a rate of a whole run."""
+"""The last digit of a rate over a whole run."""
 ROUGHLY = 0.2
-"""A number of steps is not of this run where its rate differs by more than this share."""
+"""Limit for the relative difference between a number of steps and the run's rate."""
 COARSE = 0.01
-"""A rate of a whole run below this has lost its digits: they are printed with three decimals."""
+"""Smaller rates of a whole run have lost their digits: they are printed with three decimals."""
 FEW = 5
-"""Readings of a bar below which another one is believed."""
+"""A bar with fewer readings gives way to another one."""
 NOTHING = "no line of the log shows training progress"
 LISTED = 10
 """Lines listed in the answer."""
@@ -61,12 +61,11 @@ def track(
     reader: Reader = read_line,
     every_line: bool = False,
 ) -> Progress:
-    """How the job is going that writes this log.
+    """The progress of the job that writes this log.
 
-    `batch` is the global batch size where the job's metadata says it: with it, samples per second
-    become a step time. `since` [bytes] leaves out what stands before. `every_line` gives the
-    reader lines too that do not look like progress. Raises `LogError` when the file has become
-    unreadable.
+    `batch` is the global batch size if the job's metadata states it, so that samples per second
+    become a step time. Bytes before `since` are left out. With `every_line`, the reader also gets
+    lines that do not look like progress. Raises `LogError` if the file has become unreadable.
     """
     samples = collect(file, since=since, reader=reader, every_line=every_line)
     progress = conclude(file, samples, batch)
@@ -82,9 +81,9 @@ def track(
 
 
 def track_log(log: Log, *, batch: int | None = None, since: int = 0) -> tuple[Progress, LogFile]:
-    """How the job is going by the first of its files that says so, and that file.
+    """The progress of a job, by the first of its files that states it, and that file.
 
-    `since` [bytes] counts in that file. Raises `LogError` for a directory without log files.
+    `since` [bytes] applies to that file. Raises `LogError` for a directory without log files.
     """
     if not log.files:
         raise LogError(f"{log.name} holds no log; give a directory with the text files of one job.")
@@ -163,7 +162,7 @@ def conclude(file: LogFile, samples: list[Sample], batch: int | None = None) -> 
 
 
 def _why_open(ranked: list[list[Sample]], epochs: list[Sample]) -> str:
-    """Why there is no step time, where none will be found."""
+    """The reason why there cannot be a step time, if there is one."""
     if any(s.iteration is not None for group in ranked for s in group):
         return "the log counts iterations but does not say how long one takes"
     if epochs or any(s.epoch is not None for group in ranked for s in group):
@@ -174,10 +173,10 @@ def _why_open(ranked: list[list[Sample]], epochs: list[Sample]) -> str:
 def _first_found(
     ranked: list[list[Sample]], facts: Facts, batch: int | None, *, training: bool
 ) -> tuple[list[Sample], Found] | None:
-    """The first kind of line that gives a step time, and that.
+    """The first kind of line that gives a step time, and that time.
 
-    Times across epochs hold what is done between them: where a later kind has its lines within
-    epochs, that one.
+    Times across epochs include the work between them, so a later kind with lines within epochs is
+    preferred.
     """
     first = None
     epoch_s = stated_epoch_time([s for group in ranked for s in group])
@@ -195,23 +194,23 @@ def _first_found(
 
 
 def _counts_on(group: list[Sample]) -> bool:
-    """Whether a counter does not begin anew with the epochs."""
+    """Whether a counter does not restart with the epochs."""
     counted = [s for s in one_stream(group) if s.iteration is not None and s.epoch is not None]
     changes = [(a, b) for b, a in pairwise(counted) if b.epoch != a.epoch]
     return bool(changes) and all((b.iteration or 0) > (a.iteration or 0) for a, b in changes)
 
 
 def _counts(group: list[Sample]) -> bool:
-    """Whether lines say more than a duration: one in any text is not about steps of this job."""
+    """Whether lines state more than a duration, which may be about anything."""
     return any(s.training or s.iteration is not None or not s.nameless for s in group)
 
 
 def _worth(group: list[Sample]) -> tuple[int, bool, bool, float, int]:
-    """How much a kind of line says about training; the largest is believed.
+    """The strength of the evidence that a kind of line is training; the largest decides.
 
-    Of equal ones one that states a time goes before a bar, whose rate is a moving average, and of
-    two bars, or counters without a name, the one that ran longer: the shorter one is an evaluation
-    within it. One that was drawn a few times only does not count against one that was drawn often.
+    Of equal kinds one that states a time precedes a bar, whose rate is a moving average. Of two
+    bars, or of counters without a name, the one that ran longer precedes: the shorter one is an
+    evaluation within it. One that was drawn only a few times does not compete with one drawn often.
     """
     some = group[:ENOUGH]
     says = (
@@ -229,7 +228,7 @@ def _worth(group: list[Sample]) -> tuple[int, bool, bool, float, int]:
 
 
 def _summary(progress: Progress, samples: list[Sample], facts: Facts) -> None:
-    """A run that has ended and says only how long it took, or how fast it was on the whole."""
+    """The progress of a run that has ended and states only its total time or mean rate."""
     run = next((s.run_s for s in samples if s.run_s), None)
     rate = next((s.run_rate for s in samples if s.run_rate), None)
     steps = facts.total_iterations
@@ -246,7 +245,7 @@ def _summary(progress: Progress, samples: list[Sample], facts: Facts) -> None:
 
 
 def _fits(steps: int | None, run_s: float, rate: float) -> bool:
-    """Whether so many steps in that time may be that rate."""
+    """Whether this number of steps in that time gives that rate."""
     return steps is not None and abs(steps / run_s - rate) <= DIGIT + ROUGHLY * rate
 
 

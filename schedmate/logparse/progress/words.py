@@ -1,4 +1,4 @@
-"""The vocabulary of progress lines: what a key, a unit or the head of a line means."""
+"""The vocabulary of progress lines: the meaning of a key, a unit or the head of a line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _RATE = re.compile(
 )
 _UNIT = re.compile(r"(?:[_ ]in)?[_ ](ms|s|sec|secs|seconds|us)$", re.IGNORECASE)
 LOSS_WORDS = 4
-"""Words of the longest name of a loss that begins with that word."""
+"""Words of the longest loss name that begins with that word."""
 _LASTING = frozenset(["ms", "s", "sec", "secs", "second", "seconds"])
 
 
@@ -43,7 +43,7 @@ def _listed(name: str) -> frozenset[str]:
 
 
 def seconds(unit: str) -> float | None:
-    """How many seconds a unit of time is, or None if it is none."""
+    """The length of a unit of time [s], or None for other units."""
     value = load_times().get(unit.lower())
     return None if value is None else float(value)
 
@@ -57,7 +57,7 @@ def load_times() -> dict[str, float]:
 
 @cache
 def about(text: str) -> str | None:
-    """`training`, `other` or None: what the head of a line or of a bar says it is about."""
+    """`training`, `other` or None: the subject named by the head of a line or of a bar."""
     text = _CAMEL.sub(" ", text).lower()
     words = _WORD.findall(text)
     counts = words[:1] and _kinds().get(words[0]) in ("iterations", "epochs")
@@ -77,7 +77,7 @@ def about(text: str) -> str | None:
 
 @cache
 def counts_only(text: str) -> bool:
-    """Whether what a text has of training are counters, which count other things as well."""
+    """Whether the only words of training in a text are counters, which may count other things."""
     words = _WORD.findall(_CAMEL.sub(" ", text).lower())
     return not any(
         word in _listed("training") and _kinds().get(word) != "iterations" for word in words
@@ -85,9 +85,9 @@ def counts_only(text: str) -> bool:
 
 
 def _is_other(word: str) -> bool:
-    """Whether a word says that something else than training goes on.
+    """Whether a word names other work than training.
 
-    Chinese and Japanese are written without spaces: there it is enough to hold such a word.
+    Chinese and Japanese have no spaces, so containing such a word is enough.
     """
     listed = _listed("not_training")
     return word in listed or (
@@ -97,23 +97,23 @@ def _is_other(word: str) -> bool:
 
 @cache
 def is_of_data(key: str) -> bool:
-    """Whether a key names how long the data of a step took: `Data`, `data_time`, `loading`."""
+    """Whether a key names the data loading time of a step: `Data`, `data_time`, `loading`."""
     words = _WORD.findall(_CAMEL.sub(" ", key).lower())
     return bool(words) and all(word in _listed("of_data") for word in words)
 
 
 @cache
 def names_a_part(key: str) -> bool:
-    """Whether a key names a part of a step, or something beside it: `data`, `forward`, `eval`."""
+    """Whether a key names a part of a step, or work beside it: `data`, `forward`, `eval`."""
     return any(word in _other() for word in _WORD.findall(_CAMEL.sub(" ", key).lower()))
 
 
 @cache
 def meaning(key: str, unit: str) -> tuple[str, float, bool] | None:
-    """What a number called `key`, with `unit` behind it, is: quantity, factor, unit stated.
+    """The meaning of a number by `key` and `unit`: quantity, factor, whether the unit is stated.
 
-    Quantities are the fields of `Sample`; a rate in iterations a second is `rate`. None where the
-    key is unknown or names something else.
+    Quantities are the fields of `Sample`; a rate in iterations a second is `rate`. None if the key
+    is unknown or names something else.
     """
     key = _CAMEL.sub(" ", key.strip())
     words = [word for word in _WORD.findall(key.lower()) if word != "metrics"]
@@ -158,14 +158,14 @@ def _quantity(words: list[str]) -> str | None:
 
 @cache
 def is_of_returns(key: str) -> bool:
-    """Whether a key names what an agent gets: `return`, `mean_reward`, `ep_rew_mean`."""
+    """Whether a key names an agent's return: `return`, `mean_reward`, `ep_rew_mean`."""
     words = set(_WORD.findall(_CAMEL.sub(" ", key).lower().replace("_", " ")))
     return bool(words & _listed("returns")) and "code" not in words
 
 
 @cache
 def is_watched(key: str) -> bool:
-    """Whether a key names a norm of the gradient or the loss of a validation."""
+    """Whether a key names a gradient norm or a validation loss."""
     words = set(_WORD.findall(_CAMEL.sub(" ", key).lower().replace("_", " ")))
     of_validation = bool(words & _listed("evaluation")) and bool(words & {"loss", "losses"})
     return of_validation or bool(words & _listed("gradients"))
@@ -183,9 +183,9 @@ def is_some_loss(key: str) -> bool:
 
 @cache
 def loss_rank(key: str, *, named: bool) -> int:
-    """How much of the loss a key names: 3 the sum, 2 the loss, 1 one of a kind, 0 a part.
+    """How complete a loss a key names: 3 the sum, 2 the loss, 1 a specific one, 0 a part.
 
-    `named` says that `meaning` knows the key as that of a loss.
+    `named` is whether `meaning` knows the key as that of a loss.
     """
     words = set(_WORD.findall(_CAMEL.sub(" ", key).lower()))
     bare = words - _listed("prefixes") - _listed("loss_words")
@@ -196,7 +196,7 @@ def loss_rank(key: str, *, named: bool) -> int:
 
 @cache
 def counted_by(word: str) -> str | None:
-    """`samples`, `tokens`, `iterations` or `epochs` where a word is of these, else None."""
+    """`samples`, `tokens`, `iterations` or `epochs` if a word names one of them, else None."""
     kind = _kinds().get(word.lower())
     return None if kind == "time" else kind
 

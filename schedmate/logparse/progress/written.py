@@ -1,9 +1,9 @@
 """Extraction patterns that a language model writes, once for each kind of line.
 
-The SchedMate paper (section 3.2) lets a model read the numbers out of every progress line. Here it
-is shown one line of each kind that no reader understands, and writes a pattern instead; the pattern
-is checked against all lines of that kind, kept, and does the reading from then on. Patterns run in
-a linear-time engine, and what they read passes through the tracker's own doubts.
+The SchedMate paper (section 3.2) lets a model read the numbers of every progress line. Here it is
+shown one line of each kind that no reader understands, and writes a pattern instead. The pattern is
+checked against all lines of that kind, stored, and reads such lines from then on. Patterns run in a
+linear-time engine, and their readings pass the tracker's own checks.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 PURPOSE = "metrics"
 KIND = "pattern/1"
-"""Under which patterns are kept; the number changes with what is asked."""
+"""The key under which patterns are stored; its number changes with the question."""
 LOOKED_AT = 3000
 """Lines from the end of a log whose kinds are considered."""
 ASKED = 6
-"""Kinds shown in one question, the commonest first."""
+"""Kinds shown in one question, the most frequent first."""
 REPEATED = 4
-"""Lines of a kind below which it is no progress line."""
+"""Minimum number of lines of a kind."""
 SHARE = 0.8
-"""Of the lines of its kind, what a pattern must read."""
+"""Share of the lines of its kind that a pattern must read."""
 MAX_PATTERN = 400
 MAX_LINE = 600
 
@@ -59,7 +59,7 @@ class Written(BaseModel):
 
 
 class Patterns(BaseModel):
-    """Patterns for those kinds of lines that show training."""
+    """Patterns for the kinds of lines that state training."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -68,7 +68,7 @@ class Patterns(BaseModel):
 
 @dataclass
 class Willing:
-    """Whether a model is asked: not again once it has failed. `failure` says how."""
+    """Whether a model is still asked: not after a failure, which `failure` describes."""
 
     failure: ModelError | None = None
 
@@ -83,7 +83,7 @@ def track_by_patterns(
     since: int = 0,
     willing: Willing | None = None,
 ) -> Progress:
-    """`progress`, or what written patterns read of `file` where that abstained and they do not.
+    """`progress`, or if that abstained, the readings of `file` by written patterns.
 
     A model that fails adds a note and changes nothing else; with the same `willing` it is not asked
     again. Parameters as of `track` and `written_reader`.
@@ -104,10 +104,10 @@ def track_by_patterns(
 
 
 def written_reader(file: LogFile, store: TemplateStore, llm: LLM | None) -> Reader | None:
-    """A reader of the lines of `file` by patterns that a model has written, or None without any.
+    """A reader of the lines of `file` by patterns that a model wrote, or None without any.
 
-    `llm` is asked for kinds of lines that `store` knows nothing of; without it only what was
-    written before is used. Raises `ModelError` when the model fails; nothing is then kept.
+    `llm` is asked about kinds of lines that `store` has no answer for; without it only stored
+    patterns are used. Raises `ModelError` if the model fails; nothing is stored then.
     """
     kinds = _kinds(file)
     known = {template: store.get(KIND, template) for template in kinds}
@@ -125,7 +125,7 @@ def written_reader(file: LogFile, store: TemplateStore, llm: LLM | None) -> Read
 
 
 def _kinds(file: LogFile) -> dict[str, list[str]]:
-    """Lines by template, the newest first; only what repeats and holds numbers."""
+    """Lines by template, the newest first: those that repeat and contain numbers."""
     kinds: dict[str, list[str]] = {}
     for text in _texts(file):
         kinds.setdefault(mask(text), []).append(text)
@@ -145,7 +145,7 @@ def _texts(file: LogFile) -> Iterator[str]:
 
 
 def _ask(llm: LLM, kinds: dict[str, list[str]]) -> dict[str, dict[str, str | None]]:
-    """The pattern for each template, None where the model wrote none that holds."""
+    """The pattern for each template, None if the model wrote no valid one."""
     from langchain_core.messages import HumanMessage, SystemMessage
 
     from schedmate.llm.fence import Fence
@@ -167,10 +167,10 @@ def _ask(llm: LLM, kinds: dict[str, list[str]]) -> dict[str, dict[str, str | Non
 
 
 def holds(pattern: str, lines: list[str]) -> bool:
-    """Whether a pattern reads lines of one kind, the newest first, as a progress line is read.
+    """Whether a pattern reads lines of one kind, the newest first, as progress.
 
-    It must compile in the linear-time engine, name an iteration and nothing that is not asked for,
-    read nearly all of the lines, and count forward.
+    It must compile in the linear-time engine, name an iteration and no unknown quantities, match
+    nearly all of the lines, and count forward.
     """
     compiled = _compiled(pattern)
     if compiled is None:
@@ -186,7 +186,7 @@ def holds(pattern: str, lines: list[str]) -> bool:
 
 
 def _compiled(pattern: str) -> Any:
-    """The pattern in the linear-time engine; None when it is none, or not as asked for."""
+    """The pattern in the linear-time engine; None if it is invalid or not as required."""
     import re2
 
     if not 0 < len(pattern) <= MAX_PATTERN:
