@@ -1,4 +1,4 @@
-"""Progress, checkpoints and proper ends: what a log says besides failures (`signs.yaml`)."""
+"""Signs of progress, checkpoints and proper ends in a log (`signs.yaml`)."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from schedmate.logparse.reading import Line, LogFile
 from schedmate.logparse.reading.escapes import uncoloured
 
 STEPS = 3
-"""So many further steps show that what went before them was no failure."""
+"""Number of further steps that show that an earlier failure did not stop the job."""
 WINDOW = 1 << 16
 LARGEST = 1 << 22
 DENIALS = {"finished": "denied", "success": "denied", "checkpoint": "unsaved"}
-"""The part of `denied.yaml` with what denies a kind's words in their own line."""
+"""The part of `denied.yaml` that negates the words of a kind in their own line."""
 CLOSELY = 2000
-"""So much of a line is looked at for that [bytes]."""
+"""Bytes of a line that are searched for such a negation."""
 _WHOLE = re.compile(rb"\b(\d{1,9}) ?(?:/|of|out of) ?\1\b")
 
 
 class Sign(NamedTuple):
-    """A match: byte `offset` in the file, the groups that the pattern names."""
+    """A match at byte `offset` of the file, with the named groups of its pattern."""
 
     offset: int
     groups: dict[str, str]
@@ -34,7 +34,7 @@ class Sign(NamedTuple):
 class Signs:
     """The patterns of one kind: all together for whole files, one by one for a match.
 
-    A line that `unless` fits is no sign. `proofs` are the patterns that are not `worded`.
+    A line that `unless` matches is not a sign. `proofs` are the patterns that are not `worded`.
     """
 
     together: Any
@@ -43,15 +43,15 @@ class Signs:
     proofs: tuple[Any, ...] = ()
 
     def on(self, line: bytes) -> bool:
-        """Whether a whole line holds a sign."""
+        """Whether a whole line contains a sign."""
         return self.together.search(line) is not None and not self.denies(line)
 
     def denies(self, line: bytes) -> bool:
-        """Whether a line, whatever its words, states no sign of this kind."""
+        """Whether a line cannot contain a sign of this kind, whatever its words."""
         return self.unless is not None and self.unless.search(line[:CLOSELY]) is not None
 
     def sign(self, text: bytes, offset: int = 0) -> Sign | None:
-        """The first pattern that fits a line."""
+        """The match of the first pattern that matches a line."""
         for pattern in self.single:
             match = pattern.search(text)
             if match is not None:
@@ -80,7 +80,7 @@ class Signs:
 
 
 def _line(data: bytes, first: int, last: int) -> bytes:
-    """The line that a match stands on, or what is near it of one that is very long."""
+    """The line of a match, or the surroundings of the match in a very long line."""
     match = data[first:last]  # may begin with blank lines
     at = last - len(match.lstrip(b"\r\n"))
     start = data.rfind(b"\n", max(0, at - CLOSELY), at) + 1 or max(0, at - CLOSELY)
@@ -107,7 +107,7 @@ def signs(kind: str) -> Signs:
 
 @cache
 def _denial(part: str) -> Any:
-    """All patterns of one part of `denied.yaml` together."""
+    """All patterns of one part of `denied.yaml` combined."""
     import re2
 
     entries = load("logparse/denied.yaml")[part]
@@ -115,10 +115,10 @@ def _denial(part: str) -> Any:
 
 
 def horizon(file: LogFile, start: int, end: int, kind: str = "finished") -> tuple[int, Sign | None]:
-    """The byte from which on fewer than `STEPS` further steps of training are seen.
+    """The byte from which on there are fewer than `STEPS` further training steps.
 
-    Failures before it did not stop the job, nor did those before its proper end, the last sign of
-    `kind`. `start` where there is neither. The second value is that sign.
+    Failures before it did not stop the job, nor did those before its proper end, which is the last
+    sign of `kind`. It is `start` if there is neither. The second value is that sign.
     """
     sign = last_sign(kind, file, start, end)
     over = sign.offset if sign is not None else start
@@ -133,7 +133,7 @@ def horizon(file: LogFile, start: int, end: int, kind: str = "finished") -> tupl
 def run_end(file: LogFile, *, short: bool = False) -> tuple[Line, bool] | None:
     """The line near the end of a log that shows that its run is over, and whether it finished.
 
-    None where there is no such line, or where the run goes on after it: see `goes_on`.
+    None without such a line, or if the run continues after it: see `goes_on`.
     """
     start = file.align(max(0, file.size - LARGEST))
     for kind in ("finished", "over"):
@@ -147,10 +147,10 @@ def run_end(file: LogFile, *, short: bool = False) -> tuple[Line, bool] | None:
 
 
 def goes_on(file: LogFile, sign: Sign, end: int, kind: str = "finished", *, short: bool) -> bool:
-    """Whether a sign of an end is only of a part of a run, by its line and the lines after it.
+    """Whether the sign of an end is about a part of a run, by its line and the lines after it.
 
-    The next part may start there. Where the run is `short` of what it shall do and the sign no more
-    than words, any count that is not at its end shows the same.
+    The next part may start there. If the run is `short` of its total and the sign is only worded,
+    any count below its total shows the same.
     """
     data, _ = uncoloured(file.read(sign.offset, min(end - sign.offset, LARGEST)))
     data = data.lstrip(b"\r\n")
@@ -169,18 +169,18 @@ def goes_on(file: LogFile, sign: Sign, end: int, kind: str = "finished", *, shor
 
 
 def part_ends(line: bytes) -> bool:
-    """Whether a line that words an end names a part of a run that has come to it."""
+    """Whether a line that words an end names a part of a run."""
     return _denial("part").search(_WHOLE.sub(b"", line[:CLOSELY])) is not None
 
 
 def is_short(text: bytes, share: float = 1.0) -> bool:
-    """Whether a count in a text is at less than this share of what it counts to."""
+    """Whether a count in a text is below this share of its total."""
     found = (match for one in signs("counts").single for match in one.finditer(text))
     return any(int(match[1]) < share * int(match[2]) for match in found)
 
 
 def line_of(file: LogFile, sign: Sign) -> Line:
-    """The line of a sign, whose match may begin with the line feed before it."""
+    """The line of a sign, whose match may begin with the line feed before the line."""
     number = file.line_number(sign.offset)
     first, *more = file.lines(number, number + 1)
     begins = file.read(sign.offset, 1) in (b"\n", b"\r")

@@ -1,6 +1,6 @@
-"""Lines to templates: what changes from line to line is masked, what is said remains.
+"""Lines to templates: variable parts are masked, fixed text remains.
 
-What is expensive (an embedding, a model's answer) is asked once per template and kept.
+Expensive results (an embedding, a model's answer) are computed once for each template and stored.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from schedmate.logparse.reading.prefixes import split_prefix, unambiguous
 from schedmate.sqlite import Connection
 
 LONGEST = 400
-"""Characters of a line that take part in its template."""
+"""Characters of a line that are used for its template."""
 MAX_TEMPLATES = 20_000
-"""Most templates of one `Templates`; a log of noise has no more to say, and what is new is no
-longer masked."""
+"""Limit for one `Templates`; further lines of a noisy log are no longer masked."""
 MAX_SHAPES = 50_000
-"""Most shapes remembered at a time."""
+"""Limit for the shapes in memory."""
 OTHER = "<other>"
 
 # The order matters: what holds numbers inside goes before numbers.
@@ -47,9 +46,9 @@ _MARKS = {name: f"<{name}>" for name in _MASKS.groupindex}
 
 
 def mask(text: str) -> str:
-    """The template of a line: numbers, times, hosts, paths, ids and bars replaced by marks.
+    """The template of a line: numbers, times, hosts, paths, ids and bars become placeholders.
 
-    `text` is free of escape sequences and of rank prefixes (`Line.text`).
+    `text` has no escape sequences and rank prefixes (`Line.text`).
     """
     text = text[:LONGEST]
     if _ANY.search(text):  # a line of words is passed over at once
@@ -73,7 +72,7 @@ class Templates:
         return len(self.texts)
 
     def number(self, raw: bytes) -> int:
-        """The number of the template of one line, given as it stands in the log."""
+        """The number of the template of one raw line."""
         if len(self.texts) >= MAX_TEMPLATES:
             return self._numbers.setdefault(OTHER, MAX_TEMPLATES - 1)
         # of a line with redraws the last one counts, and that stands at its end
@@ -90,8 +89,7 @@ class Templates:
     def numbers(self, data: bytes) -> array[int]:
         """The number of the template of each line of a chunk.
 
-        Many lines at little cost: lines that differ only in digits are one look-up, and only a
-        shape not seen before is masked.
+        Lines that differ only in digits share one look-up, and only new shapes are masked.
         """
         lines = data.removesuffix(b"\n").split(b"\n")
         shapes = data.removesuffix(b"\n").translate(_DIGITS).split(b"\n")
@@ -105,7 +103,7 @@ _DIGITS = bytes.maketrans(b"123456789", b"000000000")
 
 
 class _Shapes(dict[bytes, int]):
-    """From a line with all digits made 0 to the number of its template."""
+    """Numbers of templates by lines whose digits are all replaced by 0."""
 
     def __init__(self, templates: Templates) -> None:
         super().__init__()
@@ -124,11 +122,11 @@ class _Shapes(dict[bytes, int]):
 
 
 class TemplateStore:
-    """What was found out about templates, kept in a SQLite file between runs.
+    """Results for templates, kept in a SQLite file between runs.
 
-    A value is kept under `kind`, which names who asked and with which version (`class/2`). Any
-    number of processes may use one file. With `path=None`, or where the file cannot be used, values
-    live as long as the object: a cache may be lost, never in the way.
+    A value is stored under `kind`, which names its producer and version (`class/2`). Any number of
+    processes may use one file. With `path=None`, or if the file cannot be used, values are kept in
+    memory: losing the cache never causes a failure.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -151,7 +149,7 @@ class TemplateStore:
             self.close()
 
     def get(self, kind: str, template: str) -> Any:
-        """The JSON value kept for a template, or None."""
+        """The JSON value stored for a template, or None."""
         key = kind, template
         if key not in self._held and self._database is not None:
             try:
@@ -164,7 +162,7 @@ class TemplateStore:
         return self._held.get(key)
 
     def put(self, kind: str, values: dict[str, Any]) -> None:
-        """Keep a JSON value for each template."""
+        """Store a JSON value for each template."""
         self._held.update({(kind, template): value for template, value in values.items()})
         if self._database is None:
             return

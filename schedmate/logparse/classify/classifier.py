@@ -1,8 +1,9 @@
 """Templates to categories: lexical rules first, then a linear head on their embedding.
 
 The paper compares a line's embedding with category vectors. Here the vectors are fitted to labelled
-templates by ridge regression, in milliseconds when first needed, so that the labels stay data
-(examples.yaml); and where a plain rule is more reliable (rules.yaml) it decides, and says so.
+templates by ridge regression, in milliseconds at the first use, so that labels stay data
+(examples.yaml). Where a plain rule is more reliable (rules.yaml), it decides, and the verdict names
+it.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ RIDGE = 3.0
 175 logs labelled by hand, no log on both sides; each counts alike, so that how often a category is
 among lines that no rule decides is learnt with them."""
 SPELLING, FORM = 1.5, 0.5
-"""Weights of the spelling and of the form of a line beside its embedding."""
+"""Weights of the spelling and of the form of a line, relative to its embedding."""
 SHARP = 6.0
 """Inverse temperature that turns scores into confidences; at this one they are about how often a
 verdict is right."""
 LEAST = 0.3
-"""Below this confidence a line is `other`."""
+"""A line with a lower confidence is `other`."""
 _HEAD = re.compile(
     r"^(?>\[?(?:<num>[-/. ])*<time>[\])]?|\[?\b(?:INFO|DEBUG|I|root|__main__|main)\b\]?|[IWEF]<num>"
     r"|<num>/<num>/<num>|<num>|\[[\w.:<> -]{1,48}\]|\w++(?:\.\w++)++(?::(?:<num>|\w++))*+"
@@ -53,7 +54,7 @@ _HEAD = re.compile(
 
 
 class Verdict(NamedTuple):
-    """The category of a template, how sure that is (0 to 1), and what decided.
+    """The category of a template, its confidence (0 to 1), and what decided.
 
     `by` is `rule` or `embedding`; `rule` names the rule.
     """
@@ -65,10 +66,10 @@ class Verdict(NamedTuple):
 
 
 class LogClassifier:
-    """The categories of templates, each asked for once.
+    """The categories of templates, each computed once.
 
-    `embedder` is any of `schedmate.retrieval.embedders` (default: the bundled one), loaded only
-    when a template comes that no rule decides. `store` keeps its verdicts between runs.
+    `embedder` is any of `schedmate.retrieval.embedders` (default: the bundled one), loaded only for
+    a template that matches no rule. `store` keeps verdicts between runs.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class LogClassifier:
         ]
 
     def by_rule(self, template: str) -> Verdict | None:
-        """What the first matching rule says, or None."""
+        """The verdict of the first matching rule, or None."""
         matcher, entries = _rules()
         matches = matcher.Match(template.encode("utf-8", "replace")) or []
         said = message(template)
@@ -128,7 +129,7 @@ class LogClassifier:
         ]
 
     def _features(self, templates: Sequence[str]) -> NDArray[float32]:
-        """A row a template: meaning, spelling, form and a constant."""
+        """One row for each template: meaning, spelling, form and a constant."""
         import numpy as np
 
         said = [message(template) for template in templates]
@@ -147,7 +148,7 @@ class LogClassifier:
     def _head(self) -> NDArray[float32]:
         """Category vectors, shape (features, categories), by ridge regression.
 
-        Solved over the examples, which are fewer than the features.
+        Solved in the examples' space, as there are fewer examples than features.
         """
         import numpy as np
 
@@ -161,7 +162,7 @@ class LogClassifier:
 
 
 def message(template: str) -> str:
-    """What a line says, without the time, level and logger in front of it."""
+    """The message of a line, without the time, level and logger before it."""
     return _HEAD.sub("", template, count=1) or template
 
 
@@ -185,7 +186,7 @@ def _examples() -> list[tuple[str, str]]:
 
 @cache
 def _version() -> str:
-    """Verdicts are kept as long as labels and parameters stay as they are."""
+    """The key of stored verdicts: it changes with labels and parameters."""
     cues = load("logparse/classify/cues.yaml")
     content = json.dumps([_examples(), cues, RIDGE, SPELLING, FORM, SHARP, LEAST])
     return f"{zlib.crc32(content.encode()):08x}"

@@ -1,4 +1,4 @@
-"""Texts as numbers, beside their embedding: how they are spelled, worded and laid out."""
+"""Features of texts beside their embedding: spelling, cue words and layout."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 PIECES = 2048
-"""Dimensions that the spelling of a line is hashed into."""
+"""Dimensions of the hashed spelling of a line."""
 LOOKED_AT = 160
-"""Characters of a line whose spelling counts."""
+"""Characters of a line whose spelling is used."""
 
 _MARK = re.compile(r"<\w+>")
 _WORD = re.compile(r"[a-z]+")
@@ -29,7 +29,7 @@ _RUNNING = re.compile(
 
 
 def spelling(texts: Sequence[str]) -> NDArray[float32]:
-    """Unit vectors of their pieces of three and four characters, hashed: (texts, `PIECES`)."""
+    """Unit vectors of the hashed 3- and 4-grams of characters: (texts, `PIECES`)."""
     import numpy as np
 
     rows = np.zeros((len(texts), PIECES), np.float32)
@@ -43,7 +43,7 @@ def spelling(texts: Sequence[str]) -> NDArray[float32]:
 
 
 def form(texts: Sequence[str]) -> NDArray[float32]:
-    """The cues of `cues.yaml` that each has, and the shares of what it is made of, 0 to 1."""
+    """The cues of `cues.yaml` in each text, and the shares of kinds of characters, 0 to 1."""
     import numpy as np
 
     matcher, count = _cues()

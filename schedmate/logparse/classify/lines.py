@@ -1,4 +1,4 @@
-"""What the lines of a log are, by rule alone."""
+"""The categories of a log's lines, by rules alone."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from schedmate.logparse.templates import Templates
 
 
 class LineKinds:
-    """The category of each line of a log; a template is looked at once.
+    """The category of each line of a log, computed once for each template.
 
-    By rule alone: of a single template that no rule knows, an embedding is too often wrong.
+    By rules alone: for a single line without a rule, the embedding is wrong too often.
     """
 
     def __init__(self) -> None:
@@ -18,7 +18,7 @@ class LineKinds:
         self._categories: list[str] = []
 
     def of(self, data: bytes) -> list[str]:
-        """The categories of the lines of a part of the log; `other` where no rule knows one."""
+        """The categories of the lines in a part of the log; `other` if no rule matches."""
         return [self._category(number) for number in self._templates.numbers(data)]
 
     def _category(self, number: int) -> str:

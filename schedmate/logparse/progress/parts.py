@@ -1,4 +1,4 @@
-"""Logs that print the counter on one line and the time on another: the two are joined."""
+"""Logs that print the counter and its time on separate lines: the two are joined."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from schedmate.logparse.progress.series import counts_on
 from schedmate.logparse.progress.words import meaning
 
 SHORT = 160
-"""Characters of a line that says one thing and nothing else."""
+"""Limit for the characters of a line with a single time."""
 NEAR = 2000
-"""How far from the counter its time stands [bytes]."""
+"""Limit for the distance between a counter and its time [bytes]."""
 PAIRED = 0.8
-"""Share of counters that must have a time of their own."""
+"""Share of the counters that must have a time of their own."""
 FEWEST = 3
 
 
 class Part(NamedTuple):
-    """A time alone on its line: what it is, its value [s], and whether it gave the unit.
+    """A time alone on its line: its kind, value [s], and whether the line states the unit.
 
-    `eta` [s] is what is left of the run where the same line says that too.
+    `eta` [s] is the remaining time of the run if the same line states it.
     """
 
     quantity: str
@@ -36,7 +36,7 @@ class Part(NamedTuple):
 
 
 def read_part(text: str) -> Part | None:
-    """The time that a line states that says nothing else but what is left, or None."""
+    """The time on a line that states nothing else, except the remaining time, or None."""
     if len(text) > SHORT or is_about_something_else(text):
         return None
     numbers = labelled(text)
@@ -59,10 +59,10 @@ def read_part(text: str) -> Part | None:
 
 
 def join(samples: list[Sample], parts: list[Part]) -> None:
-    """Gives samples that count, the newest first, the times that stand on lines near them.
+    """Give samples with a counter, the newest first, the times on lines near them.
 
-    Only where the samples of one kind have no time and nearly each has one of the same name, on
-    the same side and before the next counter.
+    Only if the samples of one kind have no time, and nearly each has one of the same name, on the
+    same side and before the next counter.
     """
     kinds: dict[str, list[Part]] = {}
     for part in sorted(parts, key=lambda part: part.offset):
@@ -85,7 +85,7 @@ def join(samples: list[Sample], parts: list[Part]) -> None:
 
 
 def _pairs(group: list[Sample], parts: list[Part]) -> list[tuple[Sample, Part]] | None:
-    """Each sample with the part after it, or each with the one before it; None: neither fits."""
+    """Each sample with the part after it, or each with the one before it; None if neither fits."""
     places = [part.offset for part in parts]
     starts = [sample.offset for sample in group]
     after: list[tuple[Sample, Part]] = []

@@ -1,4 +1,4 @@
-"""Where a run is, and when it will end: iterations over all epochs where their length is known."""
+"""How far a run is, and when it will end: in iterations over all epochs if possible."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from schedmate.logparse.reading import LogFile
 from schedmate.logparse.signs import run_end
 
 NEARLY = 0.95
-"""A run that has done less of its iterations does not end by words alone where others follow."""
+"""A run below this share of its iterations has not ended by words alone if further ones follow."""
 
 
 def find_position(
     progress: Progress, ranked: list[list[Sample]], epochs: list[Sample], facts: Facts
 ) -> None:
-    """Sets the counts and the time left, by kinds of lines of which the first is believed.
+    """Set the counts and the remaining time, by kinds of lines in order of preference.
 
     `epochs` are the lines about whole epochs, the newest first.
     """
@@ -37,7 +37,7 @@ def find_position(
 
 
 def _latest(progress: Progress, ranked: list[list[Sample]]) -> Sample | None:
-    """The newest count of the kind that is believed, or one of the whole run of a later epoch."""
+    """The newest count of the preferred kind, or one of the whole run from a later epoch."""
     newest = [s for group in ranked if (s := _newest(group)) is not None]
     for sample in newest[1:]:
         later = sample.epoch is not None and sample.epoch > (newest[0].epoch or sample.epoch)
@@ -60,7 +60,7 @@ def _over_epochs(progress: Progress, latest: Sample, facts: Facts) -> None:
 
 
 def _left(progress: Progress, latest: Sample | None, epochs_done: float | None) -> float | None:
-    """Seconds until the run ends: what the log itself expects, or steps or epochs to go."""
+    """Seconds until the run ends, by the log's own estimate or by the remaining steps or epochs."""
     if latest is not None and latest.eta_s is not None and not latest.in_epoch:
         return latest.eta_s
     step, count, total = progress.step_time_s, progress.iteration, progress.total_iterations
@@ -72,9 +72,9 @@ def _left(progress: Progress, latest: Sample | None, epochs_done: float | None) 
 
 
 def find_end(progress: Progress, file: LogFile, *, numbered: bool) -> None:
-    """Sets whether the run is over: by what its log says, or because it counted to its end.
+    """Set whether the run has ended, by the log's words or because it reached its total.
 
-    Without `numbered` the line that shows it is not counted.
+    Without `numbered`, the number of the line that shows it is not determined.
     """
     count, total = progress.iteration, progress.total_iterations
     short = count is not None and total is not None and count < NEARLY * total

@@ -1,7 +1,8 @@
-"""Has a job slowed down since something changed, packing it with another for example?
+"""Whether a job has slowed down after a change, such as packing it with another job.
 
-SchedMate paper, sections 3.2 and 4.1: the first iterations after a change are no measure, so that
-nothing is said before several tens of them; a job that is slower by 35 % or more is slowed down.
+SchedMate paper, sections 3.2 and 4.1: the first iterations after a change are not representative,
+so there is no answer before several tens of them; a job that is slower by 35 % or more counts as
+slowed down.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from schedmate.jobs import Progress
 
 WARM_UP = 30
-"""Iterations after the change before anything is said."""
+"""Iterations after the change that are needed for an answer."""
 THRESHOLD = 0.35
 """Loss of throughput from which a job counts as slowed down."""
 NOISE = 0.03

@@ -1,4 +1,4 @@
-"""The attempts of a job that was started again and appended to the same log."""
+"""The attempts of a job that was restarted and appended to the same log."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from schedmate.logparse.reading.file import LogFile
 from schedmate.logparse.reading.lines import plain
 
 HEAD = 1 << 14
-"""Bytes in which the first line that says something stands."""
+"""Bytes in which the first significant line has to be."""
 OPENING = 20
-"""Lines among which it is the only one of its form."""
+"""Lines among which it must be the only one of its form."""
 LONGEST, LEAST_WORDS = 300, 3
-"""A line that is known again has at most so many bytes and at least so many words."""
+"""A line that is recognised again has at most this many bytes and at least this many words."""
 # What a library prints whenever one more process imports it is no beginning of a job.
 _BY_ANY_PROCESS = re.compile(
     rb"(?i:warn|deprecat|tensorflow|cuda|\bTF_)|^\W*[DIWE]\d{4}|^\s|\.py:\d+|^wandb:"
@@ -49,11 +49,11 @@ class _Mark(NamedTuple):
 
 
 def attempts(file: LogFile) -> list[Attempt]:
-    """All attempts in the order they ran; at least one. The last is the one to look at.
+    """All attempts in order; at least one. The last one is normally examined.
 
-    At the start of one attempt every process and every layer of launchers prints a line of its
-    own: a second one begins another attempt only when the job had work to show in between. So does
-    the log itself where it begins once more as it began (`opening`).
+    At the start of one attempt every process and every layer of launchers prints a line of its own:
+    a second one begins another attempt only if the job showed progress in between. The same applies
+    if the log repeats its own beginning (`opening`).
     """
     patterns = _with_opening(_patterns(), opening(file))
     cuts: list[_Mark] = []
@@ -123,7 +123,7 @@ def _patterns() -> _Patterns:
 
 
 def _with_opening(patterns: _Patterns, form: bytes | None) -> _Patterns:
-    """The patterns, and one more kind of beginning: the first line of the log itself."""
+    """The patterns, with the log's own first line as one more kind of beginning."""
     if form is None:
         return patterns
     import re2
@@ -137,10 +137,10 @@ def _with_opening(patterns: _Patterns, form: bytes | None) -> _Patterns:
 
 
 def opening(file: LogFile) -> bytes | None:
-    """The form of the first line that says something, if its repetition shows a new beginning.
+    """The form of the first significant line, if its repetition shows a new beginning.
 
-    Numbers, times and names of days may differ. A line that stands several times at the beginning
-    already, as every rank or file prints it, tells nothing; nor does one of progress, or a warning.
+    Numbers, times and names of days may differ. A line that occurs several times at the beginning,
+    as each rank or file prints it, shows nothing; nor does a line of progress, or a warning.
     """
     work = _patterns().work
     forms: list[bytes | None] = []
@@ -154,7 +154,7 @@ def opening(file: LogFile) -> bytes | None:
 
 
 def _form_of(line: bytes) -> bytes | None:
-    """A pattern for lines like this one, None where it says too little to be known again."""
+    """A pattern for lines like this one, or None if it is too short to be recognised."""
     text = line.rstrip(b"\r")
     if not text.isascii() or len(text) > LONGEST or _BY_ANY_PROCESS.search(text):
         return None
@@ -188,6 +188,6 @@ def _marks(file: LogFile, patterns: _Patterns) -> Iterator[_Mark]:
 
 
 def _any(file: LogFile, pattern: Any, after: _Mark | None, before: _Mark) -> bool:
-    """Whether a line between two others fits."""
+    """Whether a line between two others matches."""
     start = file.line_offset(after.line + 1) if after is not None else 0
     return any(pattern.search(chunk.data) for chunk in file.chunks(start, before.offset))

@@ -1,4 +1,4 @@
-"""Lines that belong together: a Python traceback is one block, also where ranks interleave."""
+"""Groups lines: a Python traceback is one block, also if the output of ranks interleaves."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from schedmate.logparse.reading.lines import Line
 
 START = "Traceback (most recent call last"
 MAX_LINES = 2000
-"""Most lines of one traceback."""
+"""Limit for the lines of one traceback."""
 MAX_MESSAGE = 40
-"""Most lines that the message of an exception goes on for."""
+"""Limit for the lines of an exception's message."""
 
 _EXCEPTION = re.compile(
     r"(?:[A-Za-z_]\w*\.)*(?P<name>_?[A-Z]\w*|(?<=\.)(?:error|timeout|gaierror|herror))(?:\(\w+\))?"
@@ -45,11 +45,11 @@ _NEW_RECORD = re.compile(
 
 @dataclass
 class Block:
-    """One line, or all lines of one traceback with those it was raised from.
+    """One line, or all lines of a traceback with those of the exceptions before it.
 
-    `exception` and `message` are the last exception's, the one that ended the program. `inner` are
-    the lines of a traceback as Python wrote them, without what a logger put before each, around
-    them or, where all of it stands in one line, between them.
+    `exception` and `message` are those of the last exception, which ended the program. `inner` are
+    the lines of the traceback as Python wrote them, without text that a logger put before each,
+    around them or, if all of it is on one line, between them.
     """
 
     lines: list[Line]
@@ -67,7 +67,7 @@ class Block:
 
 
 class _Open:
-    """A traceback that is being read, of one stream."""
+    """A traceback of one stream while it is being read."""
 
     def __init__(self, line: Line) -> None:
         at = line.text.index(START)
@@ -87,7 +87,7 @@ class _Open:
         self.message_lines = 0
 
     def take(self, line: Line) -> bool:
-        """Whether the line belongs to the traceback; if so it is added."""
+        """Add the line if it belongs to the traceback; returns whether it does."""
         if len(self.block.lines) >= MAX_LINES:
             return False
         headed = self.head.match(line.text) if self.head is not None else None
@@ -116,7 +116,7 @@ class _Open:
         return True
 
     def _frames(self, text: str, bare: str) -> bool:
-        """Whether a line is of the frames, or the exception that ends them."""
+        """Whether a line belongs to the frames, or is the exception that ends them."""
         frame = _FRAME.match(text)
         if frame is not None:
             self.margin = max(0, len(frame[1]) - 2)
@@ -136,7 +136,7 @@ class _Open:
         self.block.chain.append(match["name"])
 
     def quoted(self) -> bool:
-        """Whether the first line holds the whole traceback as a string; if so it is read."""
+        """Read the traceback from the first line, if all of it is there as a string; else False."""
         line = self.block.lines[0]
         parts = _LINE_FEED.split(line.text[line.text.index(START) :])
         if len(parts) < 2:
@@ -157,7 +157,7 @@ class _Open:
 
 
 def _head(before: str) -> re.Pattern[str] | None:
-    """What stands before each line of a traceback: as before its first, with other numbers."""
+    """The text before each line of a traceback: as before its first, with other numbers."""
     if not before:
         return None
     parts = re.split(r"(\d+|0x[0-9a-f]+|(?<=\S) +(?=\S))", before)

@@ -1,6 +1,7 @@
-"""Bytes of a log without the escape sequences that colour them, and where each byte was.
+"""Removes colour escape sequences from the bytes of a log, and maps positions back.
 
-Patterns that look at the beginning of a line or at words side by side would miss coloured ones.
+Without this, patterns that look at the beginning of a line or at neighbouring words would miss
+coloured ones.
 """
 
 from __future__ import annotations

@@ -18,16 +18,16 @@ from schedmate.logparse.reading.prefixes import Layout
 from schedmate.logparse.reading.storage import BLOCK, LONG_LINE, TAIL, Storage
 
 HEAD = 1 << 16
-"""How much of the beginning of a line longer than `LONG_LINE` is kept [bytes]."""
+"""Bytes kept at the beginning of a line longer than `LONG_LINE`."""
 SAMPLE = 1 << 16
-"""Bytes from either end of the file from which its layout is recognised."""
+"""Bytes at either end of the file from which its layout is recognised."""
 
 
 class Chunk(NamedTuple):
-    """Whole lines of a file, the last one perhaps without its line feed.
+    """Whole lines of a file, the last one possibly without its line feed.
 
-    `offset` and `size` [bytes] say where they lie; `len(data)` is less than `size` where one very
-    long line was shortened. `first_line` is the 1-based number of the first line.
+    `offset` and `size` [bytes] are their position; `len(data)` is less than `size` if a very long
+    line was shortened. `first_line` is the 1-based number of the first line.
     """
 
     offset: int
@@ -41,7 +41,7 @@ class Chunk(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """What stands between two line ends or redraws; `offset` [bytes] is where it starts."""
+    """The text between two line ends or redraws; `offset` [bytes] is where it starts."""
 
     offset: int
     data: bytes
@@ -51,9 +51,8 @@ class Piece(NamedTuple):
 class LogFile:
     """A log that is read in place, in bounded memory whatever its size.
 
-    `rank` and `node` are what the file's name says, or None. A file may be closed at any time and
-    is opened again by the next read. Every read raises `LogError` when the file has become
-    unreadable.
+    `rank` and `node` are those in the file's name, or None. A file may be closed at any time and is
+    opened again by the next read. Every read raises `LogError` if the file has become unreadable.
     """
 
     name: str
@@ -69,7 +68,7 @@ class LogFile:
         return self.storage.size
 
     def close(self) -> None:
-        """Give back the file descriptor."""
+        """Close the file descriptor."""
         self.storage.close()
 
     def read(self, offset: int, size: int) -> bytes:
@@ -78,7 +77,7 @@ class LogFile:
 
     @cached_property
     def layout(self) -> Layout:
-        """How the lines say their rank, recognised at both ends of the file."""
+        """The prefixes by which lines state their rank, recognised at both ends of the file."""
         tail = max(SAMPLE, self.size - SAMPLE)
         return sniff(self.read(0, SAMPLE) + b"\n" + self.read(tail, SAMPLE))
 
@@ -112,8 +111,8 @@ class LogFile:
     def pieces_reversed(self, *, block: int = 1 << 16) -> Iterator[Piece]:
         """Non-empty pieces from the end of the file to its beginning.
 
-        A piece ends where a line does or where a progress bar draws itself anew (carriage return
-        or backspaces), so that the latest refresh comes first.
+        A piece ends with a line or where a progress bar redraws itself (carriage return or
+        backspaces), so that the latest refresh comes first.
         """
         for start, data in self._reversed(block):
             offset = start + len(data)
@@ -124,9 +123,9 @@ class LogFile:
                 offset -= 1
 
     def matching_reversed(self, pattern: Any, *, block: int = 1 << 16) -> Iterator[Piece]:
-        """The pieces in which an RE2 pattern is found, in the order of `pieces_reversed`.
+        """The pieces that an RE2 pattern matches, in the order of `pieces_reversed`.
 
-        Where little matches, much is passed over at once: half a gigabyte a second.
+        Regions without a match are skipped at half a gigabyte a second.
         """
         for start, data in self._reversed(block):
             upto = len(data)
@@ -151,10 +150,10 @@ class LogFile:
             position, block = start, min(2 * block, BLOCK)
 
     def align(self, offset: int, within: int | None = None) -> int:
-        """The first byte of the line that holds byte `offset`.
+        """The first byte of the line that contains byte `offset`.
 
-        `offset` itself where that is more than about `within` [bytes] away: of a log without line
-        feeds every search for one would read all that is before.
+        `offset` itself if that is more than about `within` [bytes] away: in a log without line
+        feeds every search for one would read everything before.
         """
         end = min(offset, self.size)
         step = 1 << 12
@@ -169,7 +168,7 @@ class LogFile:
         return 0
 
     def line_number(self, offset: int) -> int:
-        """The 1-based number of the line that holds byte `offset`."""
+        """The 1-based number of the line that contains byte `offset`."""
         offset = min(offset, self.size)
         self._count_to(offset // BLOCK)
         base = offset // BLOCK * BLOCK

@@ -12,9 +12,9 @@ from schedmate.logparse.reading.inside import LogError
 from schedmate.logparse.reading.storage import BLOCK
 
 POLL_S = 0.5
-"""Time between two looks at a file that has not grown [s]."""
+"""Time between two checks of a file that has not grown [s]."""
 MAX_HELD = 1 << 20
-"""An unfinished line longer than this is given out unfinished [bytes]."""
+"""A longer unfinished line is returned unfinished [bytes]."""
 
 
 def follow(
@@ -26,10 +26,10 @@ def follow(
 ) -> Iterator[bytes]:
     """Whole new lines of the file, several at a time, from byte `start` on, as they are written.
 
-    Empty bytes say that nothing new came for `poll_s` [s], so that a caller can show that it
-    lives. A file that was truncated is read from its new beginning; one that was renamed or deleted
-    is read to its end, then the one that takes its name. `wait(seconds)` sleeps and says whether to
-    go on (default: for ever). Raises `LogError` when the file is not there at first.
+    Empty bytes mean that nothing was written for `poll_s` [s], so that a caller can show that it is
+    alive. A truncated file is read from its new beginning; a renamed or deleted one is read to its
+    end, then the one that takes its name. `wait(seconds)` sleeps and returns whether to continue
+    (default: always). Raises `LogError` if the file does not exist at first.
     """
     go_on = wait or _sleep
     held = b""
@@ -71,7 +71,7 @@ def follow(
 
 
 def _replaced(path: Path, descriptor: int) -> FileIO | None:
-    """The file that has taken the name of the one being read, opened; None: still the same."""
+    """The file that has replaced the one being read, opened; None if it is still the same."""
     try:
         now, then = path.stat(), os.fstat(descriptor)
         if (now.st_dev, now.st_ino) == (then.st_dev, then.st_ino):

@@ -1,8 +1,8 @@
-"""The log files of one directory: found and opened without being led out of it by a link.
+"""Finds and opens the log files of one directory; no link leads outside of it.
 
-A link within a directory may lead to any file of the machine, and a name may be made a link between
-being looked at and being opened. So files are opened from the directory downwards, no step of the
-way by a link, and what was opened is looked at instead of the name.
+A link within a directory may point to any file of the machine, and a name may become a link between
+check and use. So files are opened from the directory downwards without following links, and checks
+are made on the opened file instead of the name.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from schedmate.errors import InputError, similar_file
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 NAMED = 20
-"""Most things that were left out of which each is named."""
+"""Limit for the skipped entries that are named individually."""
 
 
 class LogError(InputError):
-    """A log that is missing, unreadable or no log."""
+    """A log is missing, unreadable or not a log."""
 
 
 def open_regular(path: Path) -> int:
-    """A descriptor of the regular file at `path`, which a person has named: links are followed.
+    """A descriptor of the regular file at `path`, which a person named: links are followed.
 
     Raises `LogError`. Never waits for the other end of a FIFO.
     """
@@ -44,7 +44,7 @@ def open_regular(path: Path) -> int:
 
 
 def unreadable(path: Path, error: OSError) -> LogError:
-    """What to say of a file that cannot be opened or read."""
+    """The error message for a file that cannot be opened or read."""
     return LogError(
         f"cannot read {path}: {error.strerror or error}; check the path and its rights."
     )
@@ -52,9 +52,9 @@ def unreadable(path: Path, error: OSError) -> LogError:
 
 @dataclass(frozen=True)
 class Folder:
-    """A directory that a person has named, and what may be read in it.
+    """A directory that a person named, and what may be read in it.
 
-    With `follow_links` that is also what links in it lead to.
+    With `follow_links` that includes the targets of links in it.
     """
 
     root: Path
@@ -62,7 +62,7 @@ class Folder:
 
     @cached_property
     def real(self) -> Path:
-        """The directory itself, where `root` is a link to it."""
+        """The directory itself if `root` is a link to it."""
         return Path(os.path.realpath(self.root))
 
     def open(self, path: Path) -> int:
@@ -80,7 +80,7 @@ class Folder:
             raise unreadable(path, error) from None
 
     def files(self) -> Found:
-        """Its files, those of all folders below it too, and what was left out."""
+        """Its files, including those of all folders below it, and notes on what was left out."""
         found = Found(self)
         found.look_at(self.root)
         found.sort_out_links()
@@ -88,7 +88,7 @@ class Folder:
 
 
 def _descend(root: Path, parts: tuple[str, ...]) -> int:
-    """Opens a file from its directory downwards, where nothing on the way is a link."""
+    """Open a file from its directory downwards, if no part of the path is a link."""
     folder = os.open(root, _FOLDER)
     try:
         for part in parts[:-1]:
@@ -128,13 +128,13 @@ class Found:
 
     @property
     def notes(self) -> list[str]:
-        """A sentence on each thing that was left out, or on how many more there were."""
+        """A note on each entry that was left out, or on how many more there were."""
         more = len(self._left_out) - NAMED
         rest = [f"{more:,} more of {self.folder.root} were left out for the like."]
         return self._left_out[:NAMED] + (rest if more > 0 else [])
 
     def look_at(self, folder: Path) -> None:
-        """Takes the files below a folder. Raises `LogError` where the first one is unreadable."""
+        """Add the files below a folder. Raises `LogError` if the first one is unreadable."""
         waiting = [folder]
         while waiting:
             one = waiting.pop()
@@ -151,7 +151,7 @@ class Found:
             waiting += list(self._sub_folders(one, ordered))[::-1]
 
     def take(self, path: Path) -> None:
-        """Takes one file, or those below a folder; links that lead out of the directory are not."""
+        """Add one file, or those below a folder; links out of the directory are left out."""
         if why := self._where_it_leads(path):
             link = "is a link that" if path.is_symlink() else "lies behind a link that"
             self._left_out.append(f"{path} {link} {why}; it was left out.")
@@ -165,7 +165,7 @@ class Found:
             self._links.append((path, Path(os.path.realpath(path))))
 
     def sort_out_links(self) -> None:
-        """Takes what links within the directory lead to, where it is not read by its own name."""
+        """Add the targets of links within the directory that are not read by their own names."""
         read = {os.path.realpath(path) for path in self.paths}
         for path, real in self._links:
             if str(real) not in read:
@@ -194,7 +194,7 @@ class Found:
                 self._left_out.append(f"{path} leads to no regular file and was left out.")
 
     def _where_it_leads(self, path: Path) -> str | None:
-        """Why a link is left out, or None."""
+        """The reason why a link is left out, or None."""
         try:
             real = path.resolve(strict=True)
         except (OSError, RuntimeError) as error:  # RuntimeError: a circle, before Python 3.13
@@ -205,7 +205,7 @@ class Found:
         return f"leads out of {self.folder.root}, to {real} (--follow-links reads it)"
 
     def _is_known(self, status: os.stat_result) -> bool:
-        """Whether a folder has been looked at: links can make it appear below itself."""
+        """Whether a folder has been read: links can make it appear below itself."""
         known = (status.st_dev, status.st_ino) in self._seen
         self._seen.add((status.st_dev, status.st_ino))
         return known

@@ -1,4 +1,4 @@
-"""One line of a log, without what a terminal needs and with what its prefix says."""
+"""One line of a log, without terminal control sequences, and with the origin in its prefix."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Line(NamedTuple):
 
 
 def decode(raw: bytes) -> str:
-    """UTF-8, and where a line is not, Latin-1."""
+    """Decoded as UTF-8, or as Latin-1 if it is not valid UTF-8."""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError:

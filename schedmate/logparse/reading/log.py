@@ -20,18 +20,18 @@ from schedmate.plain import LONGEST_S
 from schedmate.terminal import clean, counted
 
 MAX_FILES = 20_000
-"""Most files of one directory that are read as one job's log."""
+"""Limit for the files of one directory that are read as one job's log."""
 MAX_ERROR_FILE = 1 << 24
-"""Largest error.json that is read [bytes]."""
+"""Size of the largest error.json that is read [bytes]."""
 SAMPLE = 1 << 13
-"""Bytes by which a file is recognised as text."""
+"""Bytes from which a file is recognised as text."""
 BINARY = 0.1
 """Share of control characters from which a file is not text."""
 
 
 @dataclass(frozen=True)
 class ErrorFile:
-    """What torchelastic's `@record` wrote when one worker's Python code failed.
+    """The record that torchelastic's `@record` wrote when a worker's Python code failed.
 
     `time` [s since epoch]. `traceback` is the worker's, as text.
     """
@@ -42,7 +42,7 @@ class ErrorFile:
     time: float | None
     traceback: str
     folder: Folder | None = None
-    """The directory out of which it may not be read."""
+    """The directory outside of which it must not be read."""
 
 
 @dataclass
@@ -79,8 +79,8 @@ class Log:
 def open_log(path: Path | str, *, follow_links: bool = False) -> Log:
     """The log at `path`: plain or compressed file, directory, or `-` for standard input.
 
-    Of a directory links that lead out of it are left out, which a warning says, unless
-    `follow_links`. Raises `LogError` when there is nothing that can be read as text.
+    Links out of a directory are left out, with a warning, unless `follow_links`. Raises `LogError`
+    if nothing can be read as text.
     """
     if not str(path):  # an unset variable in quotes, which as a path is the working directory
         raise LogError("the log's name is empty; give the file that the job's output goes to.")
@@ -113,7 +113,7 @@ def _no_log(name: str, reason: str) -> LogError:
 
 
 def is_directory(path: Path) -> bool:
-    """Whether it is one; False also where the way to it is closed to us."""
+    """Whether it is a directory; False also if the path to it is not accessible."""
     try:
         return path.is_dir()
     except OSError:
@@ -123,7 +123,7 @@ def is_directory(path: Path) -> bool:
 def is_text(file: LogFile) -> bool:
     """Whether the beginning of a file is text in UTF-8 or Latin-1.
 
-    NULs do not count against it: a log that was truncated while being written begins with them.
+    NULs are allowed: a log that was truncated while being written begins with them.
     """
     sample = file.read(0, SAMPLE).replace(b"\0", b"")
     if not sample:
@@ -147,7 +147,7 @@ _CONTROL_LATIN = [bytes([code]) for code in range(0x80, 0xA0)]
 def open_files(name: str, paths: Iterable[Path], folder: Folder) -> Log:
     """The log of one job whose files are in a directory; nothing outside of it is read.
 
-    Raises `LogError` when none of them can be read as text.
+    Raises `LogError` if none of them can be read as text.
     """
     root, paths = folder.root, list(paths)
     log = Log(name, [])

@@ -1,4 +1,4 @@
-"""Who wrote a line: the rank, node or process that a prefix or a file name says."""
+"""The rank, node or process that wrote a line, by its prefix or the file's name."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from schedmate.data import load
 COMMON = 0.5
 """Share of the lines that must have an ambiguous prefix for it to count."""
 NESTED = 3
-"""Most prefixes taken off one line (`0: [rank0]: ...`)."""
+"""Limit for the prefixes removed from one line (`0: [rank0]: ...`)."""
 
 
 class Form(NamedTuple):
-    """One way of writing a prefix."""
+    """One format of a prefix."""
 
     name: str
     pattern: re.Pattern[str]
@@ -24,7 +24,7 @@ class Form(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """Who wrote a line. `stream` is the same for all lines of one process and empty for none."""
+    """The writer of a line. `stream` is equal for all lines of one process, or empty."""
 
     rank: int | None = None
     node: str | None = None
@@ -32,7 +32,7 @@ class Origin(NamedTuple):
 
 
 Layout = tuple[Form, ...]
-"""The forms that count in one file."""
+"""The prefix forms that count in one file."""
 
 
 @cache
@@ -46,7 +46,7 @@ def forms() -> Layout:
 
 @cache
 def unambiguous() -> Layout:
-    """The forms that a single line is enough for."""
+    """The forms that are recognised from a single line."""
     return tuple(form for form in forms() if not form.sniff)
 
 
@@ -75,9 +75,9 @@ _LEVEL = re.compile(
 
 
 def split_prefix(text: str, layout: Layout) -> tuple[Origin, str]:
-    """Who wrote a line, and the line without what said so.
+    """The writer of a line, and the line without the prefix that named it.
 
-    A timestamp before a rank or a host goes with it; a level between the two stays.
+    A timestamp before a rank or a host is removed with it; a level between the two stays.
     """
     origin, rest = _split(text, layout)
     if len(rest) < len(text) or not (stamp := _STAMP.match(text)):
@@ -91,7 +91,7 @@ def split_prefix(text: str, layout: Layout) -> tuple[Origin, str]:
 
 
 def _split(text: str, layout: Layout) -> tuple[Origin, str]:
-    """Who wrote a line by the prefixes that it begins with, and the rest of it."""
+    """The writer of a line by the prefixes at its beginning, and the rest of it."""
     rank, node, streams = None, None, []
     for _ in range(NESTED):
         if not text or (text[0] not in _FIRST and not text[0].isalnum()):
@@ -126,7 +126,7 @@ _STANDARD = re.compile(r"std(?:out|err)(?:\.log|\.txt)?", re.IGNORECASE)
 
 
 def origin_of_file(path: Path, root: Path) -> Origin:
-    """Rank and node that the name of a file in the log directory `root` says."""
+    """Rank and node in the name of a file in the log directory `root`."""
     relative = path.relative_to(root)
     name = relative.name
     stem = name.split(".")[0]

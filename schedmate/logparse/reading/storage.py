@@ -22,7 +22,7 @@ BLOCK = 1 << 22
 IN_MEMORY = 1 << 25
 """Unpacked logs up to this size stay in memory (32 MiB)."""
 MAX_UNPACKED = 1 << 33
-"""Most bytes that a compressed log or standard input may unpack to (8 GiB)."""
+"""Limit for the unpacked size of a compressed log or standard input (8 GiB)."""
 MAX_RATIO = 400
 """An input that unpacks to more than this many times its size is refused past `IN_MEMORY`; a gzip
 bomb reaches 1,000."""
@@ -31,11 +31,11 @@ USUAL_RATIO, MUCH = 100, 1 << 30
 LONG_LINE = 1 << 23
 """Of a line longer than this (8 MiB) only both ends are kept."""
 TAIL = 1 << 20
-"""How much of the end of such a line is kept [bytes]."""
+"""Bytes kept at the end of such a line."""
 
 
 class Storage(Protocol):
-    """Bytes at offsets; `size` [bytes] is what was there when it was opened."""
+    """Bytes at offsets; `size` [bytes] is that at the time of opening."""
 
     size: int
 
@@ -93,7 +93,7 @@ class OnDisk:
 
 
 class Unpacked:
-    """An unnamed temporary file, which is there until nobody refers to it any more."""
+    """An unnamed temporary file, which exists until the last reference to it is gone."""
 
     def __init__(self, name: str, stream: IO[bytes]) -> None:
         self._name = name
@@ -113,9 +113,9 @@ class Unpacked:
 
 
 def store(path: Path, folder: Folder | None = None) -> tuple[Storage, str | None]:
-    """The bytes of a plain or compressed log, and a warning where not all could be read.
+    """The bytes of a plain or compressed log, and a warning if some could not be read.
 
-    With `folder` nothing is read that lies outside of it. Raises `LogError`.
+    With `folder`, nothing outside of it is read. Raises `LogError`.
     """
     with os.fdopen(_descriptor(path, folder), "rb") as stream:
         try:
@@ -133,7 +133,7 @@ def _descriptor(path: Path, folder: Folder | None) -> int:
 
 
 def store_stream(stream: IO[bytes], name: str) -> tuple[Storage, str | None]:
-    """All that a pipe gives, unpacked where it is compressed."""
+    """Everything that a pipe delivers, unpacked if it is compressed."""
     blocks = _blocks(stream)
     first = next(blocks, b"")
 
@@ -162,7 +162,7 @@ def _blocks(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 class _CutShortError(Exception):
-    """The compressed data ended early or broke off; what came before is good."""
+    """The compressed data ended early or is damaged; the data before is valid."""
 
 
 def _gunzip(blocks: Iterator[bytes]) -> Iterator[bytes]:
@@ -213,7 +213,7 @@ def _from_utf16(blocks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _limited(pieces: Iterator[bytes], name: str, packed: int | None) -> Iterator[bytes]:
-    """The pieces, as long as they are not too much for `packed` bytes (None: unknown)."""
+    """The pieces, as long as they are plausible for `packed` bytes (None: unknown)."""
     limit, size = MAX_UNPACKED, 0
     if packed is not None:
         limit = min(limit, MAX_RATIO * packed, max(USUAL_RATIO * packed, MUCH))
@@ -229,7 +229,7 @@ def _limited(pieces: Iterator[bytes], name: str, packed: int | None) -> Iterator
 
 
 def _shortened(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """The pieces without the middle of very long lines: zeros without end are not kept."""
+    """The pieces without the middle of very long lines, so that endless zeros are not kept."""
     length, tail = (
         0,
         bytearray(),

@@ -1,7 +1,7 @@
-"""The time a line was written, where it says so, in the shapes logs have.
+"""The timestamp of a line, in the formats found in logs.
 
-Times without a zone count as UTC. What a log leaves out of its dates has a place of its own, the
-years 2000 and 1970: `apart` compares them, `dated` gives only what has a date.
+Times without a zone count as UTC. Dates without a year are stored in the year 2000, times without a
+date in 1970: `apart` compares such times, `dated` returns only those with a date.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
 
 LOOKED_AT = 120
-"""A timestamp stands within this many characters of the start of its line."""
+"""A timestamp has to be within this many characters of the start of its line."""
 NO_YEAR = 2000
-"""The year of shapes that leave it out; a leap year, so that each of their dates exists."""
+"""The year for formats without one; a leap year, so that each of their dates exists."""
 NO_DAY = 1970
-"""The year of shapes that have nothing but the time of day, and of seconds since boot."""
+"""The year for formats with only the time of day, and for seconds since boot."""
 
 _UNDATED = datetime(1999, 1, 1, tzinfo=UTC).timestamp()
 _DATED = datetime(NO_YEAR + 1, 1, 1, tzinfo=UTC).timestamp()
@@ -42,10 +42,10 @@ def parse_time(text: str) -> float | None:
 
 
 def apart(one: float, other: float) -> float | None:
-    """How much later the first of two times is [s], or None where they cannot be compared.
+    """How much later the first of two times is [s], or None if they are not comparable.
 
-    A date without a year is that nearest to the other time; hours of a day and seconds since boot
-    do not compare with dates.
+    A date without a year is taken as the one nearest to the other time; times of day and seconds
+    since boot are not compared with dates.
     """
     if (one < _UNDATED) != (other < _UNDATED):
         return None
@@ -57,7 +57,7 @@ def apart(one: float, other: float) -> float | None:
 
 
 def _nearest(one: float, other: float) -> float:
-    """How much later a time without a year is than another one, less than half a year."""
+    """How much later a time without a year is than another one, at most half a year."""
     moment, near = datetime.fromtimestamp(one, UTC), datetime.fromtimestamp(other, UTC).year
     if other < _DATED:
         return min((one - other + days * 86_400.0 for days in (0, -366, 366)), key=abs)
@@ -69,7 +69,7 @@ def _nearest(one: float, other: float) -> float:
 
 
 def dated(time: float | None, others: Iterable[float]) -> float | None:
-    """A time with its date; one without a year gets that of the first of the others with one."""
+    """A time with its date; one without a year takes that of the first dated one of the others."""
     if time is None or time < _UNDATED:
         return None
     near = time if time >= _DATED else next((one for one in others if one >= _DATED), None)

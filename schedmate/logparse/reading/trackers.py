@@ -1,4 +1,4 @@
-"""Files that an experiment tracker writes for itself beside a job's logs."""
+"""Files of experiment trackers beside a job's logs."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 # Weights & Biases: wandb/run-20240131_101112-abcd1234, below it logs/, files/ and a database.
 _RUN = re.compile(r"(?:offline-)?run-\d{8}_\d{6}-\w+")
 _OUTPUT = "output.log"
-"""What the job printed, as the tracker kept it."""
+"""The output of the job as the tracker stored it."""
 
 
 def of_tracker(path: Path) -> bool:
-    """Whether a file is a tracker's own log or record, and says nothing of the job.
+    """Whether a file is a tracker's own log or record, which says nothing about the job.
 
-    The output of the job that the tracker kept does; see
+    The job's output as stored by the tracker does not count; see
     https://docs.wandb.ai/guides/track/log/log-summary#files-in-the-run-directory.
     """
     folders = path.parts[:-1]

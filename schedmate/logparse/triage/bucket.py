@@ -13,14 +13,14 @@ from schedmate.scale.objects import Entry, copy, find, matching
 from schedmate.terminal import counted
 
 DEEP = 2
-"""Parts of the name of a log in a folder of the prefix that is triaged."""
+"""Parts of a log's name that may follow the prefix: a folder and the file."""
 
 
 def find_objects(source: str, *, per_folder: bool, recursive: bool) -> Batch:
-    """The jobs below a prefix, of a glob, or of a CSV file, of object storage.
+    """The jobs below a prefix, of a glob, or of a CSV file in object storage.
 
-    Each object is a job, or with `per_folder` each folder. Without `recursive` logs are those of
-    the prefix and its folders. Raises `InputError` when there are none.
+    Each object is a job, or with `per_folder` each folder. Without `recursive`, only logs directly
+    below the prefix and in its folders count. Raises `InputError` if there are none.
     """
     if glob.has_magic(source):
         entries: list[Entry] | None = matching(source)

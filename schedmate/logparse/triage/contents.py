@@ -1,4 +1,4 @@
-"""What a log says of the run that it belongs to, and whether two logs say the same."""
+"""The identity that a log states for its run, and whether two logs state the same."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from schedmate.logparse.reading.timestamps import apart
 from schedmate.logparse.templates import mask
 
 LOOKED_AT = 1 << 13
-"""Bytes from either end of a log that are looked at."""
+"""Bytes that are read from either end of a log."""
 LINES = 40
-"""Lines of each."""
+"""Lines that are read from either end."""
 LONGEST = 2000
-"""Of a longer line the end is looked at [bytes]."""
+"""Bytes of a longer line that are used, at its end."""
 SLACK = 900.0
-"""Logs of one run may begin and end so much apart [s]."""
+"""Limit for the difference between the beginnings, or ends, of logs of one run [s]."""
 SHARED = 0.5
-"""Share of the kinds of lines of the shorter log that logs of one program have in common."""
+"""Share of the shorter log's kinds of lines that logs of one program have in common."""
 FEWEST = 3
-"""Kinds of lines below which that says nothing."""
+"""Minimum number of kinds of lines for that comparison."""
 
 _IDENTITY = {
     "job id": re.compile(r"\b(?:slurm_?)?job_?id\b\W{1,4}(\w[\w.-]{2,60})", re.IGNORECASE),
@@ -44,7 +44,7 @@ _WORLD = re.compile(r"\b(?:world_?size|nranks)\b\W{0,3}(\d{1,6})(?!\d)", re.IGNO
 
 @dataclass
 class Contents:
-    """Who wrote a log, as far as both of its ends say; empty where they do not.
+    """The writer of a log as stated at its two ends; fields are empty if not stated.
 
     `first` and `last` are the times of its lines [s since epoch], see `apart`. `kinds` are its
     lines without numbers and names.
@@ -60,7 +60,7 @@ class Contents:
 
 @cache
 def _says_who() -> Any:
-    """A log without any of this, as most are, does not say to which run it belongs."""
+    """Whether a log states anything that identifies its run; most do not."""
     import re2
 
     options = re2.Options()
@@ -71,9 +71,9 @@ def _says_who() -> Any:
 
 
 def contents_of(path: Path, folder: Folder, *, whole: bool = True) -> Contents:
-    """What both ends of a file say; nothing where it cannot be read as a log.
+    """The contents of both ends of a file; empty if it cannot be read as a log.
 
-    Without `whole` nothing either where it does not say to which run it belongs.
+    Without `whole`, they are also empty if the log does not identify its run.
     """
     found = Contents()
     ranks: Counter[int] = Counter()
@@ -122,10 +122,10 @@ def _numbers(pattern: re.Pattern[str], text: str) -> list[int]:
 def differ(
     one: Contents, other: Contents, *, attempts: bool = False, same_rank: bool = False
 ) -> str | None:
-    """Why two logs are not of one run, or None.
+    """The reason why two logs are not of one run, or None.
 
-    `attempts` says that they are of different attempts of it, which follow one another,
-    `same_rank` that they are of one rank as their names have it.
+    `attempts` is whether they are of different attempts, which follow one another; `same_rank`
+    whether they are of one rank by their names.
     """
     for name in one.ids.keys() & other.ids.keys():
         if name == "job id" and not one.ids[name] & other.ids[name]:
@@ -140,7 +140,7 @@ def differ(
 
 
 def agree(one: Contents, other: Contents) -> tuple[list[str], bool]:
-    """What two logs say that logs of one run do, and whether no others would."""
+    """What two logs of one run have in common, and whether only such logs would."""
     reasons, sure = [], False
     for name in sorted(one.ids.keys() & other.ids.keys()):
         if one.ids[name] & other.ids[name]:
@@ -158,7 +158,7 @@ def agree(one: Contents, other: Contents) -> tuple[list[str], bool]:
 
 
 def _overlap(one: Contents, other: Contents) -> bool | None:
-    """Whether two logs were written at the same time; None where their times cannot be compared."""
+    """Whether two logs were written at the same time; None if their times are not comparable."""
     if one.first is None or one.last is None or other.first is None or other.last is None:
         return None
     before, after = apart(one.first, other.last), apart(other.first, one.last)

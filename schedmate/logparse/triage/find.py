@@ -1,4 +1,4 @@
-"""Where the jobs of a batch are: below a directory, by a glob, or in a list."""
+"""Finds the jobs of a batch: below a directory, by a glob, or in a list."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from schedmate.scale.objects import is_object
 from schedmate.terminal import counted
 
 TRACKER = "wandb"
-"""The directory in which an experiment tracker keeps its own records."""
+"""The directory of an experiment tracker's own records."""
 DEEP = 2
 """Parts of the path of a log in a sub-directory of the directory that is triaged."""
 NAMED = 5
-"""Most sub-directories of which a note names each."""
+"""Limit for the sub-directories that a note names."""
 
 ASKED = "as --one-job-per-folder asks"
 
 Job = Literal["run", "file", "folder"]
-"""What is one job: the ranks of a run, as names and contents tell them; a file; a folder."""
+"""The files of one job: the ranks of a run, by names and contents; a single file; a folder."""
 
 
 def find_targets(
@@ -36,10 +36,10 @@ def find_targets(
 ) -> Batch:
     """The jobs of a directory, a glob or a CSV file.
 
-    Of a directory the files in it and in its sub-directories are looked at, with `recursive` those
-    further below too; without it they are where all below a sub-directory is one job. Files are
-    one job where they are the ranks of one run (`runs.py`), or what `job` says; in object storage
-    each is one. Raises `InputError` when there is nothing to triage.
+    In a directory, its files and those of its sub-directories are used, with `recursive` also those
+    further below; without it they are used if everything below a sub-directory is one job. Files
+    are one job if they are the ranks of one run (`runs.py`), or as `job` says; in object storage
+    each is one. Raises `InputError` if there is nothing to triage.
     """
     if is_object(source):
         from schedmate.logparse.triage.bucket import find_objects
@@ -81,7 +81,7 @@ def _below(root: Path, source: str, job: Job, follow_links: bool, *, recursive: 
 
 
 def _matching(source: str, job: Job, follow_links: bool, *, recursive: bool) -> Batch:
-    """What a glob matches; a match that is a directory stands for the files below it."""
+    """The files of a glob; a matching directory stands for the files below it."""
     fixed = source[: next(i for i, letter in enumerate(source) if letter in "*?[")]
     root = Path(fixed[: fixed.rfind("/") + 1] or ".")
     folder = Folder(root, follow_links)
@@ -123,10 +123,11 @@ def _matches(source: str, root: Path, fixed: str) -> list[Path]:
 def _logs(
     paths: list[Path], folder: Folder, *, named: bool = False
 ) -> tuple[list[Path], list[str]]:
-    """The logs among files, and a sentence on what else lay in sub-directories.
+    """The logs among files, and a note on other files in sub-directories.
 
-    What an experiment tracker keeps is left out where the jobs' own logs lie beside it, unless it
-    was `named`, and in a sub-directory so is what is not text or has the name of something else.
+    Records of an experiment tracker are left out if the jobs' own logs are beside them, unless the
+    tracker's directory was `named`; so are, in sub-directories, binary files and files with the
+    names of other formats.
     """
     logs = [path for path in paths if not of_tracker(path)]
     if not named:
@@ -164,7 +165,7 @@ def _runs(paths: list[Path], folder: Folder, job: Job) -> tuple[list[Run], list[
 
 
 def _folders(paths: Iterable[Path], root: Path, *, recursive: bool) -> list[Run]:
-    """A job for the files of each folder; without `recursive` for all below a sub-directory."""
+    """One job for each folder; without `recursive` for everything below a sub-directory."""
     together: defaultdict[Path, list[Path]] = defaultdict(list)
     for path in paths:
         parts = path.relative_to(root).parts
@@ -174,7 +175,7 @@ def _folders(paths: Iterable[Path], root: Path, *, recursive: bool) -> list[Run]
 
 
 def _shallow(jobs: list[Run], root: Path) -> tuple[list[Run], list[str]]:
-    """Without jobs that lie deep below a sub-directory, where that holds several of them."""
+    """The jobs without those deep below a sub-directory that contains several of them."""
     homes: defaultdict[str, list[Run]] = defaultdict(list)
     for run in jobs:
         homes[run.files[0].relative_to(root).parts[0]].append(run)
@@ -201,7 +202,7 @@ def _batch(
     warnings: list[str],
     job: Job,
 ) -> Batch:
-    """The jobs with their names. `holds` says how many logs are below each folder."""
+    """The jobs with their names. `holds` is the number of logs below each folder."""
     if not jobs:
         left = f" ({warnings[0]})" if warnings else ""
         raise InputError(
@@ -226,14 +227,14 @@ def _batch(
 
 
 def _home(run: Run) -> Path:
-    """The folder that holds all files of a job."""
+    """The folder that contains all files of a job."""
     return Path(os.path.commonpath([path.parent for path in run.files]))
 
 
 def _log_of(run: Run, root: Path, holds: Counter[Path]) -> Path:
-    """The path of a job: the largest folder that holds nothing else, else its first file.
+    """The path of a job: the largest folder with only its files, else its first file.
 
-    `holds` says how many logs are below each folder.
+    `holds` is the number of logs below each folder.
     """
     whole = run.files[0]
     below = _count_below(run.files, root)
@@ -251,7 +252,7 @@ def _count_below(paths: Iterable[Path], root: Path) -> Counter[Path]:
 
 
 def _split(jobs: list[tuple[Path, Run]], root: Path) -> list[str]:
-    """A sentence on sub-directories whose logs were not taken for those of one job."""
+    """A note on sub-directories whose logs are not taken as one job."""
     homes: defaultdict[str, int] = defaultdict(int)
     for _, run in jobs:
         parts = run.files[0].relative_to(root).parts

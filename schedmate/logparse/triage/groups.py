@@ -1,4 +1,4 @@
-"""Failures of one root cause, and what each cause costs."""
+"""Failures grouped by root cause, and the cost of each cause."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from schedmate.logparse.templates import mask
 from schedmate.logparse.triage.document import Bar, Group, JobVerdict, Pareto
 
 ENOUGH = 0.9
-"""Share of the failed jobs whose GPU-hours must be known for a ranking by GPU-hours."""
+"""Share of the failed jobs with known GPU-hours that is needed to rank by GPU-hours."""
 
 
 def deciding_line(found: Diagnosis) -> str:
-    """The line that the rule knew, else the first line of what failed first, else nothing."""
+    """The line that matched the rule, else the first line of the failure, else nothing."""
     for line in found.evidence:
         if line.note == "decided":
             return line.text
@@ -23,7 +23,7 @@ def deciding_line(found: Diagnosis) -> str:
 
 
 def group(jobs: Iterable[JobVerdict]) -> list[Group]:
-    """The groups of the failed jobs, that of most GPU-hours, then jobs, first.
+    """The groups of failed jobs, ordered by GPU-hours and then by jobs, largest first.
 
     Sets `group` of each failed job.
     """
@@ -74,7 +74,7 @@ def _group(key: tuple[str, ...], members: list[JobVerdict]) -> Group:
 
 
 def pareto(groups: Sequence[Group]) -> Pareto:
-    """Groups by GPU-hours lost where nearly all failed jobs say theirs, else by number of jobs."""
+    """Groups by GPU-hours lost if nearly all failed jobs have them, else by number of jobs."""
     failed = sum(len(one.jobs) for one in groups)
     known = sum(one.gpu_hours_known for one in groups)
     by_hours = known > 0 and known >= ENOUGH * failed and any(one.gpu_hours for one in groups)

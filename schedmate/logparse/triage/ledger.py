@@ -1,4 +1,4 @@
-"""The ledger: verdicts by content, so that a killed batch goes on where it was."""
+"""The ledger: verdicts by content, so that a killed batch can be resumed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from schedmate.plain import encodable
 from schedmate.scale.owned import OwnedFile
 
 SIZE = 32
-"""Bytes of the digest of a content."""
+"""Bytes of a content digest."""
 
 
 class LedgerError(InputError):
@@ -41,7 +41,7 @@ class Cause(NamedTuple):
 
 
 class Past(NamedTuple):
-    """What earlier batches saw of a root cause; the example is that of the last one."""
+    """What earlier batches showed of a root cause; the example is from the last one."""
 
     batches: int
     jobs: int
@@ -52,7 +52,7 @@ class Past(NamedTuple):
 
 
 class Contents:
-    """Digests of contents, packed as tightly as a million of them want to travel."""
+    """A compact set of content digests, small enough to send a million to each process."""
 
     def __init__(self, ordered: Iterable[bytes] = ()) -> None:
         self._packed = b"".join(ordered)
@@ -107,22 +107,22 @@ class Ledger(OwnedFile):
         return int(self._db.execute(statement, (source, time.time())).lastrowid or 0)
 
     def known(self) -> Contents:
-        """Digests of the contents on which there is a verdict."""
+        """Digests of the contents that have a verdict."""
         rows = self._db.execute("SELECT content FROM verdict ORDER BY content")
         return Contents(row[0] for row in rows)
 
     def has(self, content: bytes) -> bool:
-        """Whether there is a verdict on a content."""
+        """Whether a content has a verdict."""
         row = self._db.execute("SELECT 1 FROM verdict WHERE content = ?", (content,)).fetchone()
         return row is not None
 
     def get(self, key: str) -> str | None:
-        """What was noted of a log of this batch that has been read."""
+        """The note about a log of this batch, or None if it has not been read."""
         row = self._db.execute("SELECT result FROM done WHERE key = ?", (key,)).fetchone()
         return None if row is None else str(row[0])
 
     def note(self, key: str, result: str) -> None:
-        """Note that a log of this batch has been read, so that it is not read again."""
+        """Record that a log of this batch has been read, so that it is not read again."""
         self._store("INSERT OR REPLACE INTO done VALUES (?, ?)", (key, result))
 
     def verdict(self, content: bytes) -> tuple[str, array[int]]:
@@ -135,7 +135,7 @@ class Ledger(OwnedFile):
         return str(row[0]), numbers
 
     def put(self, target: Target, outcome: Outcome) -> array[int]:
-        """Keep a verdict; gives the numbers of its templates."""
+        """Store a verdict; returns the numbers of its templates."""
         numbers = array("q", [template.number for template in outcome.templates])
         self._begin_changes()
         self._db.executemany(
@@ -152,7 +152,7 @@ class Ledger(OwnedFile):
         return numbers
 
     def new_templates(self) -> dict[int, Seen]:
-        """What this batch showed for the first time, by number."""
+        """The templates that no earlier batch showed, by number."""
         rows = self._db.execute(
             "SELECT id, text, log, line FROM template WHERE batch = ?", (self.batch,)
         )
@@ -180,7 +180,7 @@ class Ledger(OwnedFile):
         return {row[0]: Past(*row[1:]) for row in rows}
 
     def finish(self, causes: Iterable[Cause] = ()) -> None:
-        """The batch is over: what it learned is known from now on."""
+        """End the batch: its templates and causes count as known from now on."""
         self._commit()
         self._db.execute("BEGIN IMMEDIATE")
         self._db.executemany(

@@ -1,8 +1,8 @@
-"""Whether the logs of a directory that is read as one job are those of several.
+"""Whether the logs of a directory that is read as one job belong to several.
 
-Logs of one program have their lines in common whether they are of sixty ranks or of sixty runs, so
-likeness alone shows nothing. Without ranks in their names or an identifier that both logs state,
-numbers of jobs in their names and different last steps speak for several jobs.
+Logs of one program share their lines whether they are of sixty ranks or of sixty runs, so
+similarity alone shows nothing. Without ranks in their names or an identifier that both logs state,
+job numbers in their names and different last steps indicate several jobs.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from schedmate.logparse.triage.runs import Run, runs
 from schedmate.terminal import counted
 
 COMPARED = 50
-"""Most runs that are compared with each other."""
+"""Limit for the runs that are compared with each other."""
 TAIL = 1 << 16
-"""So far above the end of a log its last step is looked for [bytes]."""
+"""Range above the end of a log in which its last step is searched [bytes]."""
 STEPS, SHARE = 10, 0.1
-"""The last steps of the ranks of one run differ by less than this, or this share of them."""
+"""The last steps of one run's ranks differ by less than this, or by less than this share."""
 
 _JOB = re.compile(
     r"(?<![a-z])(?:job|slurm|run|exp(?:eriment)?|trial|sweep|seed)[-_.]?(\d+(?:_\d+)?)",
@@ -36,10 +36,9 @@ _COUNT = re.compile(r"(\d{1,12})(?:\s?/\s?\d+)?")
 
 
 def mixed(path: Path, log: Log, *, follow_links: bool = False) -> str | None:
-    """A warning that the files of a directory are hardly the ranks of one run, or None.
+    """A warning that the files of a directory are probably of several jobs, or None.
 
-    They are not where two of them contradict each other, or where neither names nor what they say
-    has them belong together.
+    They are if two of them contradict each other, or if neither names nor contents connect them.
     """
     folder = Folder(path, follow_links)
     paths = [file.path for file in log.files if file.path is not None]
@@ -86,7 +85,7 @@ def _why_several(found: list[Run], folder: Folder, files: Sequence[LogFile]) -> 
 
 
 def _by_rank(every: Sequence[tuple[Path, Name, Contents]]) -> bool:
-    """Whether the names differ by their last number alone, the rank that each log states."""
+    """Whether the names differ only by their last number, the rank that each log states."""
     names = [name for _, name, _ in every]
     return (
         len({(name.shape, name.numbers[:-1]) for name in names}) == 1
@@ -96,7 +95,7 @@ def _by_rank(every: Sequence[tuple[Path, Name, Contents]]) -> bool:
 
 
 def _by_numbers(paths: Sequence[Path]) -> str | None:
-    """Why files are of several jobs, by the numbers of jobs in their names; or None."""
+    """The reason to see several jobs, by the job numbers in file names, or None."""
     numbers = []
     for path in paths:
         match = _JOB.search(path.name) or _JOB_ID.match(path.name)
@@ -109,7 +108,7 @@ def _by_numbers(paths: Sequence[Path]) -> str | None:
 
 
 def _by_steps(paths: Sequence[Path], files: Sequence[LogFile]) -> str | None:
-    """Why files are of several jobs, by the steps at which they end; or None."""
+    """The reason to see several jobs, by the steps at which the files end, or None."""
     by_path = {file.path: file for file in files}
     last = {path.name: count for path in paths if (count := _last_count(by_path.get(path)))}
     if len(last) < 2:
@@ -121,7 +120,7 @@ def _by_steps(paths: Sequence[Path], files: Sequence[LogFile]) -> str | None:
 
 
 def _last_count(file: LogFile | None) -> int | None:
-    """The count of the last step in a log; None where it has none, or counts within epochs."""
+    """The count of the last step in a log; None without one, or if counts are within epochs."""
     if file is None:
         return None
     sign = last_sign("progress", file, file.align(max(0, file.size - TAIL)), file.size)

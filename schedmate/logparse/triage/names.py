@@ -1,4 +1,4 @@
-"""File names of one directory that differ only by what tells the ranks of a run apart."""
+"""File names in one directory that differ only by the numbers of ranks."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _PACKED = re.compile(r"\.(?:gz|zst)$")
 
 
 class Name(NamedTuple):
-    """A path without what may tell ranks apart.
+    """A path without the parts that may distinguish ranks.
 
-    `numbers` are those that stood there, `attempts` those of attempts. `sure` says that words in
-    front of the numbers say that they are of ranks; `stream` which output of the process it is.
+    `numbers` are those parts, `attempts` those of attempts. `sure` is whether words before the
+    numbers identify them as ranks; `stream` is the output stream of the process.
     """
 
     shape: str
@@ -36,7 +36,7 @@ class Name(NamedTuple):
 
 
 def name_of(path: PurePath) -> Name:
-    """What the path of a file, relative to the directory that is looked at, says of its rank."""
+    """The parts of a file's path, relative to the examined directory, that name its rank."""
     text = _PACKED.sub("", path.as_posix())
     attempts = tuple(int(match[3]) for match in _ATTEMPT.finditer(text))
     text = _ATTEMPT.sub("{attempt}", text)

@@ -8,9 +8,9 @@ from math import exp, lgamma, log
 from schedmate.logparse.triage.document import JobVerdict, NodeFinding, NodeTest
 
 ALPHA = 0.05
-"""Chance of naming any node at all when all are alike."""
+"""Probability of naming any node if all are equally reliable."""
 LEAST_JOBS, LEAST_FAILURES = 20, 5
-"""With fewer jobs, or fewer infrastructure failures among them, nothing is claimed."""
+"""With fewer jobs, or fewer infrastructure failures among them, no node is named."""
 SHOWN = 200
 
 

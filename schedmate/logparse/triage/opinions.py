@@ -1,7 +1,7 @@
-"""Asks a language model about failures that rules left open, once for each group of like ones.
+"""Asks a language model about failures that rules leave open, once for each group of similar ones.
 
-The costliest groups come first, all questions share the budget of one job, and what is proved of
-the job that stands for a group holds for those that failed in the same way.
+The most expensive groups come first, and all questions share the budget of one job. What is proved
+for the representative of a group is applied to its other failures.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from schedmate.logparse.triage.document import Group, JobVerdict, ModelUse
 from schedmate.logparse.triage.groups import group, pareto
 
 MOST = 20
-"""Groups that a model is asked about by default."""
+"""Default limit for the groups that a model is asked about."""
 IN_A_ROW = 3
-"""After so many failures of the model one after another no more is asked."""
+"""Consecutive failures of the model after which it is not asked any more."""
 
 
 def ask_model(
@@ -31,11 +31,11 @@ def ask_model(
     opened: Callable[[JobVerdict], Log] = lambda job: open_log(job.log),
     on_progress: Callable[[int, str], None] = lambda _done, _text: None,
 ) -> ModelUse:
-    """Settles diagnoses of `jobs` in place, where a model can prove what it says.
+    """Settle diagnoses of `jobs` in place if a model can prove its answer.
 
-    `opened` gives the log of a job, `on_progress` hears the number of groups done. Failures
-    without a deciding line have nothing in common, so none of them speaks for another: of those,
-    only one alone is asked about. Never raises for what the model does.
+    `opened` returns the log of a job; `on_progress` is called with the number of groups done.
+    Failures without a deciding line have nothing in common, so none represents another: of those,
+    only a single one is asked about. Never raises for what the model does.
     """
     by_index = {job.index: job for job in jobs}
     groups = {one.id: one for one in group(jobs)}
@@ -90,7 +90,7 @@ def _settle(
     batch: str,
     opened: Callable[[JobVerdict], Log],
 ) -> int:
-    """How many jobs have a new diagnosis."""
+    """The number of jobs with a new diagnosis."""
     example = jobs[one.example]
     assert example.diagnosis is not None
     with opened(example) as log:

@@ -1,4 +1,4 @@
-"""A batch from beginning to end: what the ledger knows is not done again."""
+"""A batch from beginning to end; work that the ledger has recorded is not repeated."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ def triage(
 ) -> Iterator[tuple[JobVerdict, array[int]]]:
     """The verdict on each job in order of completion, with the numbers of its templates.
 
-    On `processes` of this machine, or as tasks of the Ray cluster at the address `ray`, whose
-    nodes must see the logs under the same paths or URLs. A log that cannot be read gives a verdict
-    with an `error`; the others go on. Each process has `memory_mb` [MiB] to read a log.
+    The work runs on `processes` of this machine, or as tasks of the Ray cluster at the address
+    `ray`, whose nodes must see the logs under the same paths or URLs. A log that cannot be read
+    gives a verdict with an `error`, and the others continue. Each process may use `memory_mb` [MiB]
+    to read a log.
     """
     shared: tuple[Container[bytes], int] = ledger.known(), memory_mb
     memo: Memo[Target, Outcome] = Memo(
@@ -90,7 +91,7 @@ class _Done:
 
 
 def _packed(outcome: Outcome) -> str | None:
-    """Which verdict of the ledger it is; an error may be gone the next time."""
+    """The reference to a verdict in the ledger; errors are not stored, as they may be temporary."""
     return None if outcome.content is None else outcome.content.hex()
 
 

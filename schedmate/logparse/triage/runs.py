@@ -1,8 +1,8 @@
-"""Which files of a directory are the ranks of one run: by their names, and by what they say.
+"""Which files of a directory are the ranks of one run, by names and contents.
 
-Names alone say too little: a folder of logs that people collected has numbers in all of its names.
-So files are taken for one run only where nothing but ranks tells their names apart and where what
-they say agrees with it. The reason goes with them, and so does the reason of those that are not.
+Names alone are not enough: a folder of collected logs has numbers in all of its names. Files are
+taken as one run only if their names differ by ranks alone and their contents agree. The reason is
+recorded, as is the reason for files that are not taken as one run.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from schedmate.logparse.triage.contents import Contents, agree, contents_of, dif
 from schedmate.logparse.triage.names import Name, name_of
 
 ERRORS = "error.json"
-"""What torchelastic writes beside the logs of a rank."""
+"""The file that torchelastic writes beside the logs of a rank."""
 TRIED = 50
-"""Runs of one shape of names with which a log is compared."""
+"""Limit for the runs with similar names that a log is compared with."""
 
 
 @dataclass
 class Run:
-    """Files that are one job. `why` says what makes them one; empty for a single file."""
+    """The files of one job. `why` is the reason to take them as one; empty for a single file."""
 
     files: list[Path]
     why: str = ""
@@ -33,7 +33,7 @@ class Run:
 
 
 def runs(paths: Iterable[Path], folder: Folder) -> tuple[list[Run], list[str]]:
-    """The jobs that files of a directory are, and sentences on likely ranks that do not agree."""
+    """The jobs of the files in a directory, and notes on likely ranks that do not agree."""
     alike: dict[str, list[tuple[Path, Name]]] = {}
     errors: list[Path] = []
     for path in paths:
@@ -60,7 +60,7 @@ def runs(paths: Iterable[Path], folder: Folder) -> tuple[list[Run], list[str]]:
 
 
 def _grouped(members: list[tuple[Path, Name]], folder: Folder) -> list[Run]:
-    """Files whose names differ by numbers alone, as the runs that their contents show."""
+    """Files whose names differ by numbers alone, grouped into runs by their contents."""
     jobs: list[Run] = []
     members.sort(key=lambda member: (member[1].numbers, member[1].attempts, member[1].stream))
     for path, name in members:
@@ -82,7 +82,7 @@ def _key(name: Name) -> tuple[object, ...]:
 
 
 def _why_one(run: Run, name: Name, contents: Contents) -> str | None:
-    """Why a file belongs to a run, or None."""
+    """The reason why a file belongs to a run, or None."""
     assert run.name is not None
     assert run.contents is not None
     if _key(name) in run.members:
@@ -101,7 +101,7 @@ def _why_one(run: Run, name: Name, contents: Contents) -> str | None:
 
 
 def _add_errors(found: list[Run], errors: list[Path]) -> None:
-    """Puts what was recorded of a rank to the files beside it, where those are of one run."""
+    """Add the error file of a rank to the files beside it, if those are of one run."""
     for path in errors:
         beside = [run for run in found if any(file.parent == path.parent for file in run.files)]
         if len(beside) == 1:

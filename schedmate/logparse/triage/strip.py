@@ -1,4 +1,4 @@
-"""A log at a glance: what each stretch of it holds, and where the failure is."""
+"""An overview of a log: the content of each section, and where the failure is."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from schedmate.logparse.reading import Log
 
 CELLS = 120
 SAMPLE = 1 << 16
-"""Bytes of a stretch that are looked at; of a longer one its beginning."""
+"""Bytes examined at the beginning of a section."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One stretch: its category (of `schedmate.logparse.classify`) and its first line, 1-based."""
+    """A section: its category (of `schedmate.logparse.classify`) and its first line, 1-based."""
 
     kind: str
     line: int
@@ -25,7 +25,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Strip:
-    """The stretches of one file, about equal in bytes; `located` is that of the failure."""
+    """The sections of one file, about equal in bytes; `located` is that of the failure."""
 
     file: str
     cells: tuple[Cell, ...]
@@ -33,7 +33,7 @@ class Strip:
 
 
 def strip(log: Log, found: Diagnosis) -> Strip | None:
-    """The file that the diagnosis is about, in at most `CELLS` stretches; None if it is empty."""
+    """The file of the diagnosis in at most `CELLS` sections; None if it is empty."""
     files = [file for file in log.files if file.name == found.file] or log.files
     if not files or not files[0].size:
         return None
@@ -61,7 +61,7 @@ def categories(lines: Iterable[str]) -> list[str]:
 
 
 def _kind(kinds: LineKinds, data: bytes) -> str:
-    """What a stretch holds: `error` where any line says one, else what most of its lines are."""
+    """The category of a section: `error` if any line is one, else that of most of its lines."""
     counts = Counter(kinds.of(data))
     if counts["error"]:
         return "error"

@@ -22,9 +22,9 @@ from schedmate.logparse.triage.work import version
 from schedmate.terminal import counted
 
 NAMED = 10
-"""Most jobs that a warning names."""
+"""Limit for the jobs that a warning names."""
 SHOWN = 500
-"""Most new templates of the document."""
+"""Limit for the new templates in the document."""
 
 
 def summarise(
@@ -35,7 +35,7 @@ def summarise(
     warnings: Sequence[str] = (),
     model: ModelUse | None = None,
 ) -> Triage:
-    """The whole batch. `shown` says of each template number near how many failures it stood."""
+    """The summary of a batch. `shown` is the number of failures near each template, by number."""
     jobs = sorted(verdicts, key=lambda job: job.index)
     groups = group(jobs)
     past = ledger.causes()
@@ -58,7 +58,7 @@ def summarise(
 
 
 def _silent(jobs: Sequence[JobVerdict]) -> list[str]:
-    """A sentence on the jobs that failed and whose logs do not say so."""
+    """A note on the jobs that failed without a failure in their logs."""
     names = [job.job_id for job in jobs if job.silent]
     if not names:
         return []
@@ -70,7 +70,7 @@ def _silent(jobs: Sequence[JobVerdict]) -> list[str]:
 
 
 def causes(found: Triage) -> list[Cause]:
-    """What the ledger has to remember of the root causes of a batch."""
+    """The root causes of a batch, as the ledger stores them."""
     jobs = {job.index: job for job in found.jobs}
     remembered = []
     for one in found.groups:

@@ -14,7 +14,7 @@ FOUND = (
     *("error_type", "error_name", "faulty_component", "recoverable", "file", "line", "rank"),
     *("node", "time", "rule", "source"),
 )
-"""Columns that the diagnosis fills."""
+"""Columns that come from the diagnosis."""
 COLUMNS = (
     *("job_id", *FOUND, "evidence", "plan", "group", "gpu_hours", "duration_s", "gpus"),
     *("nodes", "workload", "state", "user", "log", "error"),
@@ -28,14 +28,14 @@ KINDS: dict[str, Kind] = {
     "recoverable": "bool",
     "nodes": "strings",
 }
-"""The columns as Parquet."""
+"""The column types in Parquet."""
 
 
 def write_csv(found: Triage, stream: TextIO) -> None:
-    """A row a job, in the order of the batch.
+    """Write one row for each job, in the order of the batch.
 
-    Text that a spreadsheet would take for a formula gets an apostrophe before it, and characters
-    that cannot be seen are written as escapes.
+    Text that a spreadsheet would take as a formula gets an apostrophe before it, and invisible
+    characters are written as escapes.
     """
     table = csv.writer(stream, lineterminator="\n")
     table.writerow(COLUMNS)

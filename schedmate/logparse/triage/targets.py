@@ -1,4 +1,4 @@
-"""The source of a batch: a directory, a glob, or a list of jobs with what accounting knows."""
+"""The source of a batch: a directory, a glob, or a list of jobs with their accounting data."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from schedmate.scale.objects import is_object, url_of
 from schedmate.terminal import clean
 
 MAX_NODES = 20_000
-"""Most nodes that one job is taken to have."""
+"""Limit for the nodes of one job."""
 
 LARGEST = 10**9
-"""Nodes that one name with brackets may stand for; the first `MAX_NODES` are taken."""
+"""Limit for the nodes of one name with brackets; the first `MAX_NODES` are used."""
 
 _LISTED = re.compile(r"(?:[^,;\s\[\]]++|\[[^\[\]]*+\])++")
 
 
 @dataclass(frozen=True)
 class Target:
-    """One job: its log (a file or a directory of rank files), and what is known of it.
+    """One job: its log (a file or a directory of rank files), and what is known about it.
 
-    `duration_s` [s] and `gpus` are of the whole job. Where it was found in a directory, `files` are
-    those of the log, `folder` is what they may not lead out of, and `merged` says why several are
-    those of one job. In object storage `objects` are the URLs of its files, and `stamps` say which
-    version of each was listed.
+    `duration_s` [s] and `gpus` are of the whole job. For a job found in a directory, `files` are
+    those of the log, `folder` is the directory outside of which they are not read, and `merged` is
+    the reason to take several files as one job. In object storage `objects` are the URLs of its
+    files, and `stamps` the version of each when it was listed.
     """
 
     index: int
@@ -67,7 +67,7 @@ class Target:
 
     @property
     def key(self) -> str | None:
-        """A stamp that changes when a file of the log is rewritten; None where none is known."""
+        """A stamp that changes when a file of the log is rewritten; None if unknown."""
         if self.objects:
             stamps = [*self.objects, *self.stamps]
             return "\0".join(stamps) if len(self.stamps) == len(self.objects) else None
@@ -81,7 +81,7 @@ class Target:
 
     @property
     def base(self) -> str:
-        """How the names of all files of the log begin."""
+        """The common beginning of the names of the log's files."""
         if self.objects:
             return self.name
         within = all(one.is_relative_to(self.log) for one in self.files)
@@ -100,7 +100,7 @@ class Target:
 
     @property
     def gpu_hours(self) -> float | None:
-        """GPU-hours the job held, None when its duration or its GPUs are not known."""
+        """GPU-hours of the job, None if its duration or its GPUs are unknown."""
         if self.duration_s is None or self.gpus is None:
             return None
         return self.duration_s * self.gpus / 3600
@@ -108,7 +108,7 @@ class Target:
 
 @dataclass
 class Batch:
-    """The jobs of one triage, and what was odd about the list of them."""
+    """The jobs of one triage, and notes on irregularities in their list."""
 
     source: str
     targets: list[Target]
@@ -122,8 +122,8 @@ class Batch:
 def listed(path: Path, *, follow_links: bool = False, at: str | None = None) -> Batch:
     """The jobs of a CSV file with a header and at least the column `log`.
 
-    See `columns.yaml` for the others. `at` is the URL of which the file is a copy. Raises
-    `InputError` when it lists none.
+    See `columns.yaml` for the other columns. `at` is the URL that the file was copied from. Raises
+    `InputError` if it lists no jobs.
     """
     batch = Batch(at or str(path), [])
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as stream:
@@ -157,7 +157,7 @@ def listed(path: Path, *, follow_links: bool = False, at: str | None = None) -> 
 
 
 def may_be_log(path: PurePath) -> bool:
-    """Whether a file's name is not that of something else."""
+    """Whether a file name is not that of another format."""
     name = path.name.removesuffix(".gz").removesuffix(".zst")
     return PurePath(name).suffix.lower() not in _no_logs()
 
@@ -218,9 +218,9 @@ def _target(
 
 
 def expand_hosts(text: str) -> tuple[str, ...]:
-    """Slurm's `gpu[01-03,07],login1` as names; a mere number of nodes names none.
+    """Slurm's `gpu[01-03,07],login1` as names; a plain number of nodes names none.
 
-    What is no name is left out; semicolons and spaces part names, too.
+    Parts that are not names are left out; semicolons and spaces separate names, too.
     """
     if text.strip().isdigit():
         return ()

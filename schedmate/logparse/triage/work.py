@@ -1,4 +1,4 @@
-"""The work on one job of a batch, done in a separate process or on another machine."""
+"""The work on one job of a batch, in a separate process or on another machine."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ BEFORE, AFTER = 100, 100
 """Lines around the failure whose templates are compared with those of earlier batches."""
 
 MOST_CPU_S = 300.0
-"""CPU time that reading one log may take [s]: a hundred times what a log of 150 MB takes."""
+"""Limit for the CPU time of reading one log: a hundred times that of 150 MB [s]."""
 
 Handler = Callable[[Log], Diagnosis]
 
 
 @dataclass(frozen=True)
 class Template:
-    """A template near a failure: `number` identifies it, `line` is where it was seen."""
+    """A template near a failure: `number` identifies it, `line` is its first position."""
 
     number: int
     text: str
@@ -38,10 +38,10 @@ class Template:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one log.
+    """The result for one log.
 
-    `content` is the digest of what was read, None when nothing was. `document` is the `Diagnosis`
-    as JSON, None when there is an `error` or the verdict on this content is known already.
+    `content` is the digest of what was read, None if nothing was. `document` is the `Diagnosis` as
+    JSON, None if there is an `error` or the content already has a verdict.
     """
 
     content: bytes | None = None
@@ -51,10 +51,10 @@ class Outcome:
 
 
 def examine(target: Target, known: Container[bytes], handler: Handler = diagnose) -> Outcome:
-    """Read and diagnose the log of one job; what goes wrong is in the outcome, never raised.
+    """Read and diagnose the log of one job; errors are in the outcome, never raised.
 
-    Nothing is diagnosed whose digest is `known`. File names in the diagnosis are relative to the
-    target's log, since the same content may lie elsewhere next time.
+    Contents with a `known` digest are not diagnosed. File names in the diagnosis are relative to
+    the target's log, since the same content may be at another path next time.
     """
     try:
         with target.open() as log:
@@ -74,7 +74,7 @@ def examine(target: Target, known: Container[bytes], handler: Handler = diagnose
 
 
 def examine_within(target: Target, shared: tuple[Container[bytes], int]) -> Outcome:
-    """`examine` with what is known, within so much memory [MiB] and the CPU time `MOST_CPU_S`.
+    """`examine` within this much memory [MiB] and the CPU time `MOST_CPU_S`.
 
     In a process of a pool: reading that takes longer ends the process.
     """
@@ -113,7 +113,7 @@ def _moved(found: Diagnosis, old: str, new: str) -> Diagnosis:
 
 
 def digest(log: Log, base: str) -> bytes:
-    """A digest of all that a diagnosis rests on: files, their names below `base`, warnings."""
+    """A digest of everything a diagnosis depends on: files, their names below `base`, warnings."""
     whole = hashlib.sha256()
     for file in log.files:
         whole.update(f"\0{file.name.removeprefix(base)}\0{file.size}\0".encode(errors="replace"))
@@ -131,7 +131,7 @@ def digest(log: Log, base: str) -> bytes:
 
 @cache
 def version() -> str:
-    """What the verdicts of this installation depend on: rules, patterns and the code with them."""
+    """A digest of what verdicts depend on: rules, patterns and code of this installation."""
     whole = hashlib.sha256()
     root = Path(__file__).parent.parent
     for path in sorted(root.rglob("*")):
@@ -141,7 +141,7 @@ def version() -> str:
 
 
 def _around(log: Log, found: Diagnosis) -> tuple[Template, ...]:
-    """The templates of the lines around what failed first."""
+    """The templates of the lines around the failure."""
     if found.error_type == "none" or found.line is None:
         return ()
     file = next((one for one in log.files if one.name == found.file), None)
