@@ -99,7 +99,7 @@ class SchedMate:
         self.close()
 
     def close(self) -> None:
-        """Give up what is being read, wait for the rest, close the history. May be repeated."""
+        """Cancel running reads, wait for the rest, close the history. May be repeated."""
         with self._lock:
             self._closed = True
         self._readers.close()
@@ -119,11 +119,11 @@ class SchedMate:
         self._advice.prepare(create=self._record)
 
     def analyze(self, spec: JobSpec, *, budget_s: float | None = None) -> Analysis:
-        """What the job will train, and how long it will run.
+        """The metadata of a job and an estimate of its run time.
 
-        `budget_s` [s of CPU time] bounds the static analysis; what it could not finish becomes a
-        warning. A language model is asked when the settings name one and their `mode` is not
-        static; when it fails, the answer is that of static analysis and `Analysis.model` says why.
+        `budget_s` [s of CPU time] is the limit for static analysis; a warning says what it left
+        out. A language model is asked if the settings name one and their `mode` is not static; if
+        it fails, the answer is that of static analysis and `Analysis.model` gives the reason.
         Raises `UsageError` without `spec.repo`, `InputError` for a repository or history that
         cannot be read, `LimitError` for a repository that takes too much time or memory.
         """
@@ -135,7 +135,7 @@ class SchedMate:
         return self._conclude(spec, extraction, began, with_model=True)
 
     def prompt(self, spec: JobSpec) -> dict[str, Any] | None:
-        """The request that `analyze` would send first; None when it would send none.
+        """The request that `analyze` would send first, or None if it would send none.
 
         Raises `UsageError` without a model or with `mode` static, else as `analyze`.
         """
@@ -200,10 +200,10 @@ class SchedMate:
             return self._llm
 
     def on_submit(self, spec: JobSpec, *, deadline_s: float | None = None) -> Estimate | None:
-        """An estimate for a job that is being submitted, or None: do as without schedmate.
+        """An estimate for a job at its submission, or None: proceed as without schedmate.
 
-        None when no past job is similar, when `deadline_s` [s] (default: the setting) has passed,
-        and on any failure, which is logged to the logger `schedmate`. Never raises.
+        None if no past job is similar, if `deadline_s` [s] (default: the setting) has passed, and
+        on any failure, which is logged to the logger `schedmate`. Never raises.
         """
         found = self._in_time(
             "estimate", spec, lambda deadline: self._advise(spec, deadline), deadline_s
@@ -219,14 +219,14 @@ class SchedMate:
         batch_size: int | None = None,
         deadline_s: float | None = None,
     ) -> Progress | None:
-        """How a running job is going by its log, or None: the log does not say (section 3.2).
+        """The progress of a running job by its log, or None if unknown (section 3.2).
 
         `log` is a file or a directory with a file per rank. `since` [bytes] leaves out what was
-        written before something changed (`Progress.log_bytes` of an earlier call);
-        `progress.ratio.throughput_ratio` compares the two. `batch_size` is the global one, for
-        logs that say only samples a second. A log that counts epochs alone has no step time, but a
-        time until the end. None also when `deadline_s` [s] (default: the setting)
-        has passed and on any failure, which is logged. Never raises.
+        written before a change (`Progress.log_bytes` of an earlier call);
+        `progress.ratio.throughput_ratio` compares the two. `batch_size` is the global one, for logs
+        that state only samples a second. A log that counts epochs alone has no step time, but a
+        time until the end. None also if `deadline_s` [s] (default: the setting) has passed and on
+        any failure, which is logged. Never raises.
         """
         progress = self._in_time(
             "progress",
@@ -248,12 +248,12 @@ class SchedMate:
         node_logs: Sequence[Path | str] = (),
         deadline_s: float = DIAGNOSIS_S,
     ) -> Diagnosis | None:
-        """What failed first in a job that ended badly, whose fault it is, what to do (section 3.3).
+        """The first failure of a job, its type and a plan for it (section 3.3).
 
         `logs` is a file, a directory with a file per rank, or several; `node_logs` are kernel logs
-        of its nodes, `job.node_names` their names. `error_type` is `unknown` when nothing decides.
-        None when `deadline_s` [s] has passed and on any failure, which is logged. Never raises,
-        never waits for a language model.
+        of its nodes, `job.node_names` their names. `error_type` is `unknown` if the logs do not
+        show the cause. None if `deadline_s` [s] has passed and on any failure, which is logged.
+        Never raises, never waits for a language model.
         """
         return self._in_time(
             "diagnosis",
@@ -270,7 +270,7 @@ class SchedMate:
     def _in_time(
         self, what: str, spec: JobSpec, work: Callable[[float], T], deadline_s: float | None
     ) -> T | None:
-        """What `work(deadline)` gives, if it does in time and without failure."""
+        """The result of `work(deadline)`, if it succeeds in time."""
         job = clean(getattr(spec, "job_id", None))
         try:
             self._ensure_open()
@@ -284,26 +284,26 @@ class SchedMate:
         return None
 
     def store(self, record: JobRecord) -> str:
-        """Add a record to the history; gives its job id.
+        """Add a record to the history; returns its job id.
 
-        A pending job of the same id is replaced. Raises `InputError` when the history cannot be
-        written or says that the job of that id has ended.
+        A pending job with the same id is replaced. Raises `InputError` if the history cannot be
+        written or has the job of that id as ended.
         """
         return self._advice.store(record)
 
     def learn(self, records: Sequence[JobRecord]) -> None:
-        """Add jobs that have ended to the history; those of the same ids are replaced.
+        """Add ended jobs to the history; those with the same ids are replaced.
 
-        Raises `InputError` when the history cannot be written.
+        Raises `InputError` if the history cannot be written.
         """
         self._advice.learn(records)
 
     def estimate(
         self, metadata: WorkloadMetadata, launch: LaunchConfig, now: float | None = None
     ) -> Estimate:
-        """An estimate from metadata that is known already, at the time `now` [s since epoch].
+        """An estimate from known metadata, at the time `now` [s since epoch].
 
-        Raises `InputError` when the history cannot be read.
+        Raises `InputError` if the history cannot be read.
         """
         return self._advice.estimate(metadata, launch, now)[0]
 

@@ -1,7 +1,7 @@
-"""What lies at a path that somebody else named, which may be too long, forbidden or no path at all.
+"""Files at paths from untrusted sources, which may be too long, forbidden or invalid.
 
-`pathlib` raises for some of these and, depending on Python's version, says "no" to others. Here
-what cannot be looked at is not there.
+`pathlib` raises for some of these and, depending on Python's version, returns False for others.
+Here a path that cannot be examined counts as missing.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ MAX_DEPTH = 60
 
 
 def is_file(path: Path) -> bool:
-    """Whether a regular file, or a link to one, is there and can be looked at."""
+    """Whether a regular file, or a link to one, exists and can be examined."""
     return os.path.isfile(path)  # noqa: PTH113 - this is the door
 
 
 def is_dir(path: Path) -> bool:
-    """Whether a directory, or a link to one, is there and can be looked at."""
+    """Whether a directory, or a link to one, exists and can be examined."""
     return os.path.isdir(path)  # noqa: PTH112
 
 
 def exists(path: Path) -> bool:
-    """Whether anything is there that can be looked at; a link to nothing is nothing."""
+    """Whether anything exists that can be examined; a dangling link does not count."""
     return os.path.exists(path)  # noqa: PTH110
 
 
@@ -43,7 +43,7 @@ def _is_link(path: str) -> bool:
 
 
 class RealPaths:
-    """Paths without links, worked out once for each folder, for as long as nothing is changed."""
+    """Paths without links, resolved once for each folder while nothing changes."""
 
     def __init__(self) -> None:
         self._known: dict[str, str] = {}
@@ -63,7 +63,7 @@ class RealPaths:
 
 
 def children(folder: Path) -> list[Path]:
-    """What lies in a folder, sorted; nothing when it cannot be listed."""
+    """The entries of a folder, sorted; none if it cannot be listed."""
     try:
         return sorted(folder.iterdir())
     except (OSError, ValueError):
@@ -71,7 +71,7 @@ def children(folder: Path) -> list[Path]:
 
 
 def matching(folder: Path, pattern: str, most: int) -> list[Path]:
-    """The first `most` paths below a folder that a glob pattern finds; none without a pattern."""
+    """The first `most` paths below a folder that match a glob pattern; none without a pattern."""
 
     def found() -> Iterator[Path]:
         try:

@@ -1,4 +1,4 @@
-"""Where a history is: a directory, or the address of a database."""
+"""The location of a history: a directory, or the address of a database."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Place = Path | str
 
 
 def place_of(value: Any) -> Any:
-    """What a setting or an option means; raises ValueError for a URL with a password in it."""
+    """The location that a setting or option names; raises ValueError for a URL with a password."""
     if not isinstance(value, str):
         return value
     text = value.strip()
@@ -28,7 +28,7 @@ def place_of(value: Any) -> Any:
 
 
 def without_password(url: str) -> str:
-    """An address fit to be shown: `https://me:***@host/v1`."""
+    """An address that is safe to show: `https://me:***@host/v1`."""
     scheme, separator, rest = url.rpartition("://")
     place = rest.partition("/")[0]
     name, _, secret = place.partition(":")

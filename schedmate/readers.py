@@ -1,7 +1,7 @@
-"""Everything that reads what a job's owner wrote, run where it can be killed.
+"""Reads what a job's owner wrote, in processes that can be killed.
 
 Each of the three has two halves: a function of JSON values that runs in a confined process, and a
-method of `Readers` that sends the request and makes the nouns of the answer.
+method of `Readers` that sends the request and builds the answer.
 """
 
 from __future__ import annotations
@@ -36,8 +36,7 @@ DIAGNOSE = f"{__name__}:diagnose_work"
 class Readers:
     """Reads repositories and logs in confined processes; any number of threads at once.
 
-    Everything raises `LimitError` when a limit was reached, and `InputError` for what cannot be
-    read.
+    Everything raises `LimitError` if a limit was reached, and `InputError` for unreadable input.
     """
 
     def __init__(
@@ -54,17 +53,18 @@ class Readers:
         self.close()
 
     def prepare(self) -> None:
-        """Load now what the first job would have to wait for."""
+        """Load now what the first job would otherwise wait for."""
         self._confinement.prepare(EXTRACT, TRACK, DIAGNOSE)
 
     def close(self) -> None:
-        """End what runs."""
+        """End all running work."""
         self._confinement.close()
 
     def extract(self, spec: JobSpec, budget_s: float, wall_s: float | None = None) -> Extraction:
-        """What `schedmate.agent.static.extract` says of a job.
+        """The result of `schedmate.agent.static.extract` for a job.
 
-        `budget_s` [s of CPU time] gives a partial answer with a warning, `wall_s` [s] none.
+        With `budget_s` [s of CPU time] exceeded the answer is partial, with a warning; with
+        `wall_s` [s] exceeded there is none.
         """
         if not spec.repo:  # an empty path would be the current directory
             raise UsageError("the job names no repository; set `repo` to the path of its code.")
@@ -94,7 +94,7 @@ class Readers:
         batch_size: int | None = None,
         wall_s: float | None = None,
     ) -> Progress:
-        """How a job is going by its log; arguments as of `SchedMate.on_progress`."""
+        """The progress of a job by its log; arguments as of `SchedMate.on_progress`."""
         request = {"log": os.fspath(log), "since": since, "batch_size": batch_size}
         return Progress.model_validate(self._read(TRACK, request, f"the log {log}", wall_s))
 
@@ -106,7 +106,7 @@ class Readers:
         nodes: Sequence[str] = (),
         wall_s: float | None = None,
     ) -> Diagnosis:
-        """What failed in a job on `nodes` by its logs; arguments as of `SchedMate.on_failure`."""
+        """The failure of a job on `nodes` by its logs; arguments as of `SchedMate.on_failure`."""
         if not logs:
             raise UsageError("a diagnosis needs at least one log.")
         request = {
@@ -123,7 +123,7 @@ class Readers:
 
 
 def extract_work(request: Any) -> Any:
-    """`Readers.extract` where it can be killed."""
+    """`Readers.extract` in the confined process."""
     from schedmate.agent.static import extract
 
     found = extract(
@@ -143,7 +143,7 @@ def extract_work(request: Any) -> Any:
 
 
 def track_work(request: Any) -> Any:
-    """`Readers.track` where it can be killed."""
+    """`Readers.track` in the confined process."""
     from schedmate.logparse.progress.tracker import track_log
     from schedmate.logparse.reading import open_log
 
@@ -153,7 +153,7 @@ def track_work(request: Any) -> Any:
 
 
 def diagnose_work(request: Any) -> Any:
-    """`Readers.diagnose` where it can be killed."""
+    """`Readers.diagnose` in the confined process."""
     from schedmate.logparse.failure import diagnose, open_job
     from schedmate.logparse.reading import open_log
 
@@ -164,7 +164,7 @@ def diagnose_work(request: Any) -> Any:
 
 
 def warm(work: str) -> None:
-    """Do the work once, on a small sample, for its modules and tables to be there."""
+    """Do the work once, on a small sample, to load its modules and tables."""
     sample = Path(__file__).parent / "sample"
     if work == EXTRACT:
         launch = LaunchConfig(gpus=8, nodes=1).model_dump(mode="json")

@@ -31,10 +31,10 @@ from schedmate.places import Place, is_remote, place_of
 from schedmate.validation import expected
 
 UNREAD_FILE = "schedmate.toml"
-"""What earlier versions read from the current directory; whoever has one is told how to name it."""
+"""The file that earlier versions read from the current directory; users are told how to name it."""
 ENV_PREFIX = "SCHEDMATE_"
 NEAR = 0.8
-"""How alike the name of a variable must be to be taken for a misspelling; all begin the same."""
+"""Similarity from which an unknown variable counts as a misspelling of a known one."""
 FILE_VARIABLE = "SCHEDMATE_CONFIG"
 SECRETS = frozenset({"SCHEDMATE_EMBEDDER_API_KEY", "SCHEDMATE_LLM_API_KEY"})
 """Variables read where they are used: a secret is not a setting, so that none is ever printed."""
@@ -202,9 +202,9 @@ def explain_settings(
 ) -> tuple[Settings, dict[str, str]]:
     """The settings for one run, and where each value came from.
 
-    `flags` that are None were not given. `config` is a settings file, in place of the one that
-    SCHEDMATE_CONFIG names. Raises `SettingsError` when a source cannot be read, has an unknown key
-    or a value that does not fit.
+    `flags` that are None were not given. `config` is a settings file that replaces the one in
+    SCHEDMATE_CONFIG. Raises `SettingsError` if a source cannot be read, has an unknown key or an
+    invalid value.
     """
     for name in unknown_variables():
         _tell_unknown(name)
@@ -223,9 +223,9 @@ def explain_settings(
 
 
 def settings_of_flags(**flags: Any) -> Settings:
-    """What these flags set, whatever the environment and any file say; None was not given.
+    """The settings that these flags alone define; None means not given.
 
-    Raises `SettingsError` when a value does not fit.
+    Raises `SettingsError` for an invalid value.
     """
     given = {name: value for name, value in flags.items() if value is not None}
     return _fitting(given, {name: _named("flag", name) for name in given})
@@ -247,13 +247,13 @@ def named_file() -> Path | None:
 
 
 def unknown_variables() -> list[str]:
-    """`SCHEDMATE_*` environment variables that name no setting."""
+    """`SCHEDMATE_*` environment variables that are not settings."""
     known = _variables()
     return sorted(name for name in os.environ if name.startswith(ENV_PREFIX) and name not in known)
 
 
 def nearest_variable(name: str) -> str | None:
-    """The variable that was probably meant by one that names no setting."""
+    """The variable that an unknown one probably means."""
     return next(iter(difflib.get_close_matches(name, _variables(), n=1, cutoff=NEAR)), None)
 
 

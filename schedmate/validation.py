@@ -1,4 +1,4 @@
-"""What is wrong in a document that a person wrote, without the words of the validator."""
+"""The errors in a document that a person wrote, in plain words."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ _LONGEST = 80
 
 
 def first_fault(error: ValidationError, known: Iterable[str] = (), *, place: str = "") -> str:
-    """The first thing that is wrong: where, and what is expected there instead; no full stop.
+    """The first error: its place, and what is expected there instead; no full stop.
 
-    `known` are keys that a misspelt one may mean; `place` is what the whole document is called
-    where the fault has no place of its own.
+    `known` are keys that a misspelt one may mean; `place` is the name of the whole document, if the
+    error has no place in it.
     """
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])
@@ -62,7 +62,7 @@ def sentence(error: ValidationError, known: Iterable[str] = (), *, place: str = 
 
 
 def expected(fault: Any) -> str:
-    """What one of the `errors()` of a ValidationError means, without its place."""
+    """The meaning of one of the `errors()` of a ValidationError, without its place."""
     kind, context = fault["type"], fault.get("ctx") or {}
     given = clean(repr(fault.get("input")), _LONGEST)
     if kind == "missing":

@@ -1,9 +1,8 @@
-"""One piece of work in a process of its own: what travels there and back.
+"""One piece of work in a separate process: the messages to and from it.
 
-Over a stream socket go the length of the request and the request, then the length of the answer and
-the answer; whoever collects the process adds one byte, 0 or the number of the signal that ended it.
-Both are JSON, since nothing that comes out of such a process is to be trusted more than what went
-in.
+A stream socket carries the length of the request and the request, then the length of the answer and
+the answer; the process that collects the child adds one byte, 0 or the number of the signal that
+ended it. Both messages are JSON, since output of such a process is no more trusted than its input.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ from schedmate.confine.limits import Limits, end_with_parent, keep, shut_off
 from schedmate.errors import InputError, SchedmateError, SettingsError, UsageError
 
 MOST = 64 << 20
-"""Longest request [bytes]."""
+"""Limit for a request [bytes]."""
 MOST_BACK = 4 << 20
-"""Longest answer [bytes]: while the host decodes it, its other threads stand still."""
+"""Limit for an answer [bytes]: other threads of the host wait while it is decoded."""
 
 LENGTH = struct.Struct("!I")
 _TRAVEL = {one.__name__: one for one in (SchedmateError, UsageError, SettingsError, InputError)}
@@ -36,7 +35,7 @@ _TRAVEL = {one.__name__: one for one in (SchedmateError, UsageError, SettingsErr
 
 
 class CrashError(Exception):
-    """The work failed for no reason that it foresaw; the message names the exception."""
+    """The work failed unexpectedly; the message names the exception."""
 
 
 def encode(work: str, request: Any, limits: Limits, deadline: float | None) -> bytes:
@@ -68,7 +67,7 @@ def decode(answer: bytes) -> Any:
 
 
 def serve(connection: socket.socket, parent: int) -> None:
-    """Read the request, do it within its limits, send the answer. The process ends afterwards."""
+    """Read the request, do the work within its limits, send the answer. The process then ends."""
     end_with_parent(parent)
     gc.freeze()
     faulthandler.disable()  # its text would be on the host's screen

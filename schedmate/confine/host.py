@@ -23,7 +23,7 @@ from schedmate.confine.template import prepare
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
 
 WAITING = 2
-"""Copies of the template that are made before there is work for them."""
+"""Copies of the template that are forked before there is work for them."""
 
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
@@ -63,7 +63,7 @@ class Template:
         self._jobs: weakref.WeakSet[Job] = weakref.WeakSet()
 
     def begin(self, work: str) -> Job:
-        """A copy of the template for a job; raises `OSError` when the template has gone."""
+        """A copy of the template for a job; raises `OSError` if the template has ended."""
         self.load(work)
         try:
             job = self._waiting.popleft()
@@ -123,7 +123,7 @@ class Template:
 
 
 def is_lost(template: Template, error: OSError) -> bool:
-    """Whether a template has ended, listens no more, or was closed by another thread."""
+    """Whether a template has ended, stopped listening, or was closed by another thread."""
     if isinstance(error, BlockingIOError) or error.errno == errno.EBADF:
         return True
     return isinstance(error, ConnectionError) and template.has_ended()

@@ -1,4 +1,4 @@
-"""What a host has of a process that does one job: a connection, and how it ended."""
+"""The host's side of a process that does one job: a connection, and how the process ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process that reads foreign input may use; the kernel sees to it."""
+"""Limits for a process that reads foreign input, enforced by the kernel."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MEMORY_MB = 2048
 """Address space of one process unless a setting says otherwise [MiB]."""
 
 GRACE_S = 0.02
-"""How long after the deadline the kernel ends a process that has not ended by itself [s]."""
+"""Time after the deadline until the kernel ends a process that is still running [s]."""
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38
@@ -116,7 +116,7 @@ _KEPT_FROM = ("LC_", "PYTHON", "XDG_", "COVERAGE_")
 
 
 def kept(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that a reader gets: no keys and tokens."""
+    """The environment variables of a reader: no keys and tokens."""
     names = _KEPT.split()
     return {
         name: value
@@ -160,7 +160,7 @@ def _libc() -> ctypes.CDLL:
 
 
 def _lower(which: int, soft: int, hard: int | None = None) -> None:
-    """Set a limit where it is lower than what is in force."""
+    """Set a limit if it is lower than the current one."""
     wanted = soft, soft if hard is None else hard
     pair = [
         new if old == resource.RLIM_INFINITY else min(new, old)

@@ -23,7 +23,7 @@ from schedmate.garbage import collect_seldom
 
 _NAME = struct.Struct("!H")
 NO_PROCESS = 255
-"""In place of the number of a signal: the system gives no more processes."""
+"""Instead of a signal number: the system provides no more processes."""
 
 
 def prepare(work: str) -> bytes:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class LLM:
-    """An endpoint, what calls to it may use, and where they are written down."""
+    """An endpoint with its budgets and ledger."""
 
     endpoint: Endpoint
     budget: Budget
@@ -47,10 +47,11 @@ class LLM:
     def chat(
         self, purpose: str, *, job: str | None = None, deadline_s: float | None = None
     ) -> GuardedChat:
-        """A chat model for one job. `deadline_s` bounds all its calls together [s].
+        """A chat model for one job. `deadline_s` is the limit for all its calls together [s].
 
-        A new one remembers no secrets of other jobs. Raises `InputError` for a scripted model that
-        cannot be read, and `ModelError` when it has to find out what the server serves and fails.
+        A new one has no secrets of other jobs in memory. Raises `InputError` for a scripted model
+        that cannot be read, and `ModelError` if the server has to be asked for its models and
+        fails.
         """
         from schedmate.llm.chat import GuardedChat
         from schedmate.llm.redact import Redactor
@@ -94,10 +95,10 @@ class LLM:
 
 
 def open_llm(settings: Settings) -> LLM | None:
-    """The language model that the settings name; None when they name none.
+    """The language model of the settings; None if they name none.
 
-    Raises `UsageError` for an address that is none, `InputError` when the ledger cannot be used or
-    a scripted model cannot be read.
+    Raises `UsageError` for an invalid address, `InputError` if the ledger cannot be used or a
+    scripted model cannot be read.
     """
     where = endpoint(settings.llm_base_url, settings.llm_model)
     if where is None:
@@ -110,7 +111,7 @@ def open_llm(settings: Settings) -> LLM | None:
 
 
 def replay_llm(settings: Settings, record: Path, script: Script) -> LLM:
-    """A model that says what a record of an earlier reading says."""
+    """A model that repeats the replies in the record of an earlier reading."""
     from schedmate.llm.scripted import ScriptedChat
 
     where = Endpoint("", f"{SCRIPTED}{record}")

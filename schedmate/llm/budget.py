@@ -1,4 +1,4 @@
-"""What calls of a model may use, and what they have used."""
+"""Limits on the tokens and cost of model calls, and what has been used."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from schedmate.errors import ModelError
 from schedmate.llm.store import Store
 
 CHARACTERS_PER_TOKEN = 3.0
-"""Of source code and logs; low, so that an estimate is rather too many tokens than too few."""
+"""For source code and logs; low, so that estimates are rather too high."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Limits on tokens (input and output together) and cost, per call, per job and per day.
+    """Limits on tokens (input and output together) and cost, per call, job and day.
 
     None is no limit. Prices are per million tokens; cost is in their currency.
     """
@@ -29,13 +29,13 @@ class Budget:
     price_output: float = 0.0
 
     def cost(self, input_tokens: int, output_tokens: int) -> float:
-        """What so many tokens cost."""
+        """The cost of this many tokens."""
         return (input_tokens * self.price_input + output_tokens * self.price_output) / 1e6
 
     def check(self, store: Store, job: str | None, input_tokens: int, output_tokens: int) -> None:
-        """Raise `ModelError` when a call of that size would exceed a limit.
+        """Raise `ModelError` if a call of that size would exceed a limit.
 
-        `output_tokens` is the most the reply may have. A day is the last 24 hours.
+        `output_tokens` is the limit for the reply. A day is the last 24 hours.
         """
         tokens, cost = input_tokens + output_tokens, self.cost(input_tokens, output_tokens)
         spent = {"call": (0, 0.0)}
@@ -57,5 +57,5 @@ class Budget:
 
 
 def estimate_tokens(characters: int) -> int:
-    """Tokens of that many characters, rather too many than too few."""
+    """An estimate of the tokens in that many characters, rather too high than too low."""
     return int(characters / CHARACTERS_PER_TOKEN) + 1

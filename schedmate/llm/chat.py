@@ -35,18 +35,18 @@ from schedmate.llm.store import Call, Store
 MOST_TOKENS = 10**9
 """Above any context length; SQLite holds what is below 2**63."""
 TOOL_CALLS = 64
-"""Most tool calls of one reply."""
+"""Limit for the tool calls in one reply."""
 LONGEST_TOKEN = 40
-"""Characters per token that no honest reply has on average."""
+"""A genuine reply has fewer characters per token on average."""
 CALLING = "I call a tool."
 
 
 class GuardedChat(BaseChatModel):
     """A chat model for one job and one purpose; raises `ModelError` and nothing else.
 
-    `ends` is the job's deadline on the monotonic clock [s]; `timeout_s` bounds one call, its
-    retries included [s]; `max_tokens` bounds one reply. `cached` lets a reply that was once given
-    to the very same request be given again.
+    `ends` is the job's deadline on the monotonic clock [s]; `timeout_s` is the limit for one call,
+    including retries [s]; `max_tokens` that for one reply. With `cached`, an identical request gets
+    the stored reply.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -64,7 +64,7 @@ class GuardedChat(BaseChatModel):
     cached: bool = True
     calls: list[Call] = []  # noqa: RUF012 - pydantic copies defaults
     watch: Callable[[list[BaseMessage], AIMessage | ModelError], None] | None = None
-    """Told of every request, as sent, and its reply or failure."""
+    """Called with every request, as sent, and its reply or failure."""
 
     @property
     def _llm_type(self) -> str:

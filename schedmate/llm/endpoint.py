@@ -1,4 +1,4 @@
-"""Where a model is asked: an address, a model name, a key, and the client for them."""
+"""A model's endpoint: address, model name, key, and the client for them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 SCRIPTED = "scripted:"
 KEYS = ("SCHEDMATE_LLM_API_KEY", "OPENAI_API_KEY")
-"""Variables that may hold the key, in order; a key is never a setting, so none is ever printed."""
+"""Variables that may hold the key, in order; keys are not settings, so none is ever printed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Endpoint:
 
     @property
     def place(self) -> str:
-        """The address without user, password or query, fit to be shown and stored."""
+        """The address without user, password and query, safe to show and store."""
         if self.scripted is not None:
             return "scripted"
         parts = urlsplit(self.base_url)
@@ -59,9 +59,9 @@ class Endpoint:
 
 
 def endpoint(base_url: str | None, model: str | None) -> Endpoint | None:
-    """The endpoint that the settings name; None when they name none.
+    """The endpoint of the settings; None if they name none.
 
-    Raises `UsageError` for an address that is none, or a model without an address.
+    Raises `UsageError` for an invalid address, or a model without an address.
     """
     if model is not None and model.startswith(SCRIPTED):
         return Endpoint("", model)

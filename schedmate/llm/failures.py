@@ -1,4 +1,4 @@
-"""What a client's exception means: a verdict and a sentence."""
+"""A client's exception as a verdict and a sentence."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from schedmate.llm.endpoint import Endpoint
 from schedmate.terminal import clean
 
 ASK_DOCTOR = "; is the server running? `schedmate doctor` tells"
-"""How a message on a server that cannot be reached ends; for all but the doctor itself."""
+"""The end of a message about an unreachable server, except in `doctor` itself."""
 
 
 def named(error: Exception, where: Endpoint) -> ModelError:

@@ -1,4 +1,4 @@
-"""Untrusted text between lines that it cannot imitate."""
+"""Marks untrusted text by lines that it cannot imitate."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Fence:
         return _SPECIAL.sub(_escaped, "\n".join(visible(self._broken(line)) for line in lines))
 
     def _broken(self, line: str) -> str:
-        """The line, with its angle brackets escaped if it could be taken for a fence."""
+        """The line with its angle brackets escaped if it could be taken for a fence."""
         folded = unicodedata.normalize("NFKC", line.translate(_ANGLES)).translate(_ANGLES)
         plain = re.sub(r"[^a-z0-9]", "", folded.casefold())
         guessed = self.nonce in plain

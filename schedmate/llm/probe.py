@@ -1,4 +1,4 @@
-"""What an endpoint serves and who can reach it, found out by looking."""
+"""Which models an endpoint serves, and from where it can be reached."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TIMEOUT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A model that a server offers; `context` is its context length [tokens] where it says so."""
+    """A model that a server offers; `context` is its context length [tokens], if stated."""
 
     name: str
     context: int | None
@@ -76,16 +76,16 @@ def first_model(where: Endpoint, *, timeout_s: float = TIMEOUT_S) -> str:
 
 
 def billions(model: str) -> float | None:
-    """Parameters by a model's name, in thousands of millions: 7 for Qwen2.5-7B-Instruct."""
+    """Parameters stated in a model's name [10^9]: 7 for Qwen2.5-7B-Instruct."""
     sizes = re.findall(r"(?<![\w.])(\d+(?:\.\d+)?)([bBmM])(?![a-zA-Z])", model.replace("_", "-"))
     found = [float(number) * (1.0 if unit in "bB" else 0.001) for number, unit in sizes]
     return max(found) if found else None
 
 
 def listens_openly(port: int) -> bool:
-    """Whether a server of this machine takes connections on that port from any network.
+    """Whether a server of this machine accepts connections on that port from any network.
 
-    False where it cannot be told: only Linux shows it without privileges.
+    False if unknown: only Linux shows it without privileges.
     """
     listening, anywhere = "0A", {"0" * 8, "0" * 32}
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):

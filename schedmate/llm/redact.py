@@ -1,4 +1,4 @@
-"""Secrets are taken out of what is sent to a model."""
+"""Removes secrets from text before it is sent to a model."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ import re2
 from schedmate.data import load
 
 PLACEHOLDER = re.compile(r"\[secret:[a-z_]{1,40}:[0-9]{1,9}\]")
-"""What stands in a text where a secret was."""
+"""The placeholder of a secret."""
 LONGEST_NAME = 80
-"""Characters before a value in which the name that it is given to is looked for."""
+"""Characters before a value in which its name is looked for."""
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 _RUN = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _CODE = re.compile(
@@ -132,19 +132,19 @@ class _Rule:
 
 
 def _is_random(value: str) -> bool:
-    """Whether letters and digits alternate as no words do: runs of one kind are short."""
+    """Whether letters and digits alternate as in no word: runs of one kind are short."""
     runs = _RUN.findall(value)
     return len(runs) > 4 and sum(map(len, runs)) / len(runs) < 3
 
 
 def _is_drawn(value: str) -> bool:
-    """Whether digits stand among letters in three places, as in hexadecimal or base36."""
+    """Whether digits are among letters in three places, as in hexadecimal or base36."""
     runs = _RUN.findall(value)
     return sum(map(str.isdigit, runs)) > 2 and sum(map(len, runs)) / len(runs) < 5
 
 
 def _is_mixed(value: str) -> bool:
-    """Whether there are letters and digits, and not as in code or a number: `a.b2`, `1e-3`."""
+    """Whether there are letters and digits, but not as in code or a number: `a.b2`, `1e-3`."""
     letters = any(one.isalpha() for one in value)
     return (
         letters
@@ -184,7 +184,7 @@ _ACCEPTS: dict[str, Callable[[str], bool]] = {
 
 
 def _ending_in(words: list[str]) -> re2.Pattern[str]:
-    """Finds text that ends with a name in which one of the words stands."""
+    """A pattern for text that ends with a name containing one of the words."""
     names = "|".join(map(re2.escape, words))
     return re2.compile(rf"(?i)(?:{names})[\w.-]{{0,40}} ?[\"']{{0,2}}\]? {{0,4}}$")
 
@@ -196,7 +196,7 @@ def _with_words(text: str) -> list[int]:
 
 @cache
 def _words() -> re2.Set:
-    """All words of all rules, looked for at once."""
+    """All words of all rules, searched together."""
     options = re2.Options()
     options.max_mem = 64 * 2**20
     words = re2.Set.SearchSet(options)

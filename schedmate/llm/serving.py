@@ -1,8 +1,8 @@
-"""What it takes to serve a model on GPUs of one's own, and how many jobs one can read then.
+"""What serving a model on one's own GPUs takes, and how many jobs it can read.
 
 Memory follows from published sizes: weights, and for every token in use a key and a value in each
 layer. Throughput is an estimate from the GPU's datasheet, not a measurement: prompts are limited by
-arithmetic, replies by reading weights and the cache from memory once a token. Of a mixture of
+arithmetic, replies by reading weights and the cache from memory once per token. In a mixture of
 experts, a token uses only the active parameters.
 """
 
@@ -18,11 +18,11 @@ from schedmate.errors import InputError
 USABLE = 0.9
 """Share of a GPU's memory that vLLM takes (its --gpu-memory-utilization)."""
 WORKSPACE_BYTES = 2e9
-"""Kept on each GPU for activations and CUDA graphs."""
+"""Reserved on each GPU for activations and CUDA graphs."""
 CACHE_BYTES = 2
 """Bytes of a number in the key-value cache."""
 EFFICIENCY = 0.4
-"""Share of a GPU's peak that the arithmetic of prompts reaches, as served models report it."""
+"""Share of a GPU's peak performance reached for prompts, as served models report it."""
 MOST_AT_ONCE = 64
 SMALLEST_B = 7.0
 """Billions of parameters below which the SchedMate paper found models of no use (section 4.5)."""
@@ -31,7 +31,7 @@ _SIZE = re.compile(r"(?<![\w.])(\d{1,4}(?:\.\d{1,3})?)b(?![a-z0-9])")
 
 @dataclass(frozen=True, slots=True)
 class ModelSize:
-    """What is known of a model from its name."""
+    """The size of a model, as known from its name."""
 
     name: str
     parameters: float
@@ -46,7 +46,7 @@ class ModelSize:
     heads: int | None
     """Attention heads, which the GPUs that share a model have to divide; None: not known."""
     published: bool
-    """Whether the sizes are those of its config.json; else they are guessed from the parameters."""
+    """Whether the sizes are from its config.json; otherwise they are estimated."""
 
     @property
     def weights(self) -> float:
@@ -70,11 +70,11 @@ class Fit:
     per_reading: float
     """What one reading with a full context takes of that."""
     readings: int
-    """Readings with a full context at once."""
+    """Concurrent readings with a full context."""
 
 
 def model_size(name: str) -> ModelSize:
-    """What a model's name says of its size. Raises `InputError` where it says nothing."""
+    """The size stated in a model's name. Raises `InputError` if it states none."""
     table = load("llm/serving.yaml")
     plain = name.rpartition("/")[2].lower()
     sizes = _SIZE.findall(plain)
@@ -150,9 +150,9 @@ class Reading:
 def jobs_an_hour(
     model: ModelSize, reading: Reading, room: Fit, gpus: int, peak: float, bandwidth: float
 ) -> float:
-    """An estimate of the jobs an hour that so many GPUs read, with as many at once as fit.
+    """An estimate of the jobs read per hour, with as many concurrent readings as fit.
 
-    `peak` [FLOP/s] and `bandwidth` [bytes/s] are one GPU's; 0 where not even one reading fits.
+    `peak` [FLOP/s] and `bandwidth` [bytes/s] are one GPU's; 0 if not even one reading fits.
     """
     at_once = min(room.readings, MOST_AT_ONCE)
     if at_once < 1:

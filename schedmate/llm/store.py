@@ -23,9 +23,9 @@ from schedmate.sqlite import Connection
 
 FILE = "llm.sqlite"
 KEPT_REPLIES = 20_000
-"""Replies kept in the cache; the oldest go first."""
+"""Limit for the replies in the cache; the oldest are deleted first."""
 CAPABILITY_AGE_S = 7 * 86_400
-"""How long what an endpoint accepts is believed [s]: servers are upgraded."""
+"""Time for which the known capabilities of an endpoint are used [s]: servers are upgraded."""
 BUSY_S = 10.0
 
 
@@ -144,13 +144,13 @@ class Store:
     # -- replies -----------------------------------------------------------
 
     def reply(self, key: str) -> str | None:
-        """The reply once given to the same request."""
+        """The stored reply to an identical request, or None."""
         with self._using():
             row = self._db.execute("SELECT reply FROM replies WHERE key = ?", (key,)).fetchone()
         return None if row is None else str(row[0])
 
     def keep(self, key: str, reply: str) -> None:
-        """Remember a reply; the oldest give way past `KEPT_REPLIES`."""
+        """Store a reply; the oldest are deleted beyond `KEPT_REPLIES`."""
         with self._writing() as db:
             db.execute(
                 "INSERT OR REPLACE INTO replies (key, time, reply) VALUES (?, ?, ?)",
@@ -165,7 +165,7 @@ class Store:
     # -- capabilities ------------------------------------------------------
 
     def method(self, endpoint: str, model: str) -> str | None:
-        """The structured-output method that last worked there, if that is not long ago."""
+        """The structured-output method that last worked there, if it is recent."""
         with self._using():
             row = self._db.execute(
                 "SELECT method FROM capabilities WHERE endpoint = ? AND model = ? AND time > ?",
@@ -174,7 +174,7 @@ class Store:
         return None if row is None else str(row[0])
 
     def learn(self, endpoint: str, model: str, method: str) -> None:
-        """Remember the structured-output method that worked."""
+        """Store the structured-output method that worked."""
         with self._writing() as db:
             db.execute(
                 "INSERT OR REPLACE INTO capabilities VALUES (?, ?, ?, ?)",

@@ -1,9 +1,9 @@
-"""Answers under a schema, by whatever way the endpoint supports.
+"""Answers under a schema, by the strictest method that the endpoint supports.
 
-The ways are tried from the strictest to the loosest, and the one that worked is remembered for the
-endpoint: a grammar-constrained `json_schema` (vLLM, hosted services), a forced function call, a
-`json_object` with the schema beside it (llama.cpp's server), and plain instructions. An answer that
-does not fit is sent back once with the first error; after that the call has failed.
+The methods are tried from strictest to loosest, and the one that worked is stored for the endpoint:
+a grammar-constrained `json_schema` (vLLM, hosted services), a forced function call, a `json_object`
+with the schema beside it (llama.cpp's server), and plain instructions. An invalid answer is sent
+back once with the first error; after that the call has failed.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ JSON_SCHEMA, FUNCTION, JSON_OBJECT, PROMPT = METHODS = (
 def ask(chat: GuardedChat, messages: list[BaseMessage], schema: type[T]) -> T:
     """The model's answer to `messages` as a `schema`.
 
-    Raises `ModelError`: `malformed` or `echo` when no answer fits the schema even after one repair,
-    or as `GuardedChat` does.
+    Raises `ModelError`: `malformed` or `echo` if no answer is valid even after one repair, or as
+    `GuardedChat` does.
     """
     place, model = chat.endpoint.place, chat.endpoint.model
     known = chat.store.method(place, model)
@@ -97,7 +97,7 @@ def _answer(reply: AIMessage) -> str | dict[str, Any]:
 
 
 def parse(said: str | dict[str, Any], schema: type[T]) -> T:
-    """A `schema` out of what a model said; raises `ModelError`, `malformed` or `echo`."""
+    """The `schema` in a model's reply; raises `ModelError`, `malformed` or `echo`."""
     failure = "it holds no JSON object"
     for found in [said] if isinstance(said, dict) else _objects(said):
         if _is_echo(found, schema):

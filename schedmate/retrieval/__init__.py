@@ -1,1 +1,1 @@
-"""Finding past jobs like a new one, and estimating from them (SchedMate paper, section 3.1)."""
+"""Finds past jobs similar to a new one, and estimates from them (SchedMate paper, section 3.1)."""

@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 Method = Literal["weighted", "mean"]
 
 RUNS = 32
-"""Most past runs one estimate looks at: the latest ones."""
+"""Limit for the past runs of one estimate: the latest ones."""
 
 SEARCHED = 48
-"""Past runs asked of the index; more workloads than k, so that equal vectors do not hide others."""
+"""Past runs requested from the index; more than k, so that equal vectors do not hide others."""
 
 HALF_LIFE = 6.0
 """A run counts half as much as one this many runs later. Runs, not days: workloads change when
@@ -63,7 +63,7 @@ class PastJobs(Protocol):
 
     @property
     def embedder(self) -> Embedder:
-        """What makes the vectors."""
+        """The embedder of the history's vectors."""
         ...
 
     def by_fingerprint(self, fingerprint: str) -> Sequence[JobRecord]:
@@ -84,10 +84,10 @@ class PastJobs(Protocol):
 class SchedulingAdvisor:
     """Estimates from one history.
 
-    `threshold` is the least cosine similarity of a neighbour (None: the embedder's own). `k` is
-    how many neighbours the mean takes. The weighted method takes resubmissions; without a
-    completed one, the same workload at another length; without that, the runs of the k most
-    similar workloads.
+    `threshold` is the minimum cosine similarity of a neighbour (None: the embedder's own). `k` is
+    the number of neighbours in the mean. The weighted method uses resubmissions; without a
+    completed one, the same workload at another length; without that, the runs of the k most similar
+    workloads.
     """
 
     def __init__(
@@ -110,10 +110,10 @@ class SchedulingAdvisor:
     ) -> Estimate:
         """Estimate a job with this metadata and launch configuration from the history.
 
-        `now` [s since epoch] is when the job is submitted: runs that ended later are not looked
-        at. Without it, it is the present and every run of the history counts. The point estimate
-        is the median (`mean`: the mean). The estimate abstains, with the reason, when no run is
-        similar or none of the similar ones completed.
+        `now` [s since epoch] is the submission time: runs that ended later are ignored. Without it,
+        the present is used and every run of the history counts. The point estimate is the median
+        (`mean`: the mean). The estimate abstains, with the reason, if no run is similar or none of
+        the similar ones completed.
         """
         if metadata.model.model_name is None and metadata.dataset.train is None:
             return self._abstain("neither a model nor a dataset is known, so nothing to compare")
@@ -170,7 +170,7 @@ class SchedulingAdvisor:
         )
 
     def _usage(self, values: list[float | None], weights: list[float]) -> float | None:
-        """The middle of what runs used, over those that say; a run cut short says it too."""
+        """The median of the resource usage of runs that state it; also of interrupted runs."""
         known = [
             (value, weight)
             for value, weight in zip(values, weights, strict=True)
@@ -248,7 +248,7 @@ class SchedulingAdvisor:
         return candidates
 
     def _weights(self, candidates: list[Candidate]) -> list[float]:
-        """Relative weights, all above zero: of the recent, the alike, the little corrected."""
+        """Relative weights, all above zero: higher for recent, similar and less corrected runs."""
         if self._method == "mean":
             return [1.0] * len(candidates)
         ends = sorted({ended(item.record) for item in candidates}, reverse=True)

@@ -1,4 +1,4 @@
-"""What the width of an interval comes from, in a sentence."""
+"""A sentence on the sources of an interval's width."""
 
 from __future__ import annotations
 

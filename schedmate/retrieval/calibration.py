@@ -1,8 +1,8 @@
-"""Which cosine similarity means "the same work" with an embedder: measured, not guessed.
+"""The cosine similarity from which two jobs are "the same work" with an embedder, measured.
 
-`labelled.yaml` names workloads, other spellings and other names of the same work, and the nearest
-workloads that are other work. A wrong workload's run time is worse than none, since a scheduler has
-a fallback; so the threshold is the least that lets through 1 % of those near misses.
+`labelled.yaml` names workloads, other spellings and other names of the same work, and the most
+similar workloads that are other work. The run time of a wrong workload is worse than none, since a
+scheduler has a fallback; so the threshold is the lowest that accepts 1 % of those near misses.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ Job = tuple[str, str, str]
 """Task, model and dataset."""
 
 ALLOWED = 0.01
-"""Share of near misses of either kind, another model or another dataset, that may pass."""
+"""Accepted share of near misses of either kind, another model or another dataset."""
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """How a new job names its work, the past job that is the same work, and near misses."""
+    """A new job's name for its work, the past job that is the same work, and near misses."""
 
     kind: str
     asked: Job
@@ -41,7 +41,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """A threshold, and what share of pairs [0 to 1] it lets through.
+    """A threshold, and the share of pairs [0 to 1] that it accepts.
 
     It is chosen on every second query of the labelled set; the shares are those of the others.
     """
@@ -70,7 +70,7 @@ def labelled() -> list[Query]:
 
 
 def calibrate(embedder: Embedder, threshold: float | None = None) -> Calibration:
-    """The threshold that this embedder needs, or what a given one lets through.
+    """The threshold that this embedder needs, or what a given one accepts.
 
     Embeds about a thousand short texts. Raises what the embedder raises.
     """

@@ -1,4 +1,4 @@
-"""Past runs that an estimate may rest on, and the neighbours it names."""
+"""Past runs that an estimate may be based on, and the neighbours that it names."""
 
 from __future__ import annotations
 
@@ -56,18 +56,18 @@ def _workload_of(document: str) -> str:
 
 
 def any_completed(candidates: Sequence[Candidate]) -> bool:
-    """Whether the run time of one of them is more than a lower bound."""
+    """Whether the run time of any of them is more than a lower bound."""
     return any(not item.record.censored for item in candidates)
 
 
 def usable(record: JobRecord, now: float | None) -> bool:
-    """Whether a record says how long its job ran, before `now`."""
+    """Whether a record states a run time that ended before `now`."""
     ran = record.ended and record.duration_s is not None and record.duration_s > 0
     return ran and (now is None or record.end_time is None or record.end_time <= now)
 
 
 def ended(record: JobRecord) -> float:
-    """When it ended, as far as is known; a run without any time is older than all others."""
+    """When it ended, if known; a run without any time counts as older than all others."""
     for moment in (record.end_time, record.start_time, record.submit_time):
         if moment is not None:
             return moment
@@ -80,7 +80,7 @@ def latest_first(item: Candidate) -> tuple[float, str]:
 
 
 def neighbours_of(candidates: list[Candidate], runs: list[Run], now: float) -> list[Neighbour]:
-    """The runs as an estimate names them, at the time `now` [s since epoch], by weight."""
+    """The runs as named by an estimate, at the time `now` [s since epoch], by weight."""
     total = sum(run.weight for run in runs)
     neighbours = [
         Neighbour(

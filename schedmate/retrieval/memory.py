@@ -1,6 +1,6 @@
-"""A history in memory, for simulations: it answers like `JobHistory` and keeps nothing.
+"""A history in memory for simulations, with the answers of `JobHistory`.
 
-A simulated month asks and adds a job a hundred thousand times, and few renderings are distinct:
+A simulated month queries and adds a job a hundred thousand times, but few renderings are distinct:
 each is embedded once, and compared by one product of a matrix with a vector.
 """
 
@@ -38,7 +38,7 @@ class MemoryHistory:
         self._size = 0
 
     def prepare(self, jobs: Iterable[WorkloadMetadata]) -> None:
-        """Embed what these say, all at once; no job becomes part of the history by that."""
+        """Embed the texts of these jobs in one batch, without adding the jobs."""
         import numpy as np
 
         new = [

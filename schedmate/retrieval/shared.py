@@ -102,7 +102,7 @@ class SharedHistory(JobHistory):
     # -- reading what others wrote -----------------------------------------------
 
     def refresh(self, *, wait: bool = True) -> int:
-        """Bring the copy up to date; gives how many jobs were new. Raises `HistoryError`.
+        """Update the copy; returns the number of new jobs. Raises `HistoryError`.
 
         Processes of one machine share the copy, and one of them at a time does this; without
         `wait`, the others leave it to that one.

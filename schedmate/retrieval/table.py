@@ -1,4 +1,4 @@
-"""Past jobs as rows of the history's database: all that needs no vectors."""
+"""Past jobs as rows of the history's database: everything that needs no vectors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAGE = 1_000
 PARSED = 1 << 13
 """Stored jobs kept as objects: work that comes again is asked for again and again."""
 RECENT = 64
-"""Resubmissions that a look-up by fingerprint returns at most."""
+"""Limit for the resubmissions that a look-up by fingerprint returns."""
 
 
 _UPSERT = """INSERT INTO jobs
@@ -88,10 +88,10 @@ class JobTable:
         return self._records(where, (fingerprint, limit))
 
     def spread(self) -> Spread:
-        """How far apart runs of one job lie, by the last submitted jobs that have ended.
+        """How much runs of one job vary, by the last submitted jobs that have ended.
 
-        Learned anew when the history has grown by a fiftieth. It is about the cluster, not about
-        a moment: an estimate for a moment of the past uses it as well.
+        Computed again when the history has grown by a fiftieth. It describes the cluster, not a
+        moment: an estimate for a past moment uses it as well.
         """
         size = len(self)
         if not self._spread.fits(size):
@@ -171,11 +171,11 @@ class JobTable:
         state: JobState = "COMPLETED",
         **usage: Any,
     ) -> JobRecord:
-        """Close a stored job: how long it ran [s], when it ended [s since epoch], how.
+        """Close a stored job: its run time [s], its end [s since epoch], its state.
 
         `usage` are further fields of `JobRecord` (gpu_util, sm_util, gpu_mem_mb, throughput).
         Raises `HistoryError` for a job that is not stored, `UsageError` for values that a record
-        cannot hold.
+        cannot have.
         """
         with self._db.writing():
             rows = self._db.query("SELECT document, text_id FROM jobs WHERE job_id = ?", (job_id,))

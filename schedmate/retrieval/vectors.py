@@ -1,4 +1,4 @@
-"""Which vectors a history holds, for which embedder, and the index over them."""
+"""The vectors of a history, the embedder they belong to, and the index over them."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Vectors:
         return self.in_use()
 
     def in_use(self) -> Texts:
-        """The renderings in use, whatever embedder they are of."""
+        """The renderings in use, of whatever embedder."""
         held = self.manifest()
         return Texts(self._db, int(held["generation"]), int(held["dim"]))
 

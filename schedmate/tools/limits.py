@@ -1,4 +1,4 @@
-"""How much one tool call may show and look at."""
+"""Limits for one tool call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finding lines of the repository by a regular expression, within limits."""
+"""Searches lines of the repository by a regular expression, within limits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from schedmate.visible import visible
 _Parts = tuple[str, ...]
 MAX_PATTERN = 400
 MAX_MEMORY = 8 << 20
-"""Most memory of a compiled pattern [bytes]; a larger one is refused."""
+"""Limit for the memory of a compiled pattern [bytes]; larger ones are refused."""
 
 
 def search(

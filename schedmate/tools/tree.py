@@ -1,4 +1,4 @@
-"""Listing what lies below a directory, level by level, within limits."""
+"""Lists what is below a directory, level by level, within limits."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Whom to ask about what: the fields that a model is asked for, each with the reason.
+"""Which fields a model is asked for, each with the reason.
 
-Asking only where static analysis is unsure leaves out what it is sure of and wrong about: mostly
-names, which look right to whoever does not know what they mean.
+Asking only where static analysis is unsure would leave out confident mistakes: mostly names, which
+look right to a reader who does not know what they mean.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from schedmate.jobs import WorkloadMetadata
 from schedmate.settings import Settings
 
 DOUBTFUL: float = Settings.model_fields["agent_ask_below"].default
-"""Static values of less confidence are put to the model: about one in ten or more is wrong."""
+"""Static values with a lower confidence are asked about: one in ten or more is wrong."""
 ALWAYS = ("model_config.model_name", "dataset_config.train", "dataset_config.valid")
-"""Names of things: what is wrong with them shows only to who knows what they mean."""
+"""Names, whose mistakes show only to a reader who knows what they mean."""
 ITERS, UNIT = "training_config.iters", "training_config.iter_type"
 BATCH = "training_config.batch_size"
 ASKED = (*WorkloadMetadata.MANDATORY, BATCH)
 
 
 def questions(static: Extraction, below: float = DOUBTFUL, *, names: bool = True) -> dict[str, str]:
-    """The fields to ask for, in the order of `ASKED`, and why each is.
+    """The fields to ask for, in the order of `ASKED`, with reasons.
 
-    `below` is the static confidence from which on a field is left alone, `names` whether `ALWAYS`
-    holds.
+    `below` is the static confidence from which on a field is not asked about; `names` is whether
+    `ALWAYS` applies.
     """
     metadata = static.metadata
     reasons: dict[str, str] = {}

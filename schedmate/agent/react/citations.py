@@ -1,8 +1,8 @@
-"""Whether a finding is so: the cited line exists, takes part in the job, and holds the value.
+"""Whether a finding is proved: the cited line exists, is used by the job, and contains the value.
 
-A model proposes, this decides. A value counts only as a name, number or string of code or
-configuration (`tokens`), in a file the launch command leads to (`reach`), on a line that can run
-(`dead`), cited exactly or, as models count badly, at most `SLACK` lines from it. A length may be
+A model proposes, this module decides. A value counts only as a name, number or string of code or
+configuration (`tokens`), in a file that the launch command leads to (`reach`), on a line that can
+run (`dead`), cited exactly or, as models count badly, at most `SLACK` lines away. A length may be
 computed from several numbers, each cited (`numerals`), and is converted to steps here (`units`).
 """
 
@@ -27,12 +27,12 @@ from schedmate.tools import RepoFiles
 
 COMMAND = "command"
 LIBRARY = "library:"
-"""Before the class or function whose documented default a finding reports."""
+"""The prefix of a class or function whose documented default a finding reports."""
 SLACK = 2
 SURE = 0.7
-"""Confidence of a value found by a model and proved by its line."""
+"""Confidence of a model's value that its line proves."""
 LIKELY = 0.5
-"""Confidence of a class (task or unit) that its line does not name but does not contradict."""
+"""Confidence of a class (task or unit) that its line neither names nor contradicts."""
 
 _ITERS = "training_config.iters"
 _NUMERIC = frozenset(
@@ -56,7 +56,7 @@ _NAMED = {
     "epoch": _UNITS["epoch"],
     "step": re.compile(r"step|iter|update|round|episode|token|sample|frame", re.IGNORECASE),
 }
-"""Words that say the unit of a number on their line."""
+"""Words that name the unit of a number on their line."""
 
 _LASTS = re.compile(r"epoch|step|iter|update|duration|budget|length|total|max", re.IGNORECASE)
 _ROLES = {
@@ -67,12 +67,12 @@ _ROLES = {
 _NONE = frozenset({"none", "null", "false", "no", "0", "-1", "~", "off", "never"})
 
 _Proof = Callable[[list[str]], tuple[float, str]]
-"""How sure it is that a line with these tokens says so (0: it does not), and why it does not."""
+"""The confidence that a line with these tokens is proof (0: none), and the reason if not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A finding that was thrown away, and why."""
+    """A finding that was rejected, and the reason."""
 
     finding: Finding
     reason: str
@@ -83,14 +83,14 @@ class Rejection:
 
 
 class _RefusedError(Exception):
-    """A finding does not hold; the message says what is missing."""
+    """A finding is not proved; the message says what is missing."""
 
 
 class Citations:
     """Checks findings against one repository; `taking_part` comes from `reach.reached`.
 
     The launch command is a file of one line, `COMMAND`; `entry` is the file that it runs. `known`
-    is what static analysis found, for the factors by which a length is converted.
+    is the result of static analysis, with the factors by which a length is converted.
     """
 
     def __init__(
@@ -108,7 +108,10 @@ class Citations:
         self._dead = Dead(self._sources, taking_part, command, entry)
 
     def check(self, finding: Finding) -> Evidence | Rejection:
-        """The finding as evidence, or why it is none. A value of None says that there is none."""
+        """The finding as evidence, or the reason to reject it.
+
+        A value of None states that there is none.
+        """
         try:
             if finding.value is None and not finding.formula:
                 return self._absent(finding)
@@ -153,7 +156,7 @@ class Citations:
         return self._length(finding, places[0].model_copy(update={"value": whole, "note": note}))
 
     def _length(self, finding: Finding, proof: Evidence) -> Evidence:
-        """The evidence of a length in steps or epochs; others are as they are."""
+        """The evidence for a length in steps or epochs; other evidence is unchanged."""
         if finding.field != _ITERS:
             return proof
         length = as_length(float(proof.value), finding.unit, self._known)
@@ -164,9 +167,9 @@ class Citations:
         return proof.model_copy(update=update)
 
     def unit(self, finding: Finding, proof: Evidence) -> Evidence | None:
-        """The unit that a proved length was reported with; None where its line names another one.
+        """The unit with which a proved length was reported, or None if its line names another one.
 
-        What was converted is in steps by our own formula, and needs no line.
+        A converted length is in steps by our own formula, and needs no line.
         """
         if finding.unit is None or proof.value is None:
             return None
@@ -206,7 +209,7 @@ class Citations:
         return Evidence(value=value, source="library", text=name, confidence=SURE)
 
     def _at(self, cited: Finding | Term, value: object, proof: _Proof) -> Evidence:
-        """The evidence of what `proof` finds on the cited line, or next to it."""
+        """The evidence that `proof` accepts on the cited line, or next to it."""
         path = cited.file.removeprefix("./")
         lines = self._lines_of(path)
         reason = "there is no code on the line"
@@ -278,7 +281,7 @@ class Citations:
 
 
 def _number_proof(field: str, value: float, *, term: bool = False) -> _Proof:
-    """Whether a line holds a number for a field; a `term` may be any quantity's."""
+    """Whether a line has a number for a field; a `term` may be of any quantity."""
 
     def proof(line: list[str]) -> tuple[float, str]:
         if term:
@@ -291,7 +294,7 @@ def _number_proof(field: str, value: float, *, term: bool = False) -> _Proof:
 
 
 def _typed(finding: Finding) -> str | int | float | None:
-    """The value in the type its field has; None when it has none of it."""
+    """The value converted to the type of its field, or None if that is impossible."""
     value = finding.value
     if finding.field in _NUMERIC:
         found = number(str(value))

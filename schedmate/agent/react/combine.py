@@ -1,9 +1,8 @@
-"""What of the model's findings enters the metadata.
+"""Which of the model's findings enter the metadata.
 
-A finding enters when its citation holds and its field was asked for. What static analysis says is
-then a claim that the proof overrides; where that claim was as good as proved itself, both lines are
-reported as a conflict and the value counts as doubtful. Where nothing of the model's holds, nothing
-changes.
+A finding enters if its citation is valid and its field was asked for; it then overrides the static
+value. If that value was proved equally well, both lines are reported as a conflict and the value
+counts as doubtful. Without valid findings nothing changes.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ from schedmate.agent.react.names import normal
 from schedmate.jobs import Evidence, WorkloadMetadata
 
 AGREED = 0.9
-"""Confidence of what static analysis and a model read independently of one another."""
+"""Confidence of a value that static analysis and a model determined independently."""
 CONFLICT = 0.5
 """Confidence of a value that another one contradicts with equal proof."""
 WEAK = 0.6
-"""A static value of less confidence gives way to a line that shows that there is none."""
+"""Static values with a lower confidence give way to a line that shows that there is none."""
 
 
 @dataclass(slots=True)
 class Combined:
-    """The metadata, and what static analysis and the model did not agree on."""
+    """The metadata, and the disagreements of static analysis and the model."""
 
     metadata: WorkloadMetadata
     conflicts: list[str] = field(default_factory=list)
@@ -39,9 +38,9 @@ class Combined:
 def proved(
     findings: Iterable[Finding], citations: Citations
 ) -> tuple[dict[str, Evidence], list[Rejection]]:
-    """The first finding of each field that holds, and those that do not.
+    """The first valid finding for each field, and the rejected ones.
 
-    A length that was reported with its unit proves both.
+    A length reported with its unit proves both.
     """
     kept: dict[str, Evidence] = {}
     units: dict[str, Evidence] = {}
@@ -62,7 +61,7 @@ def proved(
 def combine(
     metadata: WorkloadMetadata, found: dict[str, Evidence], asked: Iterable[str]
 ) -> Combined:
-    """`metadata` with the proved values of the fields that were asked for."""
+    """`metadata` with the proved values for the fields that were asked for."""
     sections: dict[str, dict[str, Any]] = metadata.sections()
     evidence = dict(metadata.evidence)
     combined = Combined(metadata)
@@ -83,7 +82,7 @@ def combine(
 def _decided(
     name: str, before: Evidence | None, proof: Evidence, asked: bool, combined: Combined
 ) -> Evidence | None:
-    """Which of what static analysis and a model say stands; None where the field has no value."""
+    """The static value or the model's, whichever stands; None if the field has no value."""
     if proof.value is None:
         combined.absent.append(f"{name}: {proof.where()} shows that there is none")
         if before is None or (asked and before.confidence < WEAK):
@@ -105,7 +104,7 @@ def _decided(
 
 
 def alike(one: object, other: object) -> bool:
-    """Whether two values are the same but for case, punctuation and the way to write a number."""
+    """Whether two values are equal except for case, punctuation and number format."""
     if isinstance(one, int | float) and isinstance(other, int | float):
         return float(one) == float(other)
     return normal(str(one)) == normal(str(other))
@@ -116,7 +115,7 @@ def _paired(
 ) -> dict[str, Evidence]:
     """The findings that may enter: never the model's number with static analysis' unit.
 
-    1,000 of the one and `epoch` of the other would make a length that nobody stated.
+    1,000 from one and `epoch` from the other would make a length that no source states.
     """
     entering = dict(found)
     for one, other in ((ITERS, UNIT), (UNIT, ITERS)):

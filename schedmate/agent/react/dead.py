@@ -1,8 +1,8 @@
-"""Lines that cannot run, or that nothing uses: what stands only there proves nothing.
+"""Lines that cannot run or are not used: a value that is only there proves nothing.
 
-Judged from names alone and on the safe side: code counts as dead only behind a statement that ends
-its block or a condition that is never true, in a function that nothing names, and where a constant
-is given a name that stands nowhere else.
+Judged from names alone and conservatively: code counts as dead only after a statement that ends its
+block, under a condition that is never true, in a function whose name is used nowhere, or as a
+constant whose name is used nowhere else.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _Span = tuple[int, int, str]
 
 
 class Dead:
-    """Tells of lines of one job's files whether they can have had any part in it.
+    """Decides for lines of one job's files whether they can have had an effect.
 
     `entry` is the program that the command runs; other Python files that it names are settings.
     """
@@ -39,7 +39,7 @@ class Dead:
         self._spans: dict[str, list[_Span]] = {}
 
     def reason(self, path: str, line: int) -> str | None:
-        """Why a line proves nothing; None where it may."""
+        """The reason why a line proves nothing, or None if it may."""
         if PurePosixPath(path).suffix.lower() not in CODE:
             return None
         if path not in self._spans:
@@ -48,7 +48,7 @@ class Dead:
 
     @cached_property
     def _named(self) -> Counter[str]:
-        """How often each word stands in the code of the files that take part."""
+        """How often each word occurs in the code of the job's files."""
         found: Counter[str] = Counter(self._command)
         for path in self._taking_part:
             for line in (self._sources.tokens(path) or {}).values():
@@ -90,7 +90,7 @@ def _reads_names(tree: ast.Module) -> bool:
 
 
 def _constant(node: ast.AST) -> str | None:
-    """The one plain name that a statement gives a value to, outside classes; None for others."""
+    """The single plain name that a statement outside of classes assigns; None for others."""
     # with an annotation it may be the field of a record, which its library reads
     if not isinstance(node, ast.Assign) or len(node.targets) != 1:
         return None

@@ -1,4 +1,4 @@
-"""Documented defaults of libraries, from the table that static analysis uses too."""
+"""Documented defaults of libraries, from the table that static analysis uses as well."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LENGTHS = ("num_train_epochs", "max_epochs", "epochs", "max_steps")
 
 
 def documented_default(name: str, key: str) -> Any:
-    """What the library class `name` sets the field `key` to where nobody says; None if not known.
+    """The default of the field `key` of the library class `name`; None if not known.
 
     `name` is a dotted path, or its last part alone.
     """

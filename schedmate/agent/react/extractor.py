@@ -1,4 +1,4 @@
-"""`MetadataExtractor`: static analysis first, a model's reading for what it could not tell."""
+"""`MetadataExtractor`: static analysis first, then a model for what it could not determine."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ PURPOSE = "extract"
 
 @dataclass(frozen=True, slots=True)
 class MetadataExtractor:
-    """The model's half of metadata extraction (SchedMate paper, section 3.1).
+    """The model's part of metadata extraction (SchedMate paper, section 3.1).
 
-    In `hybrid` mode the model is asked for what static analysis left open or doubtful and for the
-    names that it is most often wrong about (`asking`); its proved findings override. In `agent`
-    mode it is asked for everything, static analysis gives it candidates, and its proved findings
-    are the answer. Whenever it fails, the static answer stands.
+    In `hybrid` mode the model is asked for what static analysis left open or doubtful, and for the
+    names that it is most often wrong about (`asking`); proved findings override. In `agent` mode it
+    is asked for everything, static values are candidates, and proved findings are the answer. If
+    the model fails, the static answer stands.
     """
 
     llm: LLM
@@ -42,9 +42,9 @@ class MetadataExtractor:
     mode: Literal["hybrid", "agent"] = "hybrid"
 
     def extract(self, spec: JobSpec, static: Extraction) -> tuple[WorkloadMetadata, ModelUse]:
-        """The metadata of a job, from what static analysis found and what a model adds.
+        """The metadata of a job, from static analysis and the model's findings.
 
-        Never raises for what a model or its server does: `ModelUse.outcome` tells.
+        Never raises for what a model or its server does: see `ModelUse.outcome`.
         """
         began = time.monotonic()
         asked = self._asked(static)
@@ -71,7 +71,7 @@ class MetadataExtractor:
         return metadata, use
 
     def prompt(self, spec: JobSpec, static: Extraction) -> dict[str, Any] | None:
-        """The request that would start a reading, redacted as it would be sent; None for none."""
+        """The request that would start a reading, redacted as it would be sent, or None."""
         from langchain_core.messages import convert_to_openai_messages
         from langchain_core.utils.function_calling import convert_to_openai_tool
 
@@ -177,7 +177,7 @@ def _files(spec: JobSpec, redactor: Redactor | None = None, run: str | None = No
 
 
 def _given(metadata: WorkloadMetadata) -> WorkloadMetadata:
-    """Only what the scheduler itself said: a model that reads alone is told no more."""
+    """The values from the scheduler: a model that reads alone gets no others."""
     given = {name: proof for name, proof in metadata.evidence.items() if proof.source == "launch"}
     sections: dict[str, Any] = {name: {} for name in metadata.sections()}
     for name, proof in given.items():

@@ -1,4 +1,4 @@
-"""The loop: the model calls tools until it has seen enough, then it is asked for its findings."""
+"""The loop: the model calls tools until it has read enough, then it is asked for its findings."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 SYSTEM, QUESTION, ANSWER = "metadata.system.v2", "metadata.question.v2", "metadata.answer.v2"
 REPEATS = 3
-"""How often the very same tool call is answered; after that it is told so."""
+"""How often an identical tool call is answered; after that the model gets a notice."""
 SHARE_FOR_MATERIAL = 0.6
-"""Of the context length, what tools may fill; the rest is prompts, replies and the answer."""
+"""Share of the context that tool results may fill, beside prompts and replies."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one reading may use; `characters` of material are shown at most."""
+    """Limits of one reading; at most `characters` of material are shown."""
 
     model_calls: int = 12
     tool_calls: int = 30
@@ -50,10 +50,10 @@ class Limits:
 
 @dataclass(slots=True)
 class Question:
-    """What is to be found out about a job.
+    """What to determine about a job.
 
-    `reasons` say of each field why it is asked for, `claims` what static analysis read, and
-    `opening` shows the start of what the command runs.
+    `reasons` are the reasons to ask for each field, `claims` the static values, and `opening` is
+    the start of what the command runs.
     """
 
     command: str
@@ -68,7 +68,7 @@ class Question:
         return tuple(self.reasons)
 
     def text(self, fence: Fence) -> str:
-        """The first message to the model. What a user or repository wrote stands in the fence."""
+        """The first message to the model. Text of users and repositories is inside the fence."""
         launch = self.launch.model_dump(exclude_none=True)
         lines = [
             f"training command: {clean(self.command, 4000) or '(not given)'}",
@@ -93,7 +93,7 @@ class Question:
 
 
 class _Reading(AgentMiddleware[Any, Any]):
-    """Fences what tools return, bounds how much of it is shown, and ends idle repetition."""
+    """Fences tool results, limits their total size, and stops repeated calls."""
 
     def __init__(self, fence: Fence, characters: int) -> None:
         super().__init__()
@@ -128,14 +128,14 @@ class _Reading(AgentMiddleware[Any, Any]):
 
 @dataclass(slots=True)
 class Reading:
-    """What a reading came to: the values proved, and the findings thrown away."""
+    """The result of a reading: the values proved, and the findings rejected."""
 
     found: dict[str, Evidence] = field(default_factory=dict)
     dropped: list[Rejection] = field(default_factory=list)
 
 
 def fence_of(secret: bytes, *what: str) -> Fence:
-    """The fence for one job: the same each time, so that caches work, and not to be guessed."""
+    """The fence for one job: always the same, so that caches work, but not predictable."""
     key = hmac.new(secret, "\0".join(what).encode("utf-8", "surrogateescape"), hashlib.sha256)
     return Fence(key.hexdigest())
 
@@ -153,10 +153,10 @@ def read_repository(
     limits: Limits,
     prove: Callable[[list[Finding]], Reading],
 ) -> Reading:
-    """Let the model read the repository and report; give what of it could be proved.
+    """Let the model read the repository and report; returns the proved findings.
 
-    Findings that do not hold are put to the model once, with the reason. Raises `ModelError` when
-    the model, its server or its budget fails before there is an answer.
+    Rejected findings are put to the model once, with the reason. Raises `ModelError` if the model,
+    its server or its budget fails before there is an answer.
     """
     wanted = schema(question.fields)
     middleware: list[Any] = [
@@ -198,7 +198,7 @@ def read_repository(
 
 
 def _volunteered(last: BaseMessage, wanted: Any) -> list[Finding] | None:
-    """The findings, when the model has ended its reading with them."""
+    """The findings, if the model has ended its reading with them."""
     try:
         return list(parse(last.text, wanted).findings)
     except ModelError:
@@ -206,7 +206,7 @@ def _volunteered(last: BaseMessage, wanted: Any) -> list[Finding] | None:
 
 
 def _answered(messages: list[BaseMessage]) -> list[BaseMessage]:
-    """Without trailing tool calls that were never run: servers refuse such a conversation."""
+    """The messages without unanswered tool calls at the end, which servers refuse."""
     while messages and getattr(messages[-1], "tool_calls", None):
         messages = messages[:-1]
     return messages

@@ -1,4 +1,4 @@
-"""What names a token of a program stands for, and which domains they speak of."""
+"""The names that a token of a program may denote, and the domains they belong to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from schedmate.agent.fields.model.words import model_name
 
 
 def domains(line: list[str]) -> set[str]:
-    """The domains that the models and datasets named on a line belong to."""
+    """The domains of the models and datasets named on a line."""
     vocabulary = rules("vocabulary")
     return {
         domain
@@ -25,7 +25,7 @@ def domains(line: list[str]) -> set[str]:
 
 @lru_cache(maxsize=65_536)  # a long-lived hook reads many repositories
 def forms(token: str) -> frozenset[str]:
-    """The names a token may stand for: itself, parts of a path or dotted name, what it names."""
+    """The names that a token may denote: itself, or parts of a path or dotted name."""
     file = PurePosixPath(token.replace("\\", "/"))
     parts = [token, *re.split(r"[/\\]", token), *token.split("."), file.stem]
     read = (dataset_name(token), model_name(token), class_dataset(token))

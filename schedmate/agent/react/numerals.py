@@ -1,4 +1,4 @@
-"""Numbers as lines say them: which stands for what, and formulas over several of them."""
+"""Numbers on a line: the quantity of each, and formulas over several of them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OPERATIONS: dict[type[ast.operator], Callable[[float, float], float]] = {
 
 
 def number(text: str) -> float | None:
-    """What a token says as a number, `30_000` and `6.5e12` too; None where it is none."""
+    """The number that a token spells, `30_000` and `6.5e12` included, or None."""
     try:
         found = float(text.replace(",", "").replace("_", ""))
     except ValueError:
@@ -35,10 +35,10 @@ def number(text: str) -> float | None:
 
 
 def stands_for(field: str, wanted: float, line: Sequence[str]) -> str | None:
-    """Why none of the tokens of a line holds this number for this field; None where one does.
+    """The reason why no token of a line has this number for this field, or None if one does.
 
-    What a number stands for follows from the name before it. One under a name that says nothing is
-    believed; one under another quantity's name is not.
+    The name before a number determines its quantity. An uninformative name is accepted; the name of
+    another quantity is not.
     """
     places = [at for at, token in enumerate(line) if _is(token, wanted)]
     if not places:
@@ -70,10 +70,10 @@ def _roles(field: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
 
 
 def evaluate(formula: str, values: Sequence[float]) -> float | None:
-    """A formula over the letters `a`, `b`, ... of `values` and plain numbers below 10.
+    """The value of a formula over the letters `a`, `b`, ... and plain numbers below 10.
 
-    Sums, differences, products and quotients only; None for anything else, and for a value that is
-    no number. Larger numbers have to be cited as terms.
+    Sums, differences, products and quotients only; None for anything else, and for a result that is
+    not a number. Larger numbers have to be cited as terms.
     """
     try:
         tree = ast.parse(formula, mode="eval")

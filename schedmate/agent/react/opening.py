@@ -1,7 +1,7 @@
-"""What the first message shows of a repository: what the command runs and is configured by.
+"""The part of a repository in the first message: what the command runs and its configuration.
 
-A model that has these needs no call to find them. Functions that the shown file does not lead to
-are left out, with their lines named, so that what is shown stays short.
+With these a model needs no call to find them. Functions that the shown file does not use are left
+out, with their lines named, to keep the message short.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from schedmate.tools import RepoFiles
 from schedmate.visible import visible
 
 MAX_CHARACTERS = 12_000
-"""Most of all files together; about 3,500 tokens."""
+"""Limit for all files together; about 3,500 tokens."""
 MAX_OF_A_FILE = 8_000
 LONG = 120
 """A file of fewer lines is shown whole."""
@@ -51,7 +51,7 @@ def _cut(text: str, room: int) -> str:
 
 
 def _rows(path: str, lines: list[str]) -> Iterator[str]:
-    """The numbered lines of a file; of a long program only what its top level leads to."""
+    """The numbered lines of a file; of a long program only what its top level uses."""
     left_out = _aside(lines) if path.endswith(".py") and len(lines) > LONG else {}
     number = 1
     while number <= len(lines):
@@ -66,7 +66,7 @@ def _rows(path: str, lines: list[str]) -> Iterator[str]:
 
 
 def _aside(lines: list[str]) -> dict[int, tuple[int, str]]:
-    """First lines of top-level functions and classes that the rest does not lead to by name."""
+    """First lines of top-level functions and classes that the rest does not use by name."""
     tree = syntax_tree(lines)
     if tree is None:
         return {}

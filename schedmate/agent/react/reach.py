@@ -1,8 +1,8 @@
-"""Which files take part in a job: those its command leads to, file by file, by name.
+"""Which files belong to a job: those that its command leads to, file by file, by name.
 
-Nothing is run and no import is resolved as Python would; a file takes part when its name stands, as
-code, in the command or in a file that takes part. That is generous on purpose: it only has to tell
-the job's own files from those that merely lie beside them.
+Nothing is run and no import is resolved as Python would; a file belongs to the job if its name
+occurs, as code, in the command or in a file that does. That is generous on purpose: it only has to
+separate the job's own files from unrelated ones.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./\-]*")
 
 
 def reached(files: RepoFiles, command: str, start: Iterable[str]) -> set[str]:
-    """Repository-relative paths of the files that take part.
+    """Repository-relative paths of the job's files.
 
-    `start` holds files known to: the entry point, and those that static analysis took values from.
+    `start` are known ones: the entry point, and those that static analysis took values from.
     """
     listed = _listed(files.root)
     by_stem: dict[str, list[str]] = {}
@@ -81,7 +81,7 @@ def _stem(path: str) -> str:
 
 
 def _named(words: Iterable[str], by_stem: dict[str, list[str]]) -> list[str]:
-    """Files that a word names: `train`, `configs/gpt.yaml`, `pkg.data.text`, `pile/gpt`."""
+    """Files that a word may name: `train`, `configs/gpt.yaml`, `pkg.data.text`, `pile/gpt`."""
     out = []
     for word in words:
         parts = [part for part in re.split(r"[/.]", word) if part]

@@ -1,6 +1,6 @@
-"""What a line of code or configuration says, apart from what is written about it.
+"""The values on a line of code or configuration, without comments and prose.
 
-Comments, docstrings and prose are left out: a value that stands only there is not what runs.
+Comments, docstrings and prose are left out: a value that occurs only there has no effect.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CONFIG = frozenset(
 SCRIPT = frozenset({".sh", ".bash", ".sbatch", ".slurm", ".zsh", ".mk"})
 READABLE = CODE | CONFIG | SCRIPT
 PROSE_WORDS = 4
-"""A string of more words is a sentence: nothing in it counts as a value of the program."""
+"""A string of more words is a sentence, which contains no values of the program."""
 
 _NO_TOKENS = frozenset(
     {tokenize.NL, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING}
@@ -40,7 +40,7 @@ _BARE = re.compile(r"[^\s,:=\[\]{}()\"'<>|&;$`]+")
 
 
 def readable(path: str) -> bool:
-    """Whether a file of that name can be what a job runs or is configured by."""
+    """Whether a file of that name can be run by a job or configure it."""
     name = PurePosixPath(path)
     return name.suffix.lower() in READABLE or name.name in ("Makefile", "makefile")
 
@@ -76,7 +76,7 @@ def _python(lines: list[str]) -> dict[int, list[str]]:
 
 
 def syntax_tree(lines: list[str]) -> ast.Module | None:
-    """The syntax tree of a program's lines; None where it is Python 2, broken or too much."""
+    """The syntax tree of a program's lines; None if it is Python 2, invalid or too large."""
     try:
         return parse(_source(lines))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -88,7 +88,7 @@ def _source(lines: list[str]) -> str:
 
 
 def said(tree: ast.Module | None) -> set[tuple[int, int]]:
-    """Where strings start that are for people: docstrings, disabled code, help and messages."""
+    """Positions of strings for people: docstrings, disabled code, help and messages."""
     found: set[tuple[int, int]] = set()
     for node in ast.walk(tree) if tree is not None else ():
         spoken: list[ast.AST] = []
@@ -149,7 +149,7 @@ def _plain(lines: list[str], *, config: bool) -> dict[int, list[str]]:
 
 
 def _is_prose(text: str) -> bool:
-    """Whether a plain value is a sentence, and neither a command with its flags nor a list."""
+    """Whether a plain value is a sentence, not a command with its flags or a list."""
     if text.lstrip().startswith(("[", "{")):
         return False
     words = text.split()
@@ -189,9 +189,9 @@ def _texts(lines: list[str], config: bool) -> set[int]:
 
 
 def named(path: str, lines: list[str]) -> set[str]:
-    """The words by which a file names others: what it imports, its strings and values.
+    """The words by which a file names others: its imports, strings and values.
 
-    Not what it calls its own things: a variable `loss` is no reason to read loss.py.
+    Names of its own variables do not count: a variable `loss` is no reason to read loss.py.
     """
     suffix = PurePosixPath(path).suffix.lower()
     found = tokens(path, lines)

@@ -1,7 +1,7 @@
-"""The record of a reading: what the model was sent, as sent, and what it replied.
+"""The record of a reading: the requests to the model, as sent, and its replies.
 
 Records are files that only their owner can read. One can be replayed: the tools run again over the
-repository as it is now, and the model's replies come from the record.
+current repository, and the model's replies come from the record.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from schedmate.llm.scripted import Reply, Script, ToolCall
 
 SCHEMA = "schedmate.trajectory/v1"
 KEPT = 500
-"""Records kept in a directory; the oldest go first."""
+"""Limit for the records in a directory; the oldest are deleted first."""
 _NAME = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}\.json", re.ASCII)
 
 
@@ -39,7 +39,7 @@ class Recorder:
     _last: list[dict[str, Any]] = field(default_factory=list)
 
     def watch(self, sent: list[BaseMessage], came: AIMessage | ModelError) -> None:
-        """Note one request and what came of it."""
+        """Record one request and its reply or failure."""
         messages = [dict(one) for one in convert_to_openai_messages(sent)]
         same = 0
         for before, now in zip(self._last, messages, strict=False):
@@ -60,7 +60,7 @@ class Recorder:
     ) -> Path:
         """Write the record as a new file of `directory`, mode 0600; raises `InputError`.
 
-        `redact` takes the secrets out of what was not sent, such as the job's command.
+        `redact` removes the secrets from parts that were not sent, such as the job's command.
         """
         document = {
             "schema": SCHEMA,
@@ -119,9 +119,9 @@ class _Record(BaseModel):
 
 
 def load(path: Path) -> tuple[JobSpec, ModelUse, Script]:
-    """The job of a record, how it was read, and the model's replies as a script.
+    """The job of a record, the mode of the reading, and the model's replies as a script.
 
-    Raises `InputError` when the file is no record of a reading.
+    Raises `InputError` if the file is not a record of a reading.
     """
     try:
         record = _Record.model_validate_json(path.read_bytes())
