@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import get_args
 
 from schedmate.agent.react.answer import Finding, Term
 from schedmate.agent.react.dead import Dead
@@ -20,9 +19,9 @@ from schedmate.agent.react.names import domains, forms, normal
 from schedmate.agent.react.numerals import evaluate, number, stands_for
 from schedmate.agent.react.sources import Sources
 from schedmate.agent.react.tokens import readable
+from schedmate.agent.react.values import ITERS, NUMERIC, UNITS, typed
 from schedmate.agent.units import as_length
-from schedmate.jobs import Evidence, TaskType, WorkloadMetadata
-from schedmate.llm.redact import PLACEHOLDER
+from schedmate.jobs import Evidence, WorkloadMetadata
 from schedmate.tools import RepoFiles
 
 COMMAND = "command"
@@ -34,26 +33,9 @@ SURE = 0.7
 LIKELY = 0.5
 """Confidence of a class (task or unit) that its line neither names nor contradicts."""
 
-_ITERS = "training_config.iters"
-_NUMERIC = frozenset(
-    {
-        _ITERS,
-        "training_config.batch_size",
-        "training_config.lr",
-        "model_config.d_model",
-        "model_config.n_layer",
-        "dataset_config.num_workers",
-    }
-)
-_MAY_BE_ZERO = frozenset({"dataset_config.num_workers"})
-_MAY_BE_ABSENT = frozenset({_ITERS, "training_config.iter_type", "dataset_config.valid"})
-_UNITS = {
-    "epoch": re.compile(r"epoch", re.IGNORECASE),
-    "step": re.compile(r"step|iter|update|batch|round|episode|token|sample|frame", re.IGNORECASE),
-}
-
+_MAY_BE_ABSENT = frozenset({ITERS, "training_config.iter_type", "dataset_config.valid"})
 _NAMED = {
-    "epoch": _UNITS["epoch"],
+    "epoch": UNITS["epoch"],
     "step": re.compile(r"step|iter|update|round|episode|token|sample|frame", re.IGNORECASE),
 }
 """Words that name the unit of a number on their line."""
@@ -124,7 +106,7 @@ class Citations:
             return Rejection(finding, str(refusal))
 
     def _stated(self, finding: Finding) -> Evidence:
-        value = _typed(finding)
+        value = typed(finding)
         if value is None:
             raise _RefusedError("the value is not one this field can have")
 
@@ -134,7 +116,7 @@ class Citations:
         return self._length(finding, self._at(finding, value, proof))
 
     def _computed(self, finding: Finding) -> Evidence:
-        if finding.field not in _NUMERIC or not finding.formula or not finding.terms:
+        if finding.field not in NUMERIC or not finding.formula or not finding.terms:
             raise _RefusedError("a formula needs terms, and a field that is a number")
         shown = finding.formula
         places = [
@@ -157,7 +139,7 @@ class Citations:
 
     def _length(self, finding: Finding, proof: Evidence) -> Evidence:
         """The evidence for a length in steps or epochs; other evidence is unchanged."""
-        if finding.field != _ITERS:
+        if finding.field != ITERS:
             return proof
         length = as_length(float(proof.value), finding.unit, self._known)
         if isinstance(length, str):
@@ -199,7 +181,7 @@ class Citations:
         last = normal(name.rpartition(".")[2])
         if not any(last in self._forms_in(path) for path in (COMMAND, *sorted(self._taking_part))):
             raise _RefusedError(f"nothing that runs uses {name}")
-        value, key = _typed(finding), finding.field.rpartition(".")[2]
+        value, key = typed(finding), finding.field.rpartition(".")[2]
         default = documented_default(name, key)
         if default is None:
             raise _RefusedError(f"no documented default of {name} is known for {key}")
@@ -254,9 +236,9 @@ class Citations:
                 return (SURE, "") if value in found else (0.0, f"it names {names}")
             return LIKELY, ""
         if field == "training_config.iter_type":
-            said = any(_UNITS[str(value)].search(token) for token in line)
+            said = any(UNITS[str(value)].search(token) for token in line)
             return (SURE, "") if said else (0.0, f"the line names no {value}")
-        if field in _NUMERIC:
+        if field in NUMERIC:
             # On the command line a flag may be as short as -e.
             if path == COMMAND:
                 said = any(number(token) == value for token in line)
@@ -291,23 +273,3 @@ def _number_proof(field: str, value: float, *, term: bool = False) -> _Proof:
         return (SURE, "") if reason is None else (0.0, reason)
 
     return proof
-
-
-def _typed(finding: Finding) -> str | int | float | None:
-    """The value converted to the type of its field, or None if that is impossible."""
-    value = finding.value
-    if finding.field in _NUMERIC:
-        found = number(str(value))
-        if found is None or found < 0 or (found == 0 and finding.field not in _MAY_BE_ZERO):
-            return None
-        return int(found) if found.is_integer() and finding.field != "training_config.lr" else found
-    text = str(value).strip()
-    if finding.field == "model_config.task_type":
-        return next((one for one in get_args(TaskType) if one.lower() == text.lower()), None)
-    if finding.field == "training_config.iter_type":
-        unit = text.lower().rstrip("s")
-        return unit if unit in _UNITS else None
-    text = text.rstrip("_-./ ") or text
-    if not text or len(text) > 200 or "\n" in text or PLACEHOLDER.search(text):
-        return None
-    return text
