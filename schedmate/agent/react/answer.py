@@ -18,14 +18,14 @@ OPTIONAL: tuple[str, ...] = (
     "model_config.n_layer",
     "dataset_config.num_workers",
 )
-"""Further fields that are asked for if the model reads alone (Figure 6)."""
+"""Fields beside the mandatory ones that are asked for when the model reads alone (Figure 6)."""
 ASKABLE = WorkloadMetadata.MANDATORY + OPTIONAL
 MAX_FINDINGS = 200
 MAX_TERMS = 6
 
 
 class Term(BaseModel):
-    """A number of a formula, and the line cited for it."""
+    """A number of a formula, and the line that is said to hold it."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -35,10 +35,10 @@ class Term(BaseModel):
 
 
 class Finding(BaseModel):
-    """One value, and the line cited for it.
+    """One value, and the line that is said to hold it.
 
-    `value` is None if the line shows that there is none. A length computed from several numbers is
-    given as `terms` and a `formula` over their letters, `a / (b * c)`, which is evaluated here.
+    `value` is None where the line shows that there is none. A length that several numbers make is
+    given as `terms` and a `formula` over their letters, `a / (b * c)`, which is computed here.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -53,7 +53,7 @@ class Finding(BaseModel):
 
 
 class Findings(BaseModel):
-    """Everything the model reports; several findings for one field are tried in order."""
+    """All that the model reports; several findings of one field are tried in order."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -77,9 +77,9 @@ def _whole(found: Any) -> bool:
 
 
 def schema(fields: tuple[str, ...]) -> type[Findings]:
-    """`Findings` whose JSON schema has only the fields asked for.
+    """`Findings` whose JSON schema knows only the fields asked for.
 
-    Validation accepts other fields, too; they are ignored later.
+    Validation accepts any: what was not asked for is ignored later, and costs nothing else.
     """
     asked = Field(json_schema_extra={"enum": list(fields)})
     finding = create_model("Finding", __base__=Finding, field=(str, asked))

@@ -28,7 +28,7 @@ _AT_FIRST = re.compile(rf"(?i)total_?memory: {_SIZE},? free_?memory: {_SIZE}")
 _TABLE = re.compile(r"\| +(\d+)MiB +/ +(\d+)MiB +\|")
 
 
-class Held(NamedTuple):
+class MemoryUse(NamedTuple):
     """Memory of one GPU [bytes]; `others` is the memory of processes besides this one."""
 
     total: float
@@ -46,19 +46,19 @@ def judged(event: Event, one: FileScan | None, rules: RuleSet) -> Rule | None:
     rule = event.rule
     if rule is None or rule.name != "Out of Memory":
         return rule
-    held = held_by(" ".join(line.text for line in event.lines))
-    if held is None and one is not None and "alloc" in event.text.lower():
+    use = stated_use(" ".join(line.text for line in event.lines))
+    if use is None and one is not None and "alloc" in event.text.lower():
         first = one.attempt.first_line
         last = min(first + HEAD, event.number)
-        held = held_at_first(line.text for line in one.file.lines(first, last))
-    if held is None:
+        use = initial_use(line.text for line in one.file.lines(first, last))
+    if use is None:
         return rule
-    if held.taken:
+    if use.taken:
         return rules.by_id[TAKEN]
     return rules.by_id[FITS] if rule.id == TAKEN else rule
 
 
-def held_by(text: str) -> Held | None:
+def stated_use(text: str) -> MemoryUse | None:
     """The numbers in a message of PyTorch, or None if some are missing."""
     total, free, asked = _first(_TOTAL, text), _first(_FREE, text), _first(_ASKED, text)
     if total is None or free is None:
@@ -68,20 +68,20 @@ def held_by(text: str) -> Held | None:
         own = _first(_OWN, text)
         own = own if own is not None else _first(_ALLOCATED, text)
         others = max(0.0, total - free - own) if own is not None else 0.0
-    return Held(total, others, max(0.0, (asked or 0.0) - free))
+    return MemoryUse(total, others, max(0.0, (asked or 0.0) - free))
 
 
-def held_at_first(texts: Iterable[str]) -> Held | None:
+def initial_use(texts: Iterable[str]) -> MemoryUse | None:
     """How full the GPU was when the program opened it, or None if unknown."""
     for text in texts:
         match = _AT_FIRST.search(text)
         if match is not None:
             total, free = _bytes(match[1], match[2]), _bytes(match[3], match[4])
-            return Held(total, total - free, 0.0)
+            return MemoryUse(total, total - free, 0.0)
         match = _TABLE.search(text)
         if match is not None:
             used, total = float(match[1]), float(match[2])
-            return Held(total, used, 0.0) if used > total / 2 else None
+            return MemoryUse(total, used, 0.0) if used > total / 2 else None
     return None
 
 

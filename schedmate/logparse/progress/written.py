@@ -59,7 +59,7 @@ class Written(BaseModel):
 
 
 class Patterns(BaseModel):
-    """Patterns for the kinds of lines that state training."""
+    """Patterns for those kinds of lines that show training."""
 
     model_config = ConfigDict(extra="forbid")
 

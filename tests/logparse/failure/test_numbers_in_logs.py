@@ -6,7 +6,7 @@ import pytest
 
 from schedmate.jobs import Diagnosis
 from schedmate.logparse.failure import diagnose
-from schedmate.logparse.failure.gpu_memory import held_by
+from schedmate.logparse.failure.gpu_memory import stated_use
 from schedmate.logparse.reading import Log, LogFile
 from schedmate.logparse.reading.storage import Memory
 
@@ -144,7 +144,7 @@ def test_how_full_the_card_was_before_the_job_began(head: str) -> None:
 
 
 def test_messages_without_the_numbers_say_nothing_of_who_holds_them() -> None:
-    assert held_by("CUDA out of memory. Tried to allocate 2.00 GiB.") is None
+    assert stated_use("CUDA out of memory. Tried to allocate 2.00 GiB.") is None
 
 
 BARS = [
