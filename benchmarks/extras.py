@@ -1,6 +1,6 @@
 """What does each extra add to an installation, and does what it is for work there?
 
-    python benchmarks/extras.py [NAME]... [--without vllm] [--torch-index URL]
+    python benchmarks/extras.py [NAME]... [--without vllm] [--torch torch==2.13.0] [--torch-index URL]
 
 Builds the wheel and installs it into an empty virtual environment, the base; then, for each extra
 of pyproject.toml in turn, adds the extra to a fresh copy of that, measures it and runs the trial of
@@ -55,6 +55,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="base, or an extra; else all")
     parser.add_argument("--without", action="append", default=[], metavar="NAME")
+    parser.add_argument("--torch", help="the torch to install before an extra that needs it")
     parser.add_argument("--torch-index", help="where torch comes from instead of PyPI")
     options = parser.parse_args()
     wanted = options.names or ["base", *sorted(extras.keys() - {"dev", *options.without})]
@@ -62,13 +63,16 @@ def main() -> None:
         if name not in TRIALS:
             parser.error(f"there is no trial of {name!r} in extras.yaml")
     rows = {row["extra"]: row for row in recorded()}
+    torch = ["--index-url", options.torch_index] if options.torch_index else []
+    if torch or options.torch:
+        torch.append(options.torch or "torch")
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         wheel = build(folder)
         for name in ["base", *(one for one in wanted if one != "base")]:
-            rows[name] = measured(name, wheel, folder, options.torch_index)
+            rows[name] = measured(name, wheel, folder, torch)
             order = sorted(rows.values(), key=lambda row: (row["extra"] != "base", row["extra"]))
-            record("extras", order, torch=options.torch_index or "from PyPI")
+            record("extras", order, torch=" ".join(torch) or "from PyPI")
     sys.exit(any(rows[name]["trial"] != "passed" for name in wanted))
 
 
@@ -87,7 +91,7 @@ def build(folder: Path) -> Path:
     return wheel
 
 
-def measured(name: str, wheel: Path, folder: Path, torch: str | None) -> dict[str, Any]:
+def measured(name: str, wheel: Path, folder: Path, torch: list[str]) -> dict[str, Any]:
     """The row of the base, which stays in `folder`, or of an extra on a copy of it."""
     home, base = folder / "env", folder / "base"
     shutil.rmtree(home, ignore_errors=True)
@@ -100,8 +104,8 @@ def measured(name: str, wheel: Path, folder: Path, torch: str | None) -> dict[st
     pip = [str(python), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
     what = str(wheel) if name == "base" else f"schedmate[{name}] @ {wheel.as_uri()}"
     before, started = children(), time.monotonic()
-    if torch and "torch" in needs(name):
-        subprocess.run([*pip, "--index-url", torch, "torch"], check=True, cwd=folder)
+    if torch and needs(name) & {"torch", "vllm"}:
+        subprocess.run([*pip, *torch], check=True, cwd=folder)
     subprocess.run([*pip, what], check=True, cwd=folder)
     spent, waited = children() - before, time.monotonic() - started
     if name == "base":
