@@ -6,7 +6,7 @@ PYTHON ?= $(firstword $(foreach python,$(CANDIDATES),$(shell $(python) -c \
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test test-browser test-live test-models models lint fix types docs docs-site pictures bench \
+.PHONY: help demo test test-shells test-browser test-live test-models models lint fix types docs docs-site pictures bench \
 	fuzz fuzz-coverage dist sbom man extras image clean
 
 help: ## Show this list
@@ -30,6 +30,9 @@ demo: $(VENV)/base.stamp ## Show the main commands on made-up files, which stay 
 
 test: $(VENV)/dev.stamp ## Run the whole test suite, on up to four cores
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 $(ARGS)
+
+test-shells: $(VENV)/dev.stamp ## Run the tests of completion in zsh and fish; .ci/install shells installs them
+	$(BIN)/python -m pytest -m shells -n 0 tests/test_completion.py $(ARGS)
 
 test-browser: $(VENV)/dev.stamp ## Run the tests in a browser; .ci/install browser installs it
 	$(BIN)/python -m pytest -m browser -n 2 --dist loadfile $(ARGS)

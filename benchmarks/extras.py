@@ -1,6 +1,6 @@
 """What does each extra add to an installation, and does what it is for work there?
 
-    python benchmarks/extras.py [NAME]... [--without vllm] [--torch torch==2.13.0] [--torch-index URL]
+    python benchmarks/extras.py [NAME]... [--without vllm] [--torch torch==2.13.0]
 
 Builds the wheel and installs it into an empty virtual environment, the base; then, for each extra
 of pyproject.toml in turn, adds the extra to a fresh copy of that, measures it and runs the trial of

@@ -77,6 +77,7 @@ def test_bash_completes(variables: dict[str, str]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.shells
 def test_fish_completes(variables: dict[str, str]) -> None:
     if shutil.which("fish") is None:
         pytest.skip("fish is not installed")
@@ -88,6 +89,7 @@ def test_fish_completes(variables: dict[str, str]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.shells
 def test_zsh_completes(variables: dict[str, str], tmp_path: Path) -> None:
     if shutil.which("zsh") is None:
         pytest.skip("zsh is not installed")

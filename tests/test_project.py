@@ -77,7 +77,8 @@ def test_the_example_history_is_what_its_script_writes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "target", ["demo", "test", "test-browser", "test-live", "lint", "types", "docs", "bench"]
+    "target",
+    ["demo", "test", "test-shells", "test-browser", "test-live", "lint", "types", "docs", "bench"],
 )
 def test_make_knows_its_targets(target: str) -> None:
     done = subprocess.run(
