@@ -46,7 +46,9 @@ COMMANDS = (
     "doctor",
     "config",
 )
-"""Each is a module of `schedmate.commands` with a function of its name, or an `app`: a group."""
+"""Each is a module of `schedmate.commands` with a function of its name, or an `app`: a group.
+
+The module's `CONTEXT`, if it has one, holds Click's settings of the command."""
 
 _debug = False
 _LONGEST = 1_000
@@ -113,7 +115,8 @@ def application(*names: str) -> typer.Typer:
         if hasattr(module, "app"):
             app.add_typer(module.app, name=name)
         else:
-            app.command(name)(getattr(module, name))
+            context = getattr(module, "CONTEXT", None)
+            app.command(name, context_settings=context)(getattr(module, name))
     return app
 
 

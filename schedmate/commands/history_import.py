@@ -112,7 +112,7 @@ def import_history(
     if columns and wanted not in (None, "csv"):
         raise UsageError(f"--map is for csv; the columns of {wanted} are known.")
     report = ImportReport()
-    stored, interrupted, replaced, timed, untimed = 0, False, 0, 0, 0
+    stored, interrupted, replaced, timed, untimed, waiting = 0, False, 0, 0, 0, 0
     synthetic: Counter[str] = Counter()
     with ExitStack() as stack:
         analysis = stack.enter_context(_analysis(where)) if analyze else None
@@ -132,16 +132,17 @@ def import_history(
                     untimed += sum(
                         one.duration_s is None and one.state == "COMPLETED" for one in batch
                     )
+                    waiting += sum(map(_has_not_ended, batch))
                     stored += len(batch)
                     advance(source.position(), counted(stored, "job"))
         except KeyboardInterrupt:
             interrupted = True
         if not timed:  # also those of which the file does not say how they ended
-            untimed = stored
+            untimed = stored - waiting
         replaced = max(0, stored - (len(store) - before))
         stored += analysis.overtaken if analysis else 0
     _report_import(
-        *(stored, replaced, untimed, report, analysis, synthetic),
+        *(stored, replaced, untimed, waiting, report, analysis, synthetic),
         interrupted=interrupted,
         as_json=as_json,
     )
@@ -149,6 +150,11 @@ def import_history(
         raise typer.Exit(INTERRUPTED)
     if (report.rows and not stored) or (strict and report.bad):
         raise typer.Exit(INPUT)
+
+
+def _has_not_ended(record: JobRecord) -> bool:
+    """Whether the file says that the job was waiting or running."""
+    return "state" in record.model_fields_set and not record.ended
 
 
 @contextmanager
@@ -187,6 +193,7 @@ def _report_import(
     stored: int,
     replaced: int,
     untimed: int,
+    waiting: int,
     report: ImportReport,
     analysis: RepositoryAnalysis | None,
     synthetic: Counter[str],
@@ -223,6 +230,11 @@ def _report_import(
             f"warning: {counted(untimed, 'job')} without a run time, which no estimate can use: "
             "export it (sacct: Start, End and ElapsedRaw), or name its column (CSV: --map "
             "duration=COLUMN:UNIT), and import again."
+        )
+    if waiting:
+        say(
+            f"note: {counted(waiting, 'job')} of the file had not ended; an estimate can use a job "
+            "after its end: import again then."
         )
     if analysis:
         say(f"analysed {counted(analysis.analysed, 'job')}; {analysis.skipped:,} had no code here.")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,9 +27,12 @@ if TYPE_CHECKING:
     from schedmate.settings import Settings
 
 JOB_SCHEMA = "schedmate.triage-job/v1"
+CONTEXT = {"allow_extra_args": True}
+"""So that several paths get a sentence of what to type instead."""
 
 
 def triage(
+    context: typer.Context,
     source: Annotated[
         str,
         typer.Argument(
@@ -128,6 +132,8 @@ def triage(
     from schedmate.scale.rows import parquet_rows
     from schedmate.settings import data_dir, load_settings
 
+    if context.args:
+        raise UsageError(_several([source, *context.args]))
     settings = load_settings(
         llm_base_url=llm_base_url,
         llm_model=llm_model,
@@ -188,6 +194,17 @@ def triage(
         raise InputError(
             f"none of the logs of {source} could be read; first: {found.jobs[0].error}"
         )
+
+
+def _several(paths: list[str]) -> str:
+    """What is wrong with several paths, which are most likely the files of a pattern."""
+    folders, kinds = {Path(path).parent for path in paths}, {Path(path).suffix for path in paths}
+    alike = len(folders) == len(kinds) == 1
+    pattern = folders.pop() / f"*{kinds.pop()}" if alike else Path("DIR/*.log")
+    return (
+        f"triage takes one path and got {len(paths)}; put a pattern in quotes, so that the shell "
+        f"does not expand it: schedmate triage {quote(str(pattern))}"
+    )
 
 
 def _batch(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import re
 from collections.abc import Mapping
 from importlib import import_module
@@ -271,8 +272,12 @@ def _parse(policy: str, parameter: Parameter, value: str) -> Any:
         raise UsageError(f"policy {policy!r}: {parameter.name}={value} is not {wanted}.") from None
     if number is None:
         return value
-    if number != number:
+    if math.isnan(number):
         raise UsageError(f"policy {policy!r}: {parameter.name}={value} is not a number; give one.")
+    if math.isinf(number):
+        raise UsageError(
+            f"policy {policy!r}: {parameter.name}={value} is not finite; give a number below 1e308."
+        )
     if number < 0 and parameter.name.endswith(_QUANTITIES):
         raise UsageError(f"policy {policy!r}: {parameter.name}={value} must be at least 0.")
     return number

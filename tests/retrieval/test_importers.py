@@ -637,16 +637,19 @@ def test_columns_of_other_files_are_not_taken_for_those_of_a_trace() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "without"),
+    ("text", "without", "waiting"),
     [
-        ("JobID|State\n1|COMPLETED\n2|FAILED\n", 2),
-        ("JobID|State|Elapsed\n1|COMPLETED|01:00:00\n2|COMPLETED|\n3|CANCELLED|\n", 1),
-        ("job_id,user\n1,me\n", 1),
-        ("job_id,state,duration_s\n1,COMPLETED,60\n2,PENDING,\n", 0),
+        ("JobID|State\n1|COMPLETED\n2|FAILED\n", 2, 0),
+        ("JobID|State|Elapsed\n1|COMPLETED|01:00:00\n2|COMPLETED|\n3|CANCELLED|\n", 1, 0),
+        ("JobID|State|Elapsed\n1|PENDING|00:00:00\n2|RUNNING|01:00:00\n", 0, 2),
+        ("job_id,user\n1,me\n", 1, 0),
+        ("job_id,state,duration_s\n1,COMPLETED,60\n2,PENDING,\n", 0, 1),
+        ("job_id,state,duration_s\n1,PENDING,\n2,RUNNING,\n", 0, 2),
+        ("job_id,state,duration_s\n1,PENDING,\n2,COMPLETED,\n", 1, 1),
     ],
 )
 def test_jobs_without_a_run_time_are_counted(
-    tmp_path: Path, cli: Cli, text: str, without: int
+    tmp_path: Path, cli: Cli, text: str, without: int, waiting: int
 ) -> None:
     file = tmp_path / "jobs"
     file.write_text(text)
@@ -654,3 +657,6 @@ def test_jobs_without_a_run_time_are_counted(
     assert done.code == 0, done.err
     assert json.loads(done.out)["without_run_time"] == without
     assert ("without a run time" in done.err) == bool(without)
+    said = f"note: {waiting} job{'s' * (waiting != 1)} of the file had not ended"
+    assert (said in done.err) == bool(waiting)
+    assert ("had not ended" in done.err) == bool(waiting)

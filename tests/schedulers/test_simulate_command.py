@@ -106,6 +106,8 @@ def test_a_finished_run_is_kept_and_not_repeated(cli: Cli, trace: Path, tmp_path
         (("--policy", "tiresias:limit=3"), USAGE, "has no setting 'limit=3'; it has threshold"),
         (("--policy", "sjf-ageing:weight=x"), USAGE, "weight=x is not a number"),
         (("--policy", "sjf-ageing:weight=nan"), USAGE, "weight=nan is not a number"),
+        (("--policy", "sjf-ageing:weight=inf"), USAGE, "weight=inf is not finite"),
+        (("--policy", "tiresias:threshold_gpu_s=1e400"), USAGE, "=1e400 is not finite"),
         (
             ("--policy", "lucid:profile_limit_s=-5"),
             USAGE,

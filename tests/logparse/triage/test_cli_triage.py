@@ -12,6 +12,7 @@ import pytest
 from cli_runner import Cli
 from job_logs import log, write
 
+from schedmate.errors import USAGE
 from schedmate.logparse.triage import json_schema
 
 SCHEMA = json.loads(
@@ -143,3 +144,19 @@ def test_no_ray_cluster_there(cli: Cli, tmp_path: Path, address: str) -> None:
     result = cli("triage", str(write(tmp_path / "logs", "ok")), "--ray", address)
     assert result.code == 3
     assert "no Ray cluster at" in result.err
+
+
+@pytest.mark.parametrize(
+    ("paths", "pattern"),
+    [
+        (["logs/a.log", "logs/b.log", "logs/c.log"], "'logs/*.log'"),
+        (["a.out", "b.out"], "'*.out'"),
+        (["a.log", "other/b.log"], "'DIR/*.log'"),
+    ],
+)
+def test_an_expanded_pattern_is_to_be_quoted(cli: Cli, paths: list[str], pattern: str) -> None:
+    done = cli("triage", *paths, "--json")
+    assert done.code == USAGE
+    [line] = done.err.splitlines()
+    assert f"got {len(paths)}; put a pattern in quotes" in line
+    assert line.endswith(f": schedmate triage {pattern}")
