@@ -56,7 +56,8 @@ def run(handler: bool) -> list[dict[str, Any]]:
         connect(cluster.address)
         import ray
 
-        from schedmate.commands.ray_service import QueueActor, Setup
+        from schedmate.commands.ray_service import QueueActor
+        from schedmate.commands.ray_setup import Setup
         from schedmate.jobs import JobSpec, LaunchConfig
         from schedmate.schedulers.live.queue.requests import OVER, Request
         from schedmate.schedulers.live.queue.store import Store

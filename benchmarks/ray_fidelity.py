@@ -297,7 +297,8 @@ def run_live(
     prepare_ray()
     import ray
 
-    from schedmate.commands.ray_service import QueueActor, Setup
+    from schedmate.commands.ray_service import QueueActor
+    from schedmate.commands.ray_setup import Setup
     from schedmate.jobs import JobSpec, LaunchConfig
     from schedmate.schedulers.live.queue.requests import Request
     from schedmate.schedulers.live.queue.store import Store

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,11 +11,12 @@ import typer
 
 from schedmate.commands.history_common import opened
 from schedmate.commands.history_import import import_history
+from schedmate.commands.history_vectors import calibrate, rebuild
 from schedmate.commands.options import HistoryOption, JsonOption
-from schedmate.durations import format_duration, parse_duration
+from schedmate.durations import parse_duration
 from schedmate.errors import UsageError
 from schedmate.plain import dumps
-from schedmate.terminal import clean, counted, progress, say
+from schedmate.terminal import counted, progress, say
 
 if TYPE_CHECKING:
     from schedmate.jobs import JobRecord, JobState
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Import, list and maintain past jobs.")
 
 SCHEMA = "schedmate.history/v1"
-CALIBRATION = "schedmate.calibration/v1"
 
 app.command("import")(import_history)
 
@@ -81,8 +80,11 @@ def list_(
     if as_json:
         jobs = [record.model_dump(mode="json", by_alias=True) for record in records]
         typer.echo(dumps({"schema": SCHEMA, "jobs": jobs}, indent=2))
-    else:
-        _table(records)
+        return
+    from schedmate.render.history import show_jobs
+    from schedmate.terminal.screen import Screen
+
+    show_jobs(records, Screen(sys.stdout))
 
 
 @app.command()
@@ -166,57 +168,14 @@ def stats(history: HistoryOption = None, as_json: JsonOption = False) -> None:
     if as_json:
         typer.echo(dumps({"schema": SCHEMA, "stats": numbers}, indent=2))
         return
-    _list(_flat(numbers))
+    from schedmate.render.history import show_stats
+    from schedmate.terminal.screen import Screen
+
+    show_stats(numbers, Screen(sys.stdout))
 
 
-@app.command()
-def rebuild(
-    index: Annotated[
-        bool, typer.Option("--index", help="Rebuild only the index, from the stored vectors.")
-    ] = False,
-    history: HistoryOption = None,
-) -> None:
-    """Recompute all vectors and the index.
-
-    Needed after a change of the embedder. Records are not changed, so it can be interrupted and run
-    again.
-    """
-    with opened(history, embed=not index) as store:
-        if index:
-            store.rebuild_index()
-        else:
-            with progress("embedding", len(store)) as advance:
-                store.rebuild(lambda done, total: advance(done, f"{done:,} of {total:,} jobs"))
-    say(f"rebuilt the {'index' if index else 'vectors and the index'}.")
-
-
-@app.command()
-def calibrate(as_json: JsonOption = False) -> None:
-    """Measure which similarity means "the same work".
-
-    With the embedder of the settings, embeds a bundled set of labelled workloads, chooses on one
-    half the lowest threshold that accepts 1 % of near misses, and checks it on the other. Prints
-    the setting `threshold`; changes nothing.
-    """
-    from dataclasses import asdict
-
-    from schedmate.advice import embedder_of
-    from schedmate.retrieval.calibration import calibrate as measure
-    from schedmate.settings import load_settings
-
-    embedder = embedder_of(load_settings())
-    found = measure(embedder)
-    if as_json:
-        document = {"schema": CALIBRATION, "embedder": embedder.id, **asdict(found)}
-        typer.echo(dumps(document, indent=2))
-        return
-    typer.echo(f"threshold = {found.threshold}")
-    say(f"for {embedder.id}; of pairs that it was not chosen on it lets through:")
-    say(f"{found.other_model:.1%} of near misses with another model")
-    say(f"{found.other_dataset:.1%} of near misses with another dataset")
-    say(f"{found.same_spelt_otherwise:.1%} of the same work spelt otherwise")
-    say(f"{found.same_named_otherwise:.1%} of the same work under another name")
-    say(f"its default is {embedder.threshold}; the line above is for config.toml.")
+app.command()(rebuild)
+app.command()(calibrate)
 
 
 @app.command()
@@ -308,45 +267,12 @@ def _end_time(text: str | None) -> float:
 
 
 def _show(record: JobRecord, as_json: bool) -> None:
-    document = record.model_dump(mode="json", by_alias=True)
-    document["fingerprint"] = record.metadata.fingerprint()
     if as_json:
+        document = record.model_dump(mode="json", by_alias=True)
+        document["fingerprint"] = record.metadata.fingerprint()
         typer.echo(dumps({"schema": SCHEMA, "job": document}, indent=2))
         return
-    document["metadata"].pop("evidence", None)
-    _list((name, value) for name, value in _flat(document) if value is not None)
-
-
-def _table(records: list[JobRecord]) -> None:
-    from schedmate.terminal.screen import Screen, Table
-
-    table = Table("job", "state", "ran", "GPUs", "model", "dataset", "name", "user")
-    for record in records:
-        cells = (
-            record.job_id,
-            record.state,
-            None if record.duration_s is None else format_duration(record.duration_s),
-            record.launch.gpus,
-            record.metadata.model.model_name,
-            record.metadata.dataset.train,
-            record.name,
-            record.user,
-        )
-        table.add(*("" if cell is None else cell for cell in cells))
-    Screen(sys.stdout).table(table)
-
-
-def _list(values: Iterable[tuple[str, object]]) -> None:
+    from schedmate.render.history import show_job
     from schedmate.terminal.screen import Screen
 
-    screen = Screen(sys.stdout)
-    for name, value in values:
-        screen.line(value, label=f"{clean(name)} = ")
-
-
-def _flat(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
-    for name, value in values.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name, value
+    show_job(record, Screen(sys.stdout))

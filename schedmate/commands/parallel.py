@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +10,7 @@ import typer
 
 from schedmate.commands.options import JsonOption
 from schedmate.commands.parallel_collectives import collectives
+from schedmate.commands.parallel_known import devices, models
 from schedmate.commands.parallel_options import (
     DeviceOption,
     NetworkOption,
@@ -54,6 +54,7 @@ def predict(
     several plans, one that cannot be predicted or read gets a line with its error, and the exit
     code is 3.
     """
+    from schedmate.commands.parallel_text import show_prediction
     from schedmate.schedulers.parallelism.plan import Plan
     from schedmate.schedulers.parallelism.plan_files import NoPlan, plans_in
     from schedmate.schedulers.parallelism.predict import Predictor
@@ -85,7 +86,7 @@ def predict(
         if isinstance(answer, InputError):
             typer.echo(clean(answer))
         else:
-            _show(answer)
+            show_prediction(answer)
     if any(isinstance(answer, InputError) for _, answer in found):
         raise typer.Exit(INPUT)
 
@@ -248,69 +249,8 @@ def export(
     typer.echo(exported(next(read_plans(plans)), to))
 
 
-@app.command()
-def devices(as_json: JsonOption = False) -> None:
-    """List the known GPU types with their datasheet numbers."""
-    from schedmate.schedulers.parallelism import devices as known
-    from schedmate.terminal.screen import Screen, Table
-
-    found = known.devices().values()
-    if as_json:
-        rows = [
-            {
-                "name": one.name,
-                "memory_bytes": one.memory_bytes,
-                "bandwidth": one.bandwidth,
-                "peaks": dict(one.peaks),
-                "link": one.link,
-                "source": one.source,
-            }
-            for one in found
-        ]
-        typer.echo(dumps({"schema": "schedmate.parallel-devices/v1", "devices": rows}, indent=1))
-        return
-    table = Table("GPU", "memory", "bandwidth", "fp32", "bf16/fp16", "source")
-    for one in found:
-        table.add(
-            one.name,
-            f"{one.memory_bytes / 1e9:.0f} GB",
-            f"{one.bandwidth / 1e9:,.0f} GB/s",
-            f"{one.peak('fp32') / 1e12:.1f} TFLOP/s",
-            f"{one.peak('fp16') / 1e12:.0f} TFLOP/s",
-            one.source,
-        )
-    Screen(sys.stdout).table(table)
-
-
-@app.command()
-def models(as_json: JsonOption = False) -> None:
-    """List the known models with their sizes."""
-    from schedmate.schedulers.parallelism import models as known
-    from schedmate.terminal.screen import Screen, Table
-
-    found = known.models().values()
-    if as_json:
-        rows = [
-            {
-                "name": one.name,
-                "parameters": one.parameters(),
-                "hidden": one.hidden,
-                "layers": one.layers,
-            }
-            for one in found
-        ]
-        typer.echo(dumps({"schema": "schedmate.parallel-models/v1", "models": rows}, indent=1))
-        return
-    table = Table("model", "parameters", "hidden", "layers", "heads")
-    for one in found:
-        table.add(
-            one.name,
-            f"{one.parameters() / 1e9:.2f} billion",
-            str(one.hidden or "-"),
-            str(one.layers),
-            str(one.heads if one.hidden else "-"),
-        )
-    Screen(sys.stdout).table(table)
+app.command()(devices)
+app.command()(models)
 
 
 def _what(
@@ -342,21 +282,3 @@ def _what(
 
 _BATCH = ("global_batch_size", "global_batch", "batch_size")
 _SEQUENCE = ("seq_length", "sequence_length", "seq_len", "max_seq_len", "block_size", "max_length")
-
-
-def _show(one: Prediction) -> None:
-    """A prediction for people."""
-    title = f"{clean(one.plan.id)}: " if one.plan.id else ""
-    typer.echo(
-        f"{title}{one.iteration_s:.4g} s an iteration, {one.samples_per_s:.4g} samples/s, "
-        f"{one.max_memory_bytes / 1e9:.1f} GB on the fullest GPU ({one.source})"
-    )
-    for name, seconds in one.parts.items():
-        share = seconds / one.iteration_s
-        typer.echo(
-            f"  {name.removesuffix('_s').replace('_', ' '):24}{seconds:10.4g} s {share:6.0%}"
-        )
-    if not one.fits:
-        typer.echo(f"  does not fit: {one.why_not}")
-    for note in one.notes:
-        typer.echo(f"  note: {clean(note)}")

@@ -5,6 +5,9 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+import typer
+
+from schedmate.terminal import clean
 from schedmate.terminal.screen import Screen, Table
 
 if TYPE_CHECKING:
@@ -48,6 +51,24 @@ def show_planning(found: Planning) -> None:
         screen.table(_alternatives(found))
     if len(found.grids) > MOST_SHOWN:
         screen.line(f"{len(found.grids) - MOST_SHOWN} slower ones are left out; --json has all.")
+
+
+def show_prediction(one: Prediction) -> None:
+    """Print the time and memory that a plan is predicted to take."""
+    title = f"{clean(one.plan.id)}: " if one.plan.id else ""
+    typer.echo(
+        f"{title}{one.iteration_s:.4g} s an iteration, {one.samples_per_s:.4g} samples/s, "
+        f"{one.max_memory_bytes / 1e9:.1f} GB on the fullest GPU ({one.source})"
+    )
+    for name, seconds in one.parts.items():
+        share = seconds / one.iteration_s
+        typer.echo(
+            f"  {name.removesuffix('_s').replace('_', ' '):24}{seconds:10.4g} s {share:6.0%}"
+        )
+    if not one.fits:
+        typer.echo(f"  does not fit: {one.why_not}")
+    for note in one.notes:
+        typer.echo(f"  note: {clean(note)}")
 
 
 def reasons(best: Prediction) -> list[str]:

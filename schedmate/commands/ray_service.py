@@ -9,10 +9,11 @@ import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any
 
 from schedmate.commands.ray_document import ended_rows, rows
 from schedmate.commands.ray_recovery import load_recovery, resumed_command
+from schedmate.commands.ray_setup import Setup, prefix_of
 from schedmate.errors import SchedmateError
 from schedmate.mate import SchedMate
 from schedmate.recovery.cluster import ClusterRecovery, NoRunner
@@ -48,27 +49,6 @@ ANSWER_S = 20.0
 """How long a client waits for the thread that schedules [s]."""
 
 _log = logging.getLogger("schedmate")
-
-
-class Setup(NamedTuple):
-    """What a queue is started with: it is what `up` says, kept for when the actor comes back."""
-
-    name: str
-    state: str
-    """Directory of the queue's files; on the machine of the actor."""
-    policy: str
-    folder: str
-    """Logs and locks, on a file system that all nodes share."""
-    history: str | None = None
-    recovery: str | None = None
-    restart: bool = False
-    """Restart failed jobs as the Failure Handler says, within recovery's default limits."""
-    estimate: bool = True
-    """Estimate jobs from their code and the history."""
-    meter: tuple[str, ...] | None = None
-    lease_s: float = 60.0
-    keep_s: float = 30.0
-    poll_s: float = 1.0
 
 
 class Service:
@@ -298,11 +278,6 @@ class Service:
         self.queue.seats.close()
         with suppress(SchedmateError):
             self._stack.close()
-
-
-def prefix_of(name: str) -> str:
-    """How the names of a queue's actors begin."""
-    return f"schedmate-{name}"
 
 
 class QueueActor(Service):

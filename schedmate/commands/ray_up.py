@@ -30,7 +30,7 @@ from schedmate.errors import UsageError
 from schedmate.terminal import counted, say
 
 if TYPE_CHECKING:
-    from schedmate.commands.ray_service import Setup
+    from schedmate.commands.ray_setup import Setup
 
 
 LEAST_LEASE_S = 15.0
@@ -148,7 +148,7 @@ def up(
         raise UsageError(f"--name {name}: letters, digits and - only.")
     folder = (data_dir() / "ray" / name if state is None else state).absolute()
     load_recovery(None if recovery is None else str(recovery), folder, name, restart=restart)
-    from schedmate.commands.ray_service import Setup
+    from schedmate.commands.ray_setup import Setup
 
     setup = Setup(
         name=name,

@@ -13,6 +13,15 @@ from schedmate.commands import completing
 from schedmate.commands.options import JsonOption
 from schedmate.commands.scale_options import RayOption, Where
 from schedmate.commands.simulate_options import (
+    ColocationOption,
+    CrossSwitchOption,
+    FailuresOption,
+    LoadOption,
+    NodeMtbfOption,
+    PhasesOption,
+    PlacementOption,
+    QuotaOption,
+    SwitchNodesOption,
     check_quotas,
     cluster_of,
     parameters_of,
@@ -81,84 +90,15 @@ def simulate(
             ),
         ),
     ] = "honest",
-    load_model: Annotated[
-        str,
-        typer.Option(
-            "--load",
-            metavar="season|ga2m",
-            help="How policies forecast submissions: the last hour and the same hour of past "
-            "days, or Lucid's throughput model, fitted every week.",
-        ),
-    ] = "season",
-    colocation: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE|NAME",
-            help=(
-                "How jobs that share GPUs slow each other down: a CSV of measured pairs; "
-                "slices (they take turns); or gavel-v100, gavel-p100, gavel-k80, pairs "
-                "measured by Gavel (docs/simulator.md). Default: a curve over utilisation."
-            ),
-        ),
-    ] = None,
-    node_mtbf: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Make nodes fail: mean time between failures of one node, such as 264d.",
-        ),
-    ] = None,
-    failures: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RATES",
-            help=(
-                "Make jobs fail: gpu_mtbf=2000d,bugs=0.2,user=2h (docs/adapters.md); '' for "
-                "the defaults."
-            ),
-        ),
-    ] = None,
-    phases: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SETTINGS",
-            help=(
-                "Make the GPU use of some jobs rise once: share=0.2,rise=50,latest=0.5 (an "
-                "assumption; docs/simulator.md); '' for the defaults."
-            ),
-        ),
-    ] = None,
-    placement: Annotated[
-        str,
-        typer.Option(
-            metavar="best-fit|fgd|fgd-priced",
-            autocompletion=completing.placements,
-            help=(
-                "Placement rule: the fullest node; fragmentation gradient descent, which "
-                "wastes the fewest GPUs; or that with prices for the remainders of shared "
-                "GPUs (docs/fleet.md)."
-            ),
-        ),
-    ] = "best-fit",
-    quota: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TENANT=GPUS[,...]",
-            help="For policy spot: most GPUs that a tenant's jobs of high priority may hold.",
-        ),
-    ] = None,
-    switch_nodes: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Nodes of one GPU type under each access switch."),
-    ] = None,
-    cross_switch: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SETTINGS",
-            help="Slow down jobs that span switches: longer=0.27,communication=0.2 "
-            "(docs/simulator.md); '' for the defaults. Needs --switch-nodes.",
-        ),
-    ] = None,
+    load_model: LoadOption = "season",
+    colocation: ColocationOption = None,
+    node_mtbf: NodeMtbfOption = None,
+    failures: FailuresOption = None,
+    phases: PhasesOption = None,
+    placement: PlacementOption = "best-fit",
+    quota: QuotaOption = None,
+    switch_nodes: SwitchNodesOption = None,
+    cross_switch: CrossSwitchOption = None,
     advisor_latency: Annotated[
         str | None,
         typer.Option(
@@ -317,56 +257,7 @@ def simulate(
     if as_json:
         typer.echo(dumps(document, indent=1))
     else:
-        show(numbers)
+        from schedmate.render.simulation import show
+        from schedmate.terminal.screen import Screen
 
-
-def show(runs: list[dict[str, Any]]) -> None:
-    """The comparison as a table, the best average JCT first in words."""
-    from schedmate.schedulers.sim.comparison import over_seeds
-    from schedmate.schedulers.sim.outcome.words import (
-        by_class,
-        differences,
-        headlines,
-        label,
-        varied,
-        warnings,
-    )
-    from schedmate.terminal.screen import Screen, Table
-
-    screen = Screen(sys.stdout)
-    for number, line in enumerate(headlines(runs)):
-        screen.line(line, None if number else "good")
-    settings = varied(runs)
-    titles = [title for title, _, _ in _COLUMNS]
-    table = Table("policy", *settings, *titles, right=titles)
-    for run in runs:
-        table.add(
-            *(run[key] for key in ("policy", *settings)),
-            *(form.format(run[key]) for _, key, form in _COLUMNS),
-        )
-    screen.line()
-    screen.table(table)
-    screen.line()
-    for line in (*by_class(runs), *differences(runs)):
-        screen.line(line)
-    for line in warnings(runs):
-        screen.line(f"warning: {line}", "doubtful")
-    for mean in over_seeds(runs):
-        jct, deviation = mean["avg_jct_h"]
-        screen.line(
-            f"{label(mean, [key for key in settings if key != 'seed'])}: average JCT "
-            f"{jct:.2f} h ± {deviation:.2f} over {len(mean['seeds'])} seeds"
-        )
-
-
-_COLUMNS = (
-    ("JCT h", "avg_jct_h", "{:.2f}"),
-    ("p99", "p99_jct_h", "{:.1f}"),
-    ("queue h", "avg_queue_h", "{:.2f}"),
-    ("p99.9", "p999_queue_h", "{:.1f}"),
-    ("makespan h", "makespan_h", "{:.0f}"),
-    ("in use", "utilisation", "{:.1%}"),
-    ("preempted", "preemptions", "{:,}"),
-    ("packed", "packed", "{:,}"),
-    ("CPU s", "cpu_s", "{:.2f}"),
-)
+        show(numbers, Screen(sys.stdout))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+import typer
+
+from schedmate.commands import completing
 from schedmate.durations import parse_duration
 from schedmate.errors import UsageError, did_you_mean
 
@@ -12,6 +15,85 @@ if TYPE_CHECKING:
     from schedmate.schedulers.model import Cluster
     from schedmate.schedulers.sim.parameters import Parameters
     from schedmate.schedulers.sim.workload import Workload
+
+LoadOption = Annotated[
+    str,
+    typer.Option(
+        "--load",
+        metavar="season|ga2m",
+        help="How policies forecast submissions: the last hour and the same hour of past "
+        "days, or Lucid's throughput model, fitted every week.",
+    ),
+]
+ColocationOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE|NAME",
+        help=(
+            "How jobs that share GPUs slow each other down: a CSV of measured pairs; "
+            "slices (they take turns); or gavel-v100, gavel-p100, gavel-k80, pairs "
+            "measured by Gavel (docs/simulator.md). Default: a curve over utilisation."
+        ),
+    ),
+]
+NodeMtbfOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="Make nodes fail: mean time between failures of one node, such as 264d.",
+    ),
+]
+FailuresOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="RATES",
+        help=(
+            "Make jobs fail: gpu_mtbf=2000d,bugs=0.2,user=2h (docs/adapters.md); '' for "
+            "the defaults."
+        ),
+    ),
+]
+PhasesOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SETTINGS",
+        help=(
+            "Make the GPU use of some jobs rise once: share=0.2,rise=50,latest=0.5 (an "
+            "assumption; docs/simulator.md); '' for the defaults."
+        ),
+    ),
+]
+PlacementOption = Annotated[
+    str,
+    typer.Option(
+        metavar="best-fit|fgd|fgd-priced",
+        autocompletion=completing.placements,
+        help=(
+            "Placement rule: the fullest node; fragmentation gradient descent, which "
+            "wastes the fewest GPUs; or that with prices for the remainders of shared "
+            "GPUs (docs/fleet.md)."
+        ),
+    ),
+]
+QuotaOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TENANT=GPUS[,...]",
+        help="For policy spot: most GPUs that a tenant's jobs of high priority may hold.",
+    ),
+]
+SwitchNodesOption = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="N", help="Nodes of one GPU type under each access switch."),
+]
+CrossSwitchOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SETTINGS",
+        help="Slow down jobs that span switches: longer=0.27,communication=0.2 "
+        "(docs/simulator.md); '' for the defaults. Needs --switch-nodes.",
+    ),
+]
 
 
 def with_settings(names: tuple[str, ...], **values: float | None) -> tuple[str, ...]:

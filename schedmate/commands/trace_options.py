@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from schedmate.errors import UsageError
-from schedmate.terminal import say
+from schedmate.terminal import counted, say
 
 if TYPE_CHECKING:
     from schedmate.schedulers.sim.workload import Workload
@@ -38,6 +38,15 @@ OriginOption = Annotated[
             "Origin of the jobs, if the trace does not state it: recorded on a cluster, "
             "or synthetic, such as 'synthetic: durations scaled'."
         ),
+    ),
+]
+OutOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        "-o",
+        metavar="FILE",
+        help="CSV or .parquet file. Default: CSV to standard output.",
     ),
 ]
 WorkloadsOption = Annotated[
@@ -101,3 +110,10 @@ def origin_of(workload: Workload) -> dict[str, Any]:
         "synthetic": workload.synthetic,
         "made_up": list(workload.made_up),
     }
+
+
+def say_written(workload: Workload, out: Path | None) -> None:
+    """Say what was written to a file, and that it is synthetic if it is."""
+    if out is not None:
+        label = f", synthetic: {'; '.join(workload.made_up)}" * workload.synthetic
+        say(f"{counted(len(workload), 'job')} written to {out}{label}")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import Annotated, Any
 
 import typer
 
@@ -13,34 +12,21 @@ from schedmate.commands.options import JsonOption
 from schedmate.commands.trace_options import (
     MapOption,
     OriginOption,
+    OutOption,
     SkipBadOption,
     TraceArgument,
     WorkloadsOption,
     load,
     origin_of,
+    say_written,
 )
-from schedmate.durations import format_duration
-from schedmate.errors import UsageError
+from schedmate.commands.traces_synthesize import spot, synthesize
 from schedmate.plain import dumps
-from schedmate.terminal import counted, say
-
-if TYPE_CHECKING:
-    from schedmate.schedulers.sim.traces.calibration import Calibration, Match
-    from schedmate.schedulers.sim.workload import Workload
+from schedmate.terminal import say
 
 app = typer.Typer(
     no_args_is_help=True, help="Check, convert, sample and synthesize traces of jobs."
 )
-
-OutOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--out",
-        "-o",
-        metavar="FILE",
-        help="CSV or .parquet file. Default: CSV to standard output.",
-    ),
-]
 
 
 @app.command("list")
@@ -87,10 +73,11 @@ def check(
         }
         typer.echo(dumps(document, indent=1))
         return
+    from schedmate.render.traces import described
     from schedmate.terminal.screen import Screen
 
     screen = Screen(sys.stdout)
-    for name, value in _said(workload).items():
+    for name, value in described(workload).items():
         screen.line(value, label=f"{name} = ")
     screen.line(", ".join(workload.columns) or "none", label="number columns = ")
     screen.line("; ".join((workload.origin, *workload.made_up)), label="origin = ")
@@ -114,7 +101,7 @@ def convert(
     require_writer(out)
     workload = load(trace, columns, skip_bad, workloads, origin=origin)
     write_trace(workload, out)
-    _written(workload, out)
+    say_written(workload, out)
 
 
 @app.command()
@@ -160,6 +147,7 @@ def sample(
     Example: schedmate traces sample jobs.csv --from 7d --until 14d --users 0.5 -o week.csv
     """
     from schedmate.durations import parse_duration
+    from schedmate.render.traces import described
     from schedmate.schedulers.sim.traces.sample import count_of, share_of, up_to, window
     from schedmate.schedulers.sim.traces.writer import require_writer, write_trace
 
@@ -177,191 +165,12 @@ def sample(
     if jobs is not None:
         part = count_of(part, jobs, seed)
     write_trace(part, out)
-    before, after = _said(whole), _said(part)
+    before, after = described(whole), described(part)
     for name in before:
         if before[name] != after[name]:
             say(f"{name}: {after[name]} (of {before[name]})")
-    _written(part, out)
+    say_written(part, out)
 
 
-@app.command()
-def synthesize(
-    calibration: Annotated[
-        str,
-        typer.Argument(
-            metavar="CLUSTER", help="venus, saturn, seren, kalos, philly, pai, or a YAML file."
-        ),
-    ],
-    out: OutOption = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", help="Number of jobs; fewer than published cover a shorter time."
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
-    arrivals: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE[:COLUMN]",
-            help=(
-                "CSV with the number of submissions in equal parts of the published time, "
-                "instead of the assumed daily pattern. Default column: submit_gpu_job."
-            ),
-        ),
-    ] = None,
-    workloads: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RECIPE[:SETTING=V,...]",
-            help=(
-                "Recipe of synthetic workloads, as in `simulate`; none: no workloads and no "
-                "users. Default: the cluster's, with the same seed."
-            ),
-        ),
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the comparison as JSON; needs --out.")
-    ] = False,
-) -> None:
-    """Draw a trace that matches a cluster's published statistics.
-
-    Example: schedmate traces synthesize venus --jobs 20000 -o venus.csv
-    """
-    from schedmate.schedulers.sim.traces.arrivals import read_arrivals
-    from schedmate.schedulers.sim.traces.assign import assign
-    from schedmate.schedulers.sim.traces.calibration import Calibration, matches
-    from schedmate.schedulers.sim.traces.recipe import parse
-    from schedmate.schedulers.sim.traces.synthesize import synthesize as draw
-    from schedmate.schedulers.sim.traces.writer import require_writer, write_trace
-
-    require_writer(out)
-    if as_json and out is None:
-        raise UsageError("--json says how well the trace matches; name a file for it with --out.")
-    found = Calibration.read(calibration)
-    recipe = None
-    if workloads != "none":
-        recipe = parse(workloads or f"{found.assumed['recipe']}:seed={seed}")
-    series = None
-    if arrivals is not None:
-        file, _, column = arrivals.rpartition(":")
-        place = Path(arrivals) if Path(arrivals).exists() or not file else Path(file)
-        series = read_arrivals(place, column if place == Path(file) else "submit_gpu_job")
-    workload = draw(found, jobs, seed, series)
-    if recipe is not None:
-        workload = assign(workload, *recipe)
-    write_trace(workload, out)
-    rows = matches(workload, found)
-    if as_json:
-        document = {
-            "schema": "schedmate.synthesize/v1",
-            **origin_of(workload),
-            "notes": workload.notes,
-            "jobs": len(workload),
-            "cluster": found.cluster,
-            "targets": [
-                {"target": row.target, "published": row.published, "drawn": row.drawn}
-                for row in rows
-            ],
-        }
-        typer.echo(dumps(document, indent=1))
-    else:
-        _matched(rows, found, sys.stderr if out is None else sys.stdout)
-    for note in workload.notes:
-        say(f"note: {note}.")
-    _written(workload, out)
-
-
-@app.command()
-def spot(
-    nodes: Annotated[
-        int, typer.Option(metavar="N", help="Nodes of eight GPUs for which jobs are drawn.")
-    ] = 256,
-    days: Annotated[
-        float | None, typer.Option(metavar="D", help="Days of submissions. Default: 14.")
-    ] = None,
-    lp: Annotated[
-        float | None,
-        typer.Option(min=0, metavar="SHARE", help="Demand of spot jobs, as a share of all GPUs."),
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
-    out: OutOption = None,
-    show_sources: Annotated[
-        bool,
-        typer.Option("--sources", help="Print the sentence or figure behind each number."),
-    ] = False,
-) -> None:
-    """Draw jobs of high priority, and spot jobs.
-
-    For `simulate --policy spot`, after the ASI paper. The paper's figures have few numbers, so many
-    values are guesses; see --sources.
-
-    Example: schedmate traces spot --nodes 256 -o spot.csv
-    """
-    from schedmate.schedulers.sim.traces.spot import draw, sources
-    from schedmate.schedulers.sim.traces.writer import require_writer, write_trace
-
-    if show_sources:
-        for name, value, source in sources():
-            typer.echo(f"{name}: {value} ({source})")
-        return
-    require_writer(out)
-    workload, cluster = draw(nodes, days, seed, lp)
-    write_trace(workload, out)
-    _written(workload, out)
-    counts: dict[tuple[int, str], int] = {}
-    for node in cluster.nodes:
-        counts[node.gpus, node.gpu_type] = counts.get((node.gpus, node.gpu_type), 0) + 1
-    groups = ",".join(f"{count}x{gpus}:{kind}" for (gpus, kind), count in counts.items())
-    quotas = ",".join(f"{tenant}={gpus}" for tenant, gpus in cluster.quotas)
-    say(f"simulate with --policy spot --cluster {groups} --quota {quotas}")
-
-
-def _matched(rows: list[Match], calibration: Calibration, stream: TextIO) -> None:
-    from schedmate.terminal.screen import Screen, Table
-
-    worst = max(rows, key=lambda row: 0.0 if "at most" in row.target else abs(row.off))
-    screen = Screen(stream)
-    screen.line(
-        f"Synthetic, after {calibration.title}: of {len(rows)} published figures the farthest is "
-        f"{abs(worst.off):.1%} off ({worst.target})"
-    )
-    screen.line(f"--cluster {calibration.cluster}")
-    numbers = ("published", "drawn", "off")
-    table = Table("figure", *numbers, right=numbers)
-    for row in rows:
-        table.add(row.target, f"{row.published:,.5g}", f"{row.drawn:,.5g}", f"{row.off:+.1%}")
-    screen.line()
-    screen.table(table)
-
-
-def _said(workload: Workload) -> dict[str, str]:
-    from schedmate.schedulers.sim.traces.sample import facts
-
-    found = facts(workload)
-    again = "unknown: no names or no users"
-    if "recurrence" in found:
-        again = (
-            f"{found['recurrence']:.0%} of jobs (same user, name and GPUs as an earlier one), run "
-            f"times spread by a factor of {math.exp(found['spread']):.2f}"
-        )
-    return {
-        "jobs": f"{found['jobs']:,}",
-        "submitted over": format_duration(found["span_s"]),
-        "duration": f"median {format_duration(found['median_s'])}, "
-        f"mean {format_duration(found['mean_s'])}",
-        "GPUs": f"mean {found['mean_gpus']:.2f}, most {found['max_gpus']:g}",
-        "GPU hours": f"{found['gpu_h']:,.0f}",
-        "load": f"{found['load_gpus']:,.0f} GPUs busy on average while jobs arrive"
-        if found["span_s"]
-        else "all at once",
-        "virtual clusters": f"{found['vcs']}",
-        "users": f"{found['users']}",
-        "resubmitted": again,
-    }
-
-
-def _written(workload: Workload, out: Path | None) -> None:
-    if out is not None:
-        label = f", synthetic: {'; '.join(workload.made_up)}" * workload.synthetic
-        say(f"{counted(len(workload), 'job')} written to {out}{label}")
+app.command()(synthesize)
+app.command()(spot)

@@ -12,7 +12,8 @@ import pytest
 from thread_seats import ThreadBackend
 
 from schedmate.commands.ray_logs import no_log
-from schedmate.commands.ray_service import Service, Setup
+from schedmate.commands.ray_service import Service
+from schedmate.commands.ray_setup import Setup
 from schedmate.commands.ray_words import show
 from schedmate.jobs import JobSpec, LaunchConfig
 from schedmate.schedulers.live.queue.document import QueueDocument
