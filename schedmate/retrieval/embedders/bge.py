@@ -33,10 +33,12 @@ class BgeEmbedder:
     def __init__(self, model: str = "BAAI/bge-m3") -> None:
         try:
             from FlagEmbedding import BGEM3FlagModel, FlagModel
+            from transformers.utils import logging
         except ImportError as error:
             raise EmbedderError(
                 f"the bge embedder needs FlagEmbedding ({error}): {installing('bge')}"
             ) from error
+        logging.disable_progress_bar()
         self._m3 = "m3" in Path(model).name.lower()
         try:
             self._model: Any = (
