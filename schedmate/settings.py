@@ -38,6 +38,14 @@ NEAR = 0.8
 FILE_VARIABLE = "SCHEDMATE_CONFIG"
 SECRETS = frozenset({"SCHEDMATE_EMBEDDER_API_KEY", "SCHEDMATE_LLM_API_KEY"})
 """Variables read where they are used: a secret is not a setting, so that none is ever printed."""
+NO_SETTINGS = frozenset(
+    f"{ENV_PREFIX}{name}"
+    for name in (
+        *("RECOVERY",),  # read by `schedmate recover`
+        *("JOB", "JOB_MARK", "RUN", "GPUS", "NODES", "NNODES", "NODE_RANK"),  # given to Ray's jobs
+    )
+)
+"""Variables that mean something and are not settings."""
 
 
 ADDRESSES = ("llm_base_url", "embedder_base_url")
@@ -259,7 +267,7 @@ def nearest_variable(name: str) -> str | None:
 
 def _variables() -> set[str]:
     settings = {f"{ENV_PREFIX}{name}".upper() for name in Settings.model_fields}
-    return settings | {*SECRETS, FILE_VARIABLE}
+    return settings | {*SECRETS, *NO_SETTINGS, FILE_VARIABLE}
 
 
 @cache

@@ -171,6 +171,7 @@ def test_a_variable_that_comes_before_the_file_is_told(
     monkeypatch.setenv("SCHEDMATE_HISTORY", str(tmp_path / "other"))
     done = cli("init", "--yes", "--history", str(tmp_path / "mine"))
     assert "history does not hold here: SCHEDMATE_HISTORY" in done.err
+    assert "to end that: unset SCHEDMATE_HISTORY" in done.err
 
 
 def test_nothing_is_asked_where_nobody_can_answer(file: Path) -> None:
@@ -197,7 +198,7 @@ def test_a_slurm_that_answers_is_found(
     assert settings(file).get("scheduler") == found
     assert done.code == 0, done.out
     assert ("cluster tiny" in done.out) == (found == "slurm")
-    assert ("sacct -a" in done.out) == (found == "slurm")
+    assert ("schedmate slurm import" in done.out) == (found == "slurm")
 
 
 def test_a_scheduler_is_named_as_people_write_it(cli: Cli, file: Path) -> None:

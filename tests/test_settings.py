@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
+import schedmate
 from schedmate.errors import SettingsError
 from schedmate.settings import (
     Settings,
@@ -142,6 +144,19 @@ def test_a_wrong_variable_names_itself(project: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("SCHEDMATE_TOP_K", "many")
     with pytest.raises(SettingsError, match="'top_k' from SCHEDMATE_TOP_K in the environment"):
         load_settings()
+
+
+def test_each_variable_that_the_package_names_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    package = Path(schedmate.__file__).parent
+    named = {
+        name
+        for path in package.rglob("*.py")
+        for name in re.findall(r'"(SCHEDMATE_[A-Z_]*[A-Z])"', path.read_text(encoding="utf-8"))
+    }
+    assert {"SCHEDMATE_RECOVERY", "SCHEDMATE_NODE_RANK"} <= named
+    for name in named:
+        monkeypatch.setenv(name, "x")
+    assert unknown_variables() == []
 
 
 def test_unknown_variables_are_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ SCHEDULERS: tuple[Scheduler, ...] = ("slurm", "kubernetes", "ray", "none")
 NONE = "none"
 STEPS: dict[str, list[str]] = {
     "slurm": [
-        "sacct -a -S now-90days --json | schedmate history import -    # past jobs",
+        "schedmate slurm import --since 90d    # past jobs, with the code of those that have it",
         "schedmate slurm doctor    # each right that the agent needs",
     ],
     "kubernetes": ["schedmate k8s doctor    # each right that the agent needs"],
@@ -96,7 +96,9 @@ def init(
     _settings, origins = explain_settings()
     for name, value in values.items():
         if value is not None and origins[name] not in (str(path), "default"):
-            say(f"note: {name} does not hold here: {origins[name]} comes before the file.")
+            variable = f"SCHEDMATE_{name.upper()}"
+            unset = f"; to end that: unset {variable}" if variable in origins[name] else "."
+            say(f"note: {name} does not hold here: {origins[name]} comes before the file{unset}")
     try:
         report(list(examine()), SCHEMA, as_json=False)
     finally:
