@@ -3,35 +3,59 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
+from schedmate.commands import completing
 from schedmate.commands.options import JsonOption
 from schedmate.plain import dumps
 
 
-def policies(as_json: JsonOption = False) -> None:
-    """List the scheduling policies and their settings."""
+def policies(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME",
+            help="Show the settings of this policy, with their defaults.",
+            show_default=False,
+            autocompletion=completing.one_policy,
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the scheduling policies, or the settings of one.
+
+    Example: schedmate policies tiresias
+    """
     from schedmate.schedulers import registry
     from schedmate.terminal.screen import Screen, Table
 
+    screen = Screen(sys.stdout)
     rows = []
-    for name in registry.names():
-        found = registry.policy_class(name)
-        rows.append(
-            {
-                "name": name,
-                "what": " ".join((found.__doc__ or "").strip().partition("\n\n")[0].split()),
-                "settings": {one.name: one.default for one in registry.parameters(found)},
-            }
-        )
+    for one in registry.names() if name is None else [name]:
+        found = registry.policy_class(one)
+        what = " ".join((found.__doc__ or "").strip().partition("\n\n")[0].split())
+        settings = {known.name: known.default for known in registry.parameters(found)}
+        rows.append({"name": one, "what": what, "settings": settings})
     if as_json:
         typer.echo(dumps({"schema": "schedmate.policies/v1", "policies": rows}, indent=1))
         return
-    table = Table("policy", "what", "settings")
-    for row in rows:
-        settings = row["settings"]
-        assert isinstance(settings, dict)
-        text = ", ".join(f"{key}={value}" for key, value in settings.items())
-        table.add(row["name"], row["what"], text)
-    Screen(sys.stdout).table(table)
+    if name is None:
+        table = Table("policy", "what")
+        for row in rows:
+            table.add(row["name"], row["what"])
+        screen.table(table)
+        return
+    screen.line(what)
+    screen.line()
+    table = Table("setting", "default")
+    for key, default in settings.items():
+        table.add(key, default)
+    screen.table(table)
+    screen.line()
+    screen.line(
+        f"to change one: --policy {name}:{next(iter(settings))}=VALUE"
+        if settings
+        else f"{name} has no settings"
+    )

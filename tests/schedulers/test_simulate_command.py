@@ -219,6 +219,15 @@ def test_policies_are_listed_with_their_settings(cli: Cli) -> None:
     settings = {row["name"]: row["settings"] for row in document["policies"]}
     assert settings["tiresias"]["threshold_gpu_s"] == 18000.0
     assert "fifo" in cli("policies").out
+    assert "threshold_gpu_s" not in cli("policies").out
+    shown = cli("policies", "tiresias").out
+    assert re.search(r"^threshold_gpu_s +18000.0$", shown, re.MULTILINE)
+    assert shown.splitlines()[-1] == "to change one: --policy tiresias:threshold_gpu_s=VALUE"
+    [only] = json.loads(cli("policies", "fifo", "--json").out)["policies"]
+    assert only["name"] == "fifo"
+    unknown = cli("policies", "tiresia")
+    assert unknown.code == USAGE
+    assert "did you mean tiresias" in unknown.err
 
 
 def test_traces_are_listed_and_checked(cli: Cli, trace: Path) -> None:

@@ -44,10 +44,9 @@ class QssfWithSchedMate(WithSchedMate, Qssf):
 
 
 class SrtfWithSchedMate(WithSchedMate, Srtf):
-    """Shortest remaining time first with SchedMate (ours).
+    """Shortest remaining time first with SchedMate: doubles an estimate that a job outruns.
 
-    A wrong estimate does not last: a job that exceeds it counts as twice as long, and may be
-    stopped.
+    Ours. A job that was estimated too short may be stopped.
     """
 
     name: ClassVar[str] = "srtf+schedmate"

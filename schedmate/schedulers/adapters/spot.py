@@ -9,8 +9,10 @@ from schedmate.schedulers.policies.spot import Spot
 
 
 class SpotWithSchedMate(WithSchedMate, Spot):
-    """SpotGPU with SchedMate (ours): estimates of remaining time decide which jobs to evict, which
-    windows to use and which spot job comes first (`policies/spot/knowing.py`)."""
+    """SpotGPU with SchedMate: remaining times decide evictions, windows and the order of spot jobs.
+
+    Ours: `policies/spot/knowing.py`.
+    """
 
     name: ClassVar[str] = "spot+schedmate"
 
