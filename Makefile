@@ -108,7 +108,7 @@ INSTALLED := build/installed
 $(RELEASE)/tools.stamp: | $(BIN)/python
 	$(BIN)/python -m venv $(RELEASE)
 	$(RELEASE)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=24' \
-		build twine check-wheel-contents 'cyclonedx-bom[validation]>=7'
+		build twine check-wheel-contents 'cyclonedx-bom>=7.5,<8'
 	@touch $@
 
 dist: $(RELEASE)/tools.stamp ## Build wheel and source distribution into dist/, and check both

@@ -18,7 +18,7 @@ from schedmate.commands.k8s_setup import (
     reach,
 )
 from schedmate.commands.options import JsonOption
-from schedmate.errors import SchedmateError
+from schedmate.errors import MissingExtraError, SchedmateError, installing
 from schedmate.terminal import counted
 
 if TYPE_CHECKING:
@@ -58,6 +58,10 @@ def examine(bounds: Bounds, kubeconfig: str | None, context: str | None) -> Iter
             version = api.get("/version")
             yield Check("API server", "ok", f"{api.server}, {version.get('gitVersion')}")
             yield from _examine(bounds, api)
+    except MissingExtraError as error:
+        packages = ", ".join(error.packages)
+        yield Check("API server", "failed", f"{packages} is not installed", installing(error.extra))
+        return
     except SchedmateError as error:
         fix = "run `kubectl version` here, as the same user; docs/kubernetes.md says what is needed"
         yield Check("API server", "failed", str(error), fix)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from api_server import ApiServer, Failure
+from cli_runner import Cli
 from hypothesis import given
 from hypothesis import strategies as st
 from kube_cluster import ECC, Cluster, stamp
@@ -388,3 +391,14 @@ def test_logs_of_failed_pods_are_triaged(cluster: Cluster, files: AgentFiles) ->
     with batch.opened(0) as log:
         assert "ECC" in log.files[0].read(0, 9999).decode()
     assert files.command("logs", "app=none", str(out), *reach).returncode == 3
+
+
+def test_the_doctor_names_the_extra_where_it_is_missing(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "kubernetes", None)
+    done = cli("k8s", "doctor")
+    assert done.code == 1
+    assert "✗ API server: kubernetes is not installed" in done.out
+    assert re.search(r"to mend: .*pip install .*\[k8s\]", done.out)
+    assert "kubectl" not in done.out
