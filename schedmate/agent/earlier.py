@@ -12,6 +12,7 @@ from schedmate.agent.interp.program import follow
 from schedmate.agent.interp.trace import Settings, Trace
 from schedmate.agent.interp.values.written import place_in
 from schedmate.agent.launch.plan import LaunchPlan
+from schedmate.agent.launch.repo import Repo
 from schedmate.agent.values import Data, Value
 from schedmate.paths import exists
 
@@ -21,12 +22,12 @@ _CONFIGURATIONS = (".yaml", ".yml", ".json", ".toml", ".cfg", ".ini")
 
 
 def written_before(
-    root: Path, plan: LaunchPlan, facts_of: Callable[[LaunchPlan], Facts], budget: Budget
+    repo: Repo, plan: LaunchPlan, facts_of: Callable[[LaunchPlan], Facts], budget: Budget
 ) -> dict[str, Value]:
     """The files that the programs before a training write, where it names one that is not there.
 
     Args:
-        root: repository root.
+        repo: the repository.
         plan: the training, with the programs before it.
         facts_of: what the launch says to a program.
         budget: the time for all of them and the training.
@@ -34,10 +35,10 @@ def written_before(
     files: dict[str, Value] = {}
     words = [str(word.data).rpartition("=")[2] for word in plan.argv]
     named = [word for word in words if word.endswith(_CONFIGURATIONS)]
-    if all(exists(root / plan.cwd / word) for word in named):
+    if all(exists(repo.root / plan.cwd / word) for word in named):
         return files
     for earlier in plan.before:
-        follow(root, earlier, facts_of(earlier), Limits(time=budget), files)
+        follow(repo, earlier, facts_of(earlier), Limits(time=budget), files)
     return files
 
 

@@ -38,6 +38,7 @@ from schedmate.agent.interp.trace import Settings, Trace
 from schedmate.agent.launch.guess import find_entry
 from schedmate.agent.launch.plan import LaunchPlan
 from schedmate.agent.launch.planning import plan_launch
+from schedmate.agent.launch.repo import Repo
 from schedmate.agent.own_paths import as_written, relative_to
 from schedmate.agent.values import Data, Origin, Value, stated
 from schedmate.errors import InputError, similar_file
@@ -76,23 +77,24 @@ def extract(
     start = time.monotonic()
     budget = Budget(budget_s, wall_s)
     launch = launch or LaunchConfig()
-    root = _repository(repo)
-    plan = plan_launch(command, root, launch) if command else find_entry(root)
+    opened = Repo(_repository(repo))
+    root = opened.root
+    plan = plan_launch(command, opened, launch) if command else find_entry(opened)
     warnings = list(plan.warnings)
     completed = _complete(launch, plan)
     plan.argv = [as_written(value) for value in plan.argv]
     trace = Trace()
-    written = written_before(root, plan, lambda earlier: _facts(root, earlier, completed), budget)
+    written = written_before(opened, plan, lambda earlier: _facts(root, earlier, completed), budget)
     if plan.entry is not None:
         facts = _facts(root, plan, completed)
-        trace = follow(root, plan, facts, Limits(time=budget), dict(written))
+        trace = follow(opened, plan, facts, Limits(time=budget), dict(written))
     elif (config := outside.python_config(root, plan)) is not None:
         facts = _facts(root, plan, completed)
-        trace = follow_config(root, plan, config, facts, Limits(time=budget))
+        trace = follow_config(opened, plan, config, facts, Limits(time=budget))
     for started in trace.commands:  # first, as their environment says what their files mean
         if outside.known(started) is not None:
-            _add_launch_settings(root, trace, started)
-    _add_launch_settings(root, trace, plan)
+            _add_launch_settings(opened, trace, started)
+    _add_launch_settings(opened, trace, plan)
     add_written(root, trace, plan, written)
     relative_to(root, trace)
     warnings.extend(trace.warnings)
@@ -167,7 +169,7 @@ def _facts(root: Path, plan: LaunchPlan, launch: LaunchConfig) -> dict[str, Data
     }
 
 
-def _add_launch_settings(root: Path, trace: Trace, plan: LaunchPlan) -> None:
+def _add_launch_settings(repo: Repo, trace: Trace, plan: LaunchPlan) -> None:
     """What the launcher configures, and flags and files of the command the program did not read.
 
     A program whose options or configuration are read by a library that could not be followed
@@ -178,10 +180,10 @@ def _add_launch_settings(root: Path, trace: Trace, plan: LaunchPlan) -> None:
     read = {settings.name for settings in trace.settings}
     composed = any(name in read for name in ("hydra", "lightning", "merged config"))
     whole = composed and not {"hydra", "lightning"}.isdisjoint(read)
-    unread = [] if whole else [f for f in flags.files_in(root, plan, trace) if f[0] not in read]
+    unread = [] if whole else [f for f in flags.files_in(repo, plan, trace) if f[0] not in read]
     if not unread and (usual := outside.usual_files(plan)):
         named = replace(plan, argv=[Value(name, Origin("library", text=name)) for name in usual])
-        unread = list(flags.files_in(root, named, trace))
+        unread = list(flags.files_in(repo, named, trace))
     parsed = any(settings.kind in ("arguments", "dataclass") for settings in trace.settings)
     if unread or not (parsed or composed):
         trace.settings.append(Settings("command", flags.from_argv(plan.argv), "arguments"))

@@ -36,7 +36,7 @@ DATA = st.recursive(
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Interpreter:
     folder: Path = tmp_path_factory.mktemp("repo")
-    sources = Sources(folder, [folder], Repo(folder))
+    sources = Sources([folder], Repo(folder))
     return Interpreter(sources, registry(), {}, Watcher(), [], {})
 
 

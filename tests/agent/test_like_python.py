@@ -17,6 +17,7 @@ from schedmate.agent.budget import Budget
 from schedmate.agent.interp.machine import Limits
 from schedmate.agent.interp.program import follow
 from schedmate.agent.launch.planning import plan_launch
+from schedmate.agent.launch.repo import Repo
 from schedmate.jobs import LaunchConfig
 
 PROGRAMS = {
@@ -353,8 +354,9 @@ def _plain(value: Any) -> Any:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_following_a_program_gives_what_python_gives(name: str, tmp_path: Path) -> None:
     (tmp_path / "main.py").write_text("from elsewhere import out\n" + PROGRAMS[name])
-    plan = plan_launch("python main.py", tmp_path, LaunchConfig())
-    trace = follow(tmp_path, plan, {}, Limits(time=Budget(20)))
+    repo = Repo(tmp_path)
+    plan = plan_launch("python main.py", repo, LaunchConfig())
+    trace = follow(repo, plan, {}, Limits(time=Budget(20)))
     calls = [event for event in trace.calls if event.path == "elsewhere.out"]
     followed = [[value.plain() for value in event.args] for event in calls]
     assert all(event.certain for event in calls)
@@ -372,7 +374,8 @@ def test_a_pattern_that_takes_python_for_ever_is_followed_all_the_same(
         f"import re\nfrom elsewhere import out\nout(bool(re.match({pattern!r}, 'a' * 90 + 'c')))\n"
     )
     (tmp_path / "main.py").write_text(program)
-    plan = plan_launch("python main.py", tmp_path, LaunchConfig())
-    trace = follow(tmp_path, plan, {}, Limits(time=Budget(20)))
+    repo = Repo(tmp_path)
+    plan = plan_launch("python main.py", repo, LaunchConfig())
+    trace = follow(repo, plan, {}, Limits(time=Budget(20)))
     (given,) = [event.args[0] for event in trace.calls if event.path == "elsewhere.out"]
     assert given.data is PATTERNS[pattern]

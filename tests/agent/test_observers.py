@@ -52,7 +52,7 @@ class Deaf:
 
 def run(folder: Path, observer: Observer[Machine]) -> dict[str, object]:
     (folder / "main.py").write_text(PROGRAM)
-    sources = Sources(folder, [folder], Repo(folder))
+    sources = Sources([folder], Repo(folder))
     argv = [Value("main.py"), Value("--epochs"), Value("7")]
     machine = Interpreter(sources, registry(), {}, observer, argv, {})
     module = Module("__main__", folder / "main.py", "main.py", "")

@@ -21,7 +21,7 @@ from schedmate.agent.values import Value
 def follow(folder: Path, source: str, *plugins: Plugin) -> dict[str, object]:
     """The plain values of a program's names, followed with these plugins alone."""
     (folder / "main.py").write_text(source)
-    sources = Sources(folder, [folder], Repo(folder))
+    sources = Sources([folder], Repo(folder))
     watcher = Watcher()
     machine = Interpreter(sources, Registry(plugins), {}, watcher, [Value("main.py")], {})
     module = Module("__main__", folder / "main.py", "main.py", "")

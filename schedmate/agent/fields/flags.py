@@ -70,8 +70,9 @@ def _put(found: dict[object, Value], dotted: str, value: Value) -> None:
     place[last] = value
 
 
-def files_in(root: Path, plan: LaunchPlan, trace: Trace) -> Iterator[tuple[str, Value]]:
+def files_in(repo: Repo, plan: LaunchPlan, trace: Trace) -> Iterator[tuple[str, Value]]:
     """Configuration files of the repository that the command names, by path or by name."""
+    root = repo.root
     before = ""
     for token in plan.argv:
         flag, _, text = (token.data if isinstance(token.data, str) else "").rpartition("=")
@@ -82,7 +83,7 @@ def files_in(root: Path, plan: LaunchPlan, trace: Trace) -> Iterator[tuple[str, 
             name = f"/{text.rpartition('/')[2]}"
             elsewhere = any(f"/{settings.name}".endswith(name) for settings in trace.settings)
             if _is_read(text, flag) and not elsewhere:
-                trace.warn(Repo(root).missing_settings(text))
+                trace.warn(repo.missing_settings(text))
             continue
         try:
             config = read_config(path, root, variables=plan.env)

@@ -24,7 +24,7 @@ from schedmate.paths import is_dir, is_file
 
 
 def follow(
-    root: Path,
+    repo: Repo,
     plan: LaunchPlan,
     facts: Mapping[str, Data],
     limits: Limits,
@@ -33,29 +33,29 @@ def follow(
     """Follow the program a launch plan starts, and return what was seen.
 
     Args:
-        root: repository root.
+        repo: the repository.
         plan: entry file, arguments and environment; `plan.entry` must be set.
         facts: launch facts for library results (gpus, gpus_per_node, nodes, distributed, cwd).
         limits: step and time limits; past them the trace is partial and says so.
         written: files that programs before this one wrote, by place; what this one writes is added.
     """
-    return _follow(root, plan, facts, limits, plan.entry, written=written)
+    return _follow(repo, plan, facts, limits, plan.entry, written=written)
 
 
 def follow_config(
-    root: Path, plan: LaunchPlan, config: str, facts: Mapping[str, Data], limits: Limits
+    repo: Repo, plan: LaunchPlan, config: str, facts: Mapping[str, Data], limits: Limits
 ) -> Trace:
     """What a Python configuration says that an installed program reads, as mmengine's do."""
-    path = Value(str(root / config), Origin("config", config, 1))
+    path = Value(str(repo.root / config), Origin("config", config, 1))
 
     def load(machine: Machine, module: Module) -> None:
         from_file(machine, Invocation("Config.fromfile", [path], {}, Site(config, 1)))
 
-    return _follow(root, plan, facts, limits, config, load)
+    return _follow(repo, plan, facts, limits, config, load)
 
 
 def _follow(
-    root: Path,
+    repo: Repo,
     plan: LaunchPlan,
     facts: Mapping[str, Data],
     limits: Limits,
@@ -65,8 +65,9 @@ def _follow(
 ) -> Trace:
     """Follow a file of the launch, or do something `instead` from its place."""
     assert file is not None
+    root = repo.root
     entry = root / file
-    sources = Sources(root, _import_roots(root, plan, entry), Repo(root), canonical)
+    sources = Sources(_import_roots(root, plan, entry), repo, canonical)
     watcher = Watcher()
     argv = [Value(file), *plan.argv]
     machine = Interpreter(sources, registry(), facts, watcher, argv, dict(plan.env), limits)

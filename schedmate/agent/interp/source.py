@@ -41,17 +41,16 @@ class Sources:
     """Modules below a repository root, parsed once each.
 
     Args:
-        root: the repository root; nothing outside it is read.
         roots: import roots in order, absolute and inside `root`.
-        repo: the repository's files, and folders of packages that are named differently.
+        repo: the repository; nothing outside it is read.
         canonical: one spelling for libraries that can be imported under several names.
     """
 
     def __init__(
-        self, root: Path, roots: list[Path], repo: Repo, canonical: Callable[[str], str] = str
+        self, roots: list[Path], repo: Repo, canonical: Callable[[str], str] = str
     ) -> None:
         self.canonical = canonical
-        self.root = root.resolve()
+        self.root = repo.root
         self.repo = repo
         self.roots: list[Path] = []
         self._real = RealPaths()

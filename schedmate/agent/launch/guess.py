@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
-from pathlib import Path
 
 from schedmate.agent.launch.choose import score
 from schedmate.agent.launch.entry import PYTHON, imported_names
 from schedmate.agent.launch.launchers import rules
 from schedmate.agent.launch.plan import LaunchPlan, Run
-from schedmate.agent.launch.planning import plan_in
+from schedmate.agent.launch.planning import plan_launch
 from schedmate.agent.launch.repo import Repo
 from schedmate.agent.syntax import parse_or_none
 from schedmate.errors import InputError
@@ -46,24 +45,23 @@ _ENTRY_IMPORTS = re.compile(
 )
 
 
-def find_entry(repo: Path) -> LaunchPlan:
+def find_entry(repo: Repo) -> LaunchPlan:
     """The most plausible training run of a repository, with a warning that it was guessed.
 
     First the commands its README shows (the training one that can be planned), then its Python
     files by name, place and content. Raises InputError when nothing looks like training.
     """
-    opened = Repo(repo)
-    shown = _from_documents(opened)
+    shown = _from_documents(repo)
     if shown is not None:
         return shown
-    ranked = sorted(_candidates(opened), key=lambda item: (-item[0], item[1].count("/"), item[1]))
+    ranked = sorted(_candidates(repo), key=lambda item: (-item[0], item[1].count("/"), item[1]))
     if not ranked:
         raise InputError(
-            f"no Python file of {opened.root.name} looks like a training entry point; "
+            f"no Python file of {repo.root.name} looks like a training entry point; "
             f"give the command that starts the training."
         )
     points, best = ranked[0]
-    plan = plan_in(opened, f"python {shlex.quote(best)}", LaunchConfig())
+    plan = plan_launch(f"python {shlex.quote(best)}", repo, LaunchConfig())
     equals = [path for other, path in ranked[1:] if other == points][:3]
     also = f" ({', '.join(equals)} look as plausible)" if equals else ""
     plan.warnings.insert(0, f"no command was given: `python {best}` was guessed{also}")
@@ -82,7 +80,7 @@ def _from_documents(repo: Repo) -> LaunchPlan | None:
             if commands > MAX_COMMANDS:
                 break
             try:
-                plan = plan_in(repo, command, LaunchConfig())
+                plan = plan_launch(command, repo, LaunchConfig())
             except InputError:
                 continue
             if plan.entry is None or plan.entry in seen:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from schedmate.agent.launch.choose import choose, score
 from schedmate.agent.launch.following import Follower
@@ -24,17 +23,12 @@ MAX_BEFORE = 3
 """Programs before the training that are followed for the files that they write."""
 
 
-def plan_launch(command: str, repo: Path, launch: LaunchConfig) -> LaunchPlan:
+def plan_launch(command: str, repo: Repo, launch: LaunchConfig) -> LaunchPlan:
     """What `command`, typed in the root of `repo`, runs.
 
     Raises InputError when the command is empty, starts nothing that could be a training run, or
     names a file that is not in the repository.
     """
-    return plan_in(Repo(repo), command, launch)
-
-
-def plan_in(repo: Repo, command: str, launch: LaunchConfig) -> LaunchPlan:
-    """`plan_launch` for a repository that is already open."""
     if not command.strip():
         raise InputError("the launch command is empty; give the command that starts the training.")
     if len(command) > MAX_COMMAND:

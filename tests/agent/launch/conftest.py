@@ -9,6 +9,7 @@ import pytest
 
 from schedmate.agent.launch.plan import LaunchPlan
 from schedmate.agent.launch.planning import plan_launch
+from schedmate.agent.launch.repo import Repo
 from schedmate.jobs import LaunchConfig
 
 Plan = Callable[..., LaunchPlan]
@@ -46,6 +47,6 @@ def plan(repo: Path, write: Callable[[dict[str, str]], Path]) -> Plan:
         command: str, files: dict[str, str] | None = None, **launch: object
     ) -> LaunchPlan:
         write({"train.py": TRAINING} | (files or {}))
-        return plan_launch(command, repo, LaunchConfig.model_validate(launch))
+        return plan_launch(command, Repo(repo), LaunchConfig.model_validate(launch))
 
     return plan_command

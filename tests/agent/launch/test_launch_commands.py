@@ -9,6 +9,7 @@ import pytest
 
 from schedmate.agent.launch.plan import LaunchPlan
 from schedmate.agent.launch.planning import plan_launch
+from schedmate.agent.launch.repo import Repo
 from schedmate.agent.values import Origin, Unknown
 from schedmate.errors import InputError
 from schedmate.jobs import LaunchConfig
@@ -370,4 +371,4 @@ def test_a_link_out_of_the_repository_is_not_read(plan: Plan, repo: Path, tmp_pa
 def test_repo_may_be_relative(plan: Plan, repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan("python train.py")
     monkeypatch.chdir(repo.parent)
-    assert plan_launch("python train.py", Path("project"), LaunchConfig()).entry == "train.py"
+    assert plan_launch("python train.py", Repo(Path("project")), LaunchConfig()).entry == "train.py"

@@ -136,7 +136,7 @@ def _plan(machine: Machine, text: str) -> LaunchPlan | None:
     cwd = os.path.relpath(str(machine.facts["cwd"].data), machine.sources.root)
     for line in dict.fromkeys((f"cd {shlex.quote(cwd)} && {text}", text)):
         try:
-            return plan_launch(line, machine.sources.root, LaunchConfig())
+            return plan_launch(line, machine.sources.repo, LaunchConfig())
         except InputError:
             continue
     return None
