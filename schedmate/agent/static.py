@@ -249,7 +249,7 @@ def assemble(
     agreement.parallel_sizes(beside, launch.gpus)
     told = devices.find(settings) if launch.gpus is None else {}
     gpus = told["num_gpus"].data if "num_gpus" in told else launch.gpus
-    batches.reconcile(beside, trace, gpus, _number(plan, "procs"))
+    batch = batches.reconcile(beside, trace, gpus, _number(plan, "procs"))
     answers: dict[str, Candidate | None] = {
         "model_config.model_name": name,
         "model_config.task_type": domain and domain[0],
@@ -258,7 +258,7 @@ def assemble(
     }
     total = length.choose_length(trace, settings, plan, warnings)
     if total is not None:
-        counted = length.in_steps(*total, beside)
+        counted = length.in_steps(*total, batch, beside.get("seq_length"))
         if isinstance(counted, str):
             warnings.append(counted)
         else:

@@ -22,7 +22,6 @@ ENVIRONMENT_STEP: Unit = "environment step"
 _AS_STEPS = (STEP, ENVIRONMENT_STEP, "rollout")
 """Units that a scheduler's history counts as steps: each is one turn of the program's own loop."""
 _BATCHES = ("global_batch_size", "batch_size")
-_PER_DEVICE = "per device"
 _LARGEST = 1e15
 """More than any batch or sequence has; beyond it is what nothing can be divided by."""
 LONGEST = 1e15
@@ -51,7 +50,8 @@ def as_length(value: float, unit: Unit | None, known: WorkloadMetadata) -> Lengt
     Tokens and samples are divided by the global batch (and the sequence length), as far as static
     analysis knows these.
     """
-    batch = next((f for name in _BATCHES if (f := _factor(known, name, "global batch"))), None)
+    names = [name for name in _BATCHES if name != "batch_size" or not _of_one_device(known)]
+    batch = next((f for name in names if (f := _factor(known, name, "global batch"))), None)
     length = convert(value, unit, batch, _factor(known, "seq_length", "sequence length"))
     if isinstance(length, str) and length.endswith("not known"):
         return f"{length}; cite what makes the steps as terms of a formula"
@@ -99,9 +99,18 @@ def _factor(known: WorkloadMetadata, field: str, name: str) -> Factor | None:
     proof: Evidence | None = known.evidence.get(f"training_config.{field}")
     if proof is None or not isinstance(proof.value, int | float) or proof.value <= 0:
         return None
-    if proof.note == _PER_DEVICE:
-        return None  # what all devices take together is another field, where it is known
     return Factor(name, proof.value, proof.where())
+
+
+def _of_one_device(known: WorkloadMetadata) -> bool:
+    """Whether the batch size is that of one device of several, or of an unknown number."""
+    batch, one = (
+        known.evidence.get(f"training_config.{name}")
+        for name in ("batch_size", "per_device_batch_size")
+    )
+    if batch is None or one is None or known.get("training_config.num_gpus") == 1:
+        return False
+    return (batch.value, batch.file, batch.line) == (one.value, one.file, one.line)
 
 
 def _whole(value: float) -> int | float:

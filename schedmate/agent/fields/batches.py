@@ -16,17 +16,19 @@ from schedmate.agent.values import Origin
 
 HEADLINE, PER_DEVICE, GLOBAL = "batch_size", "per_device_batch_size", "global_batch_size"
 OF_ONE, OF_ALL, OF_BOTH = "per device", "global", "per device and global"
-"""What the note of the headline's evidence says it is."""
+"""What the headline counts, as its evidence notes it for people."""
 
 COMPUTED = "computed"
 """Rule: it follows from the headline and the devices."""
 _NOT_DATA = ("tensor_parallel", "pipeline_parallel")
 _ACCUMULATION = "gradient_accumulation_steps"
+_Factor = tuple[str, int, Candidate | None]
+"""What a per-device batch is multiplied by: its name, its number, and what states it."""
 
 
 def reconcile(
     found: dict[str, Candidate], trace: Trace, gpus: int | None, processes: int | None
-) -> None:
+) -> Candidate | None:
     """Say which batch the headline is, and add the other one where it can be computed.
 
     Args:
@@ -34,28 +36,47 @@ def reconcile(
         trace: what the program was seen to do.
         gpus: devices of the job; None where that is not known.
         processes: training processes that the launcher starts; None where that is not known.
+
+    Returns:
+        The samples of one optimiser step, None where only those of one device are known.
     """
     headline = found.get(HEADLINE)
     if headline is None or not isinstance(headline.data, int):
-        return
+        return found.get(GLOBAL, headline)
     factors = _factors(found, gpus)
+    kind = _kind(found, headline, factors, trace, gpus, processes)
+    if kind is not None:
+        found[HEADLINE] = headline = replace(headline, note=kind)
+    if factors and kind in (OF_ONE, OF_ALL):
+        _add_other(found, headline, kind, factors)
+    return found.get(GLOBAL, headline if kind != OF_ONE else None)
+
+
+def _kind(
+    found: dict[str, Candidate],
+    headline: Candidate,
+    factors: list[_Factor] | None,
+    trace: Trace,
+    gpus: int | None,
+    processes: int | None,
+) -> str | None:
+    """Which batch the headline is, None where nothing says it."""
     if factors is None:
-        kind = _named(found, headline)
-        if kind is not None:
-            found[HEADLINE] = replace(headline, note=kind)
-        return
+        return _named(found, headline)
+    if not factors:
+        return OF_BOTH
     count = prod(factor for _, factor, _ in factors)
-    if count == 1:
-        found[HEADLINE] = replace(headline, note=OF_BOTH)
-        return
     several = gpus is not None and gpus > 1
     separate = not several or (processes is not None and processes > 1)
     kind = _named(found, headline) or (_loaded(headline, trace, count) if separate else None)
-    if kind is None and not several:
-        kind = OF_ONE  # of several that are accumulated
-    if kind is None:
-        return
-    found[HEADLINE] = headline = replace(headline, note=kind)
+    return kind or (None if several else OF_ONE)  # of several that are accumulated
+
+
+def _add_other(
+    found: dict[str, Candidate], headline: Candidate, kind: str, factors: list[_Factor]
+) -> None:
+    """Add the batch that follows from the headline and the devices, if nothing states it."""
+    count = prod(factor for _, factor, _ in factors)
     parts = [f"{n} {name}" for name, n, _ in factors]
     if kind == OF_ONE and GLOBAL not in found:
         formula = " x ".join([f"{headline.data} per device", *parts])
@@ -63,14 +84,6 @@ def reconcile(
     elif kind == OF_ALL and PER_DEVICE not in found and headline.data % count == 0:
         formula = " / ".join([f"{headline.data} global", *parts])
         found[PER_DEVICE] = _computed(headline, headline.data // count, formula, factors)
-
-
-def of_all_devices(found: dict[str, Candidate]) -> Candidate | None:
-    """The samples of one optimiser step, None where only those of one device are known."""
-    headline = found.get(HEADLINE)
-    if GLOBAL in found or headline is None or headline.note == OF_ONE:
-        return found.get(GLOBAL)
-    return headline
 
 
 def _named(found: dict[str, Candidate], headline: Candidate) -> str | None:
@@ -92,9 +105,6 @@ def _loaded(headline: Candidate, trace: Trace, count: int) -> str | None:
         return OF_ONE
     shared = headline.data % count == 0 and headline.data // count in loaded
     return OF_ALL if shared else None
-
-
-_Factor = tuple[str, int, Candidate | None]
 
 
 def _factors(found: dict[str, Candidate], gpus: int | None) -> list[_Factor] | None:

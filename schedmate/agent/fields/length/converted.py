@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from schedmate.agent.fields import batches, prior
+from schedmate.agent.fields import prior
 from schedmate.agent.fields.candidates import Candidate
 from schedmate.agent.units import EPOCH, LONGEST, SAMPLE, STEP, TOKEN, Factor, Unit, convert
 from schedmate.agent.values import Origin
 
 
 def in_steps(
-    length: Candidate, unit: Unit, beside: dict[str, Candidate]
+    length: Candidate, unit: Unit, batch: Candidate | None, sequence: Candidate | None
 ) -> tuple[Candidate, Candidate] | str:
     """A length and its unit, in steps or epochs, or the sentence that says why there is none.
 
     Args:
         length: the number that the program states.
         unit: what it counts.
-        beside: the other training fields, of which batch and sequence are divided by.
+        batch: samples of one optimiser step, over all devices; None where it is not known.
+        sequence: tokens of a sample; None where it is not known.
     """
     if not length.data <= LONGEST:
         where = length.evidence().where()
@@ -27,7 +28,6 @@ def in_steps(
         note = None if unit in (STEP, EPOCH) else f"{unit}s"
         kind = EPOCH if unit == EPOCH else STEP
         return length, replace(length, data=kind, note=note)
-    batch, sequence = batches.of_all_devices(beside), beside.get("seq_length")
     result = convert(
         length.data, unit, _factor(batch, "global batch"), _factor(sequence, "sequence length")
     )
