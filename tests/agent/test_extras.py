@@ -83,3 +83,68 @@ def test_a_factor_is_no_count_of_layers(tmp_path: Path, depth: str, layers: int 
     (tmp_path / "x.yaml").write_text(f"model: {{num_layers: {depth}}}")
     (tmp_path / "main.py").write_text(_READ)
     assert extract(tmp_path, "python main.py").metadata.get("model_config.n_layer") == layers
+
+
+_OPTIONS = """
+import argparse, torch
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type={kind}, default=0.1)
+parser.add_argument("--batch-size", type=int, default=32)
+parser.add_argument("--optimizer", default="")
+args = parser.parse_args()
+net, head = torch.nn.Linear(4, 2), torch.nn.Linear(4, 2)
+"""
+
+
+def _pair(tmp_path: Path, code: str, flags: str = "", kind: str = "float") -> tuple[Any, Any]:
+    (tmp_path / "main.py").write_text(_OPTIONS.format(kind=kind) + code)
+    found = extract(tmp_path, f"python main.py {flags}").metadata
+    return found.get("training_config.optimizer"), found.get("training_config.lr")
+
+
+_ADAM = "torch.optim.Adam(net.parameters(), lr={})\n"
+_SGD = "torch.optim.SGD(head.parameters(), lr={})\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "flags", "pair"),
+    [
+        (_ADAM.format(0.3) + _SGD.format(0.5), "", ("Adam", 0.3)),
+        (_ADAM.format("lookup()") + _SGD.format("args.lr"), "--lr 0.5", ("Adam", None)),
+        (_ADAM.format(0.3) + _SGD.format("args.lr"), "--lr 0.5", ("Adam", 0.3)),
+        (_ADAM.format("args.lr") + _SGD.format(0.5), "--lr 0.2", ("Adam", 0.2)),
+        (_ADAM.format(0.3) + _SGD.format(0.5), "--optimizer sgd", ("sgd", 0.5)),
+        (
+            f"if lookup():\n    {_ADAM.format(0.3)}{_SGD.format(0.5)}",
+            "",
+            ("SGD", 0.5),
+        ),
+        # two of one kind are one pair, whichever of them has the rate that is stated
+        (
+            _ADAM.format(0.3) + _ADAM.format("args.lr"),
+            "--lr 0.2",
+            ("Adam", 0.2),
+        ),
+    ],
+)
+def test_the_rate_is_that_of_the_optimiser_that_is_named(
+    tmp_path: Path, code: str, flags: str, pair: tuple[str, float | None]
+) -> None:
+    assert _pair(tmp_path, code, flags) == pair
+
+
+@pytest.mark.parametrize("kind", ["float", "str"])
+@pytest.mark.parametrize("rate", ["abc", "-1", "nan", "0"])
+def test_a_rate_that_is_none_is_not_replaced_by_another(
+    tmp_path: Path, kind: str, rate: str
+) -> None:
+    code = _ADAM.format("float(args.lr)") + _SGD.format(0.5)
+    code += "def run(lr): print(lr)\nrun(lr=0.7)\n"
+    assert _pair(tmp_path, code, f"--lr={rate}", kind) == ("Adam", None)
+
+
+def test_a_batch_size_that_is_none_is_not_replaced_by_that_of_a_loader(tmp_path: Path) -> None:
+    code = "torch.utils.data.DataLoader(open('x'), batch_size=4)\n"
+    (tmp_path / "main.py").write_text(_OPTIONS.format(kind="float") + code)
+    found = extract(tmp_path, "python main.py --batch-size many").metadata
+    assert found.get("training_config.batch_size") is None

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from schedmate.agent.fields import called
+from schedmate.agent.fields import optimizers
 from schedmate.agent.fields.batches import COMPUTED
 from schedmate.agent.fields.candidates import Candidate, rules
 from schedmate.agent.fields.facts import (
@@ -134,7 +134,7 @@ def scene(trace: Trace, plan: LaunchPlan, lines: Lines) -> Scene:
         words=[str(value.data)[:_WORD] for value in plan.argv[:_WORDS]],
         calls=len(trace.calls),
         own_classes=sum(event.cls is not None for event in trace.calls),
-        optimizer=any(called.makes_optimizer(event) for event in trace.calls),
+        optimizer=any(optimizers.makes_optimizer(event) for event in trace.calls),
         backward=any(loop.has_backward for loop in trace.loops),
         complete=trace.complete,
         known=is_known,

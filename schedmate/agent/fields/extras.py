@@ -13,6 +13,7 @@ from schedmate.agent.fields.candidates import (
     argument,
     best,
     by_rule,
+    is_launched,
     is_number,
     named,
     normal,
@@ -47,9 +48,12 @@ def find(trace: Trace, settings: list[Setting], lines: Lines) -> dict[str, Candi
     found: dict[str, Candidate] = {}
     unread: dict[str, Candidate] = {}
     weighed: dict[str, list[Candidate]] = {}
+    unusable: set[str] = set()
     reads = Reads(trace, settings)
     for field, aliases in rules("names")["extras"].items():
         known = named(settings, aliases)
+        if field in ("batch_size", "lr") and any(_is_unusable(field, one) for _, one in known):
+            unusable.add(field)
         reads.mark(known)
         options = _candidates(field, [one for one in known if not one[1].unread])
         left = best(_candidates(field, [one for one in known if one[1].unread]))
@@ -67,16 +71,19 @@ def find(trace: Trace, settings: list[Setting], lines: Lines) -> dict[str, Candi
     _precision(settings, found)
     by_rule(SETTING, found.values())
     called.add(trace, found)
+    makers = optimizers.made(trace)
+    optimizers.add(makers, found)
     by_rule("call", found.values())
     _parameters(trace, found)
     by_rule("parameter", found.values())
     found = unread | found
-    optimizers.add(trace, found, lines)
+    optimizers.compare(makers, found, lines)
     precision.on_cpu(trace, settings, found)
     by_rule("call", found.values())
     found = {
         field: replace(chosen, considered=[*weighed.get(field, ()), chosen])
         for field, chosen in found.items()
+        if is_launched(chosen.origin) or field not in unusable
     }
     if named(settings, ["train_micro_batch_size_per_gpu"]):
         # DeepSpeed's train_batch_size counts all GPUs and accumulation steps
@@ -94,6 +101,14 @@ def find(trace: Trace, settings: list[Setting], lines: Lines) -> dict[str, Candi
     elif "batch_size" not in found and "global_batch_size" in found:
         found["batch_size"] = found["global_batch_size"]
     return found
+
+
+def _is_unusable(field: str, setting: Setting) -> bool:
+    """Whether the launch gives a number that is none: what the program then does is not known."""
+    given = setting.explicit and setting.value.known and setting.value.data is not None
+    return bool(given and _TELLING.search(setting.path[-1])) and (
+        _usable(field, setting.value) is None
+    )
 
 
 def _loaded(trace: Trace, options: list[Candidate]) -> None:
@@ -135,7 +150,7 @@ def _of_section(settings: list[Setting]) -> list[Candidate]:
         if setting.path[-1] in class_keys("path", "class", "name")
         and any(re.fullmatch(r"optim(izer)?s?", part.lower()) for part in setting.path[:-2])
         and isinstance(setting.value.data, str)
-        and called.is_optimizer(setting.value.data)
+        and optimizers.is_optimizer(setting.value.data)
     ]
 
 
@@ -194,7 +209,7 @@ def _candidates(field: str, options: list[tuple[int, Setting]]) -> list[Candidat
             score += prior.further["group"]
         if field == "image_size" and any(_LATENT.search(part) for part in setting.path[:-1]):
             score += prior.further["latent"]
-        if field == "optimizer" and not called.is_optimizer(str(data)):
+        if field == "optimizer" and not optimizers.is_optimizer(str(data)):
             score += prior.further["no optimiser"]
         out.append(Candidate(data, setting.value.origin, score, rule=SETTING))
     return out
@@ -211,7 +226,7 @@ def _usable(field: str, value: Value) -> object:
         if field == "precision":
             return called.precision(value)
         text = text_of(value)
-        if not isinstance(value.data, str) and text and not called.is_optimizer(text):
+        if not isinstance(value.data, str) and text and not optimizers.is_optimizer(text):
             return None  # the library's module, or a function that makes it
         text = re.sub(r",.*|^torch\.optim\.", "", text or "")  # `adam,lr=0.0001`
         return text if text and len(text) < 40 and "/" not in text else None
@@ -219,9 +234,8 @@ def _usable(field: str, value: Value) -> object:
         numbers = [item.data for item in value.data if is_number(item)]
         return numbers[-1] if numbers and len(numbers) <= 3 else None
     if isinstance(value.data, str) and _NUMBER.fullmatch(value.data):
-        return (
-            float(value.data) if "." in value.data or "e" in value.data.lower() else int(value.data)
-        )
+        written = value.data
+        value = Value(float(written) if re.search(r"[.e]", written.lower()) else int(written))
     if not is_number(value) or not 0 < value.data <= called.LARGEST:
         return None
     number = value.data

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import PurePosixPath
 
-from schedmate.agent.fields import called
+from schedmate.agent.fields import optimizers
 from schedmate.agent.fields.candidates import Setting, matching
 from schedmate.agent.interp.trace import Trace
 from schedmate.agent.launch.plan import LaunchPlan
@@ -30,7 +30,7 @@ def only_evaluates(trace: Trace, plan: LaunchPlan) -> bool:
     if any(_TRAINING.fullmatch(function) for function in trace.functions):
         return False
     return not any(loop.has_backward and loop.kind == "for" for loop in trace.loops) and not any(
-        called.makes_optimizer(event) or matching(event, "length") for event in trace.calls
+        optimizers.makes_optimizer(event) or matching(event, "length") for event in trace.calls
     )
 
 
