@@ -98,6 +98,7 @@ def extract(
     add_written(root, trace, plan, written)
     relative_to(root, trace)
     warnings.extend(trace.warnings)
+    told = len(warnings)
     if trace.complete and plan.complete:
         warnings.extend(trace.refused)
     metadata = assemble(
@@ -106,7 +107,7 @@ def extract(
     training = metadata.sections()["training_config"]
     if not metadata.sections()["model_config"].get("model_name") and not trace.calls:
         warnings.append("nothing in the repository that this command runs looks like training")
-    elif all(training.get(key) is None for key in ("iters", "optimizer", "lr")):
+    elif len(warnings) == told and not any(map(training.get, ("iters", "optimizer", "lr"))):
         warnings.append(
             "neither a length, a learning rate nor an optimiser was found: "
             "is this the command of a training, and is its configuration in the repository?"

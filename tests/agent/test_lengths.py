@@ -309,9 +309,9 @@ ENVIRONMENT = _HEAD.replace("n_epoch", "total_timesteps").replace("type=int", "t
     ("given", "says"),
     [
         ("", "more than any training has"),
-        ("--total_timesteps 1e308", "which no training's length can be"),
-        ("--total_timesteps inf", "which no training's length can be"),
-        (f"--total_timesteps {'9' * 30}", "which no training's length can be"),
+        ("--total_timesteps 1e308", "for which no training can run"),
+        ("--total_timesteps inf", "for which no training can run"),
+        (f"--total_timesteps {'9' * 30}", "for which no training can run"),
     ],
 )
 def test_a_number_that_stands_for_no_limit_is_no_length(

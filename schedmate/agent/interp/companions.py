@@ -79,8 +79,8 @@ class Observer(Protocol[M_contra]):
     def warns(self, message: str) -> None:
         """Something could not be read or followed."""
 
-    def refuses(self, message: str) -> None:
-        """The program would end at its command line."""
+    def refuses(self, message: str, option: str) -> None:
+        """The program would end at its command line, at the value of an option if one is named."""
 
     def partial(self) -> None:
         """The program is not followed to its end, or not all of it."""

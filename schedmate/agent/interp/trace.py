@@ -45,7 +45,8 @@ class CallEvent:
 class LoopEvent:
     """A `for` over a range or a `while`/`break` bound: what counts, and up to where.
 
-    `over_data` says of one that itself takes training's steps whether a loop over data inside does.
+    `over_data` says of one that itself takes training's steps whether a loop over data inside does,
+    `required` that it goes on only below this bound, whatever else its condition asks for.
     """
 
     kind: str  # "for" | "while" | "stop"
@@ -58,6 +59,7 @@ class LoopEvent:
     function: str
     has_backward: bool = False
     over_data: bool | None = None
+    required: bool = False
 
 
 @dataclass(slots=True)
@@ -80,8 +82,9 @@ class Trace:
     that were read of argument namespaces, with `*` where one was taken apart as a whole. `links`
     are the datasets on a hub whose addresses stand in the modules that were read, and `commands`
     the programs of libraries that were started. `refused` says what of the command line the program
-    would end at. `passed_over` are the sections of configurations, by identity, in place of which
-    the launch chose others, and `texts` the modules that were read.
+    would end at, each with the option whose value that is, empty for an unknown one. `passed_over`
+    are the sections of configurations, by identity, in place of which the launch chose others, and
+    `texts` the modules that were read.
     """
 
     calls: list[CallEvent] = field(default_factory=list)
@@ -89,7 +92,7 @@ class Trace:
     settings: list[Settings] = field(default_factory=list)
     imports: set[str] = field(default_factory=set)
     warnings: list[str] = field(default_factory=list)
-    refused: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
     passed_over: dict[int, object] = field(default_factory=dict)
     texts: list[str] = field(default_factory=list)
     looked_up: set[str] = field(default_factory=set)

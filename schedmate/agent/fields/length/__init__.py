@@ -25,11 +25,7 @@ from schedmate.agent.fields.length.calls import from_call, from_runner, from_tra
 from schedmate.agent.fields.length.converted import in_steps
 from schedmate.agent.fields.length.counts import Length
 from schedmate.agent.fields.length.doubts import configuration_unread, only_evaluates
-from schedmate.agent.fields.length.impossible import (
-    comes_from,
-    describe,
-    impossible_lengths,
-)
+from schedmate.agent.fields.length.impossible import comes_from, unusable_lengths
 from schedmate.agent.fields.length.loops import from_loop, is_inner, of_passes
 from schedmate.agent.fields.length.settings import from_settings
 from schedmate.agent.interp.passes import Passes
@@ -50,17 +46,20 @@ def choose_length(
 ) -> tuple[Candidate, Unit] | None:
     """The length of training and what it counts, None when the code does not say.
 
-    `warnings` is told of lengths of this launch that are impossible. What the program does then is
-    not known, so that no other length stands but one that was set for this launch as well.
+    `warnings` is told of lengths of this launch that are unusable, less what the program's parser
+    refuses. What the program does then is not known, so that no other length stands but one that
+    was set for this launch as well.
     """
     if only_evaluates(trace, plan):
         return None
     chosen = _likeliest(trace, settings, plan)
-    wrong = impossible_lengths(settings)
-    warnings.extend(map(describe, wrong))
-    if wrong and chosen is not None:
+    unusable = unusable_lengths(settings, trace)
+    refused = set(trace.refused.values()) if trace.complete and plan.complete else ()
+    warnings.extend(one.sentence for one in unusable if one.origin.text not in refused)
+    if unusable and chosen is not None:
         length = chosen[0]
-        if comes_from(length, wrong) or length.source not in EXPLICIT:
+        stands = length.source in EXPLICIT and not any(one.ends for one in unusable)
+        if not stands or comes_from(length, unusable):
             return None
     return chosen
 

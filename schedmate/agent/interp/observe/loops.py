@@ -41,6 +41,7 @@ def note_counted(
             frame.function,
             trains(node.body),
             steps_over_data(node.body),
+            required=True,
         )
     )
 
@@ -154,8 +155,15 @@ def note_bound(
                     sum(f.loops for f in machine.frames),
                     frame.function,
                     trains(loop.body) if loop is not None else True,
+                    required=loop is not None and compare in _required(test),
                 )
             )
+
+
+def _required(test: ast.expr) -> list[ast.expr]:
+    """The parts of a condition that each have to hold."""
+    both = isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)
+    return test.values if both else [test]
 
 
 _END = re.compile(

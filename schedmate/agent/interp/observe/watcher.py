@@ -61,9 +61,8 @@ class Watcher:
     def warns(self, message: str) -> None:
         self.trace.warn(message)
 
-    def refuses(self, message: str) -> None:
-        if message not in self.trace.refused:
-            self.trace.refused.append(message)
+    def refuses(self, message: str, option: str) -> None:
+        self.trace.refused.setdefault(message, option)
 
     def partial(self) -> None:
         self.trace.complete = False

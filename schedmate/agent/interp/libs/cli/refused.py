@@ -56,8 +56,9 @@ def tell_refused(machine: Machine, parser: Parser, extras: Iterable[Value]) -> N
     try:
         if modules is None or depends(modules):
             return
-        for complaint in islice(chain(_unknown(parsers, left), _values(parsers, modules)), _MOST):
-            machine.observer.refuses(f"{program} {complaint}")
+        unknown = (("", complaint) for complaint in _unknown(parsers, left))
+        for option, complaint in islice(chain(unknown, _values(parsers, modules)), _MOST):
+            machine.observer.refuses(f"{program} {complaint}", option)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return  # what is left out as not valid in this Python may be an option
 
@@ -101,8 +102,8 @@ def _nearest(word: str, known: list[str]) -> str:
     return f" (did you mean {spelt[near[0]]}?)" if near else ""
 
 
-def _values(parsers: list[Parser], modules: Modules | None) -> Iterator[str]:
-    """Values that options do not take; without `modules`, choices need not be what is written."""
+def _values(parsers: list[Parser], modules: Modules | None) -> Iterator[tuple[str, str]]:
+    """Options and the values that they do not take; without `modules`, choices may be computed."""
     fixed: dict[int, bool] = {}
     for one in parsers:
         for option, flag, values in one.given:
@@ -116,11 +117,12 @@ def _values(parsers: list[Parser], modules: Modules | None) -> Iterator[str]:
                 if option.action in ("store", "append", "extend"):
                     wants = _COUNTS.get(option.nargs, f"{least} values")
                     has = len(values) or "none"
-                    yield f"takes {wants} for {_cut(flag)}, which has {has}: {_END}"
+                    yield flag, f"takes {wants} for {_cut(flag)}, which has {has}: {_END}"
                 continue
             for value in values:
                 if value.text is not None and not _PLACEHOLDER.search(value.text):
-                    yield from _value(option, flag, value.text, fixed.get(id(option), True))
+                    for complaint in _value(option, flag, value.text, fixed.get(id(option), True)):
+                        yield flag, complaint
 
 
 def _value(option: Option, flag: str, text: str, fixed: bool) -> Iterator[str]:
