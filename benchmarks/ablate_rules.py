@@ -3,9 +3,10 @@
     python benchmarks/ablate_rules.py --repos DIR [--one-in N]
 
 A rule is a row of `names.yaml` or `calls.yaml`, an alternative of the vocabulary's models and
-datasets, or a function that finds candidates. A job's program is followed once; the fields are then
-chosen anew without each rule that applies to it: a name that one of its settings has, a call that
-it makes, an alternative that a value under consideration matches, a function that found something.
+datasets, or a function that finds, weighs or drops candidates. A job's program is followed once;
+the fields are then chosen anew without each rule that applies to it: a name that one of its
+settings has, a call that it makes, an alternative that a value under consideration matches, a
+function that gave something.
 The jobs are those that the rules were written on, so a rule without effect here is not needed
 by them; one with effect may still be of little use elsewhere.
 """
@@ -14,20 +15,23 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import inspect
 import json
+import pkgutil
 import random
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import Any
 from unittest import mock
 
 from _record import record
 
 from schedmate.agent import static
-from schedmate.agent.fields import candidates
+from schedmate.agent.fields import candidates, confidence
 from schedmate.agent.fields.candidates import leaves, normal, pattern, rules
 from schedmate.bench.verdicts import FIELDS, FURTHER, right
 from schedmate.errors import SchedmateError
@@ -36,30 +40,12 @@ from schedmate.jobs import LaunchConfig
 LABELS = Path(__file__).parent / "labels/dev.jsonl"
 PATHS = FIELDS | FURTHER
 SEED = 20261123
-SOURCES = {
-    "model": ("_file_names", "_experiment_names", "_folder_names", "_from_title", "_from_entry",
-              "_from_folder", "built", "from_calls", "from_settings"),
-    "model.calls": ("_by_output", "_generic"),
-    "model.settings": ("_looked_up", "config_classes"),
-    "model.targets": ("_assembled",),
-    "dataset.choose": ("from_settings", "from_sections", "from_components", "from_loaders",
-                       "bare_place"),
-    "dataset.hints": ("_from_launch", "_from_files", "_from_links", "_from_readme"),
-    "dataset.opened": ("uses_of_class", "uses_of_unread_class"),
-    "task": ("_vote_both_senses",),
-    "extras": ("_of_section",),
-}  # fmt: skip
-"""Functions that find candidates, by module."""
-ADDING = {
-    "length": ("from_call", "from_runner", "from_training_arguments", "of_passes", "from_loop",
-               "from_settings"),
-    "length.consumed": ("from_settings", "from_loop"),
-    "task": ("_vote_calls", "_vote_words", "_vote_environment", "_vote_readme"),
-    "extras": ("_loaded", "_parameters", "_precision"),
-    "called": ("_own_optimizer", "_compiled", "_batch_size", "_cast"),
-}  # fmt: skip
-"""Functions that add candidates or votes to what they are given."""
+CORE = ("about", "candidates", "confidence", "facts", "prior", "proofs", "surroundings", "words")
+"""Modules that everything else is made of."""
+NOTHING: dict[type, Any] = {list: [], bool: False, str: "", dict: {}, float: 0.0, set: set()}
+"""What a function that is switched off gives in place of results of a type; None of any other."""
 Off = Callable[[], Any]
+Function = Callable[..., Any]
 
 
 class Job:
@@ -91,7 +77,12 @@ class Job:
             init(made, data, *args, **kwargs)
 
         trace, plan, launch, lines, _, *rest = self.args
-        with mock.patch.object(candidates.Candidate, "__init__", tracked):
+        with (
+            mock.patch.object(candidates.Candidate, "__init__", tracked),
+            # which answers there are does not depend on how sure they are
+            mock.patch.object(confidence, "judge", lambda given, scene: given),
+            mock.patch.object(confidence, "scene", return_value=None),
+        ):
             metadata = static.assemble(trace, plan, launch, lines, [], *rest)
         return {name: metadata.get(PATHS[name]) for name in self.labels}, considered
 
@@ -178,45 +169,74 @@ def of_tables(job: Job) -> Iterator[tuple[str, Off]]:
                     yield what, lambda t=table, d=domain, r=rest: written(t, d, r)
 
 
-def of_functions(job: Job) -> Iterator[tuple[str, Off]]:
-    """The functions that found something for a job, or were called to add it."""
-    found: dict[tuple[str, str], list[Any]] = {}
+def modules() -> dict[str, ModuleType]:
+    """The modules of `agent/fields/`, by their names in it."""
+    top = importlib.import_module("schedmate.agent.fields")
+    names = [found.name for found in pkgutil.walk_packages(top.__path__, f"{top.__name__}.")]
+    return {name.removeprefix(f"{top.__name__}."): importlib.import_module(name) for name in names}
+
+
+def functions() -> Iterator[tuple[str, Function]]:
+    """The functions that find candidates, weigh them or decide about them."""
+    for name, module in modules().items():
+        if name not in CORE:
+            for function in vars(module).values():
+                if isinstance(function, FunctionType) and function.__module__ == module.__name__:
+                    yield f"{name}.{function.__name__}", function
+
+
+@contextmanager
+def instead(function: Function, other: Function) -> Iterator[None]:
+    """Another function wherever a module has this one."""
     with ExitStack() as stack:
-        for name, functions in (*SOURCES.items(), *ADDING.items()):
-            module = importlib.import_module(f"schedmate.agent.fields.{name}")
-            for function in functions:
-                results = found.setdefault((name, function), [])
-                watched = _watched(getattr(module, function), results)
-                stack.enter_context(mock.patch.object(module, function, watched))
+        for module in (static, *modules().values()):
+            for name, value in list(vars(module).items()):
+                if value is function:
+                    stack.enter_context(mock.patch.object(module, name, other))
+        yield
+
+
+def of_functions(job: Job) -> Iterator[tuple[str, Off]]:
+    """The functions that gave something for a job, or were called to add it."""
+    found: dict[str, tuple[Function, list[Any]]] = {}
+    with ExitStack() as stack:
+        for name, function in functions():
+            results: list[Any] = []
+            found[name] = function, results
+            stack.enter_context(instead(function, _watched(function, results)))
         job.choose()
-    for (name, function), results in found.items():
-        adds = function in ADDING.get(name, ())
+    for name, (function, results) in found.items():
+        adds = all(result is None for result in results)
         if not results or not (adds or any(results)):
             continue
-        nothing: Any = [] if isinstance(results[0], list) else None
-        if isinstance(results[0], bool):
-            nothing = False
-        module = importlib.import_module(f"schedmate.agent.fields.{name}")
+        kind = next((type(result) for result in results if result is not None), type(None))
+        nothing: Any = iter(()) if inspect.isgeneratorfunction(function) else NOTHING.get(kind)
         off = mock.Mock(return_value=nothing)
-        what = f"{name}.{function}"
-        yield what, lambda m=module, f=function, o=off: mock.patch.object(m, f, o)
+        yield name, lambda f=function, o=off: instead(f, o)
 
 
-def _watched(function: Callable[..., Any], results: list[Any]) -> Callable[..., Any]:
+def _watched(function: Function, results: list[Any]) -> Function:
     def watched(*args: Any, **kwargs: Any) -> Any:
-        results.append(function(*args, **kwargs))
-        return results[-1]
+        found = function(*args, **kwargs)
+        if inspect.isgeneratorfunction(function):
+            found = list(found)
+        results.append(found)
+        return found
 
     return watched
 
 
-def count(job: Job, effects: dict[str, Counter[str]]) -> None:
+def count(job: Job, kinds: Sequence[Find], effects: dict[str, Counter[str]]) -> None:
     """Add what a job's answers lose and win without each rule that applies to it."""
-    for find in (of_functions, of_tables):
+    for find in kinds:
         for what, off in find(job):
-            with off():
-                answers, _ = job.choose()
             effects[what]["jobs"] += 1
+            try:
+                with off():
+                    answers, _ = job.choose()
+            except (AttributeError, KeyError, TypeError, ValueError):
+                effects[what]["fails"] += 1  # others need what it gives
+                continue
             for name, expected in job.labels.items():
                 before, after = (right(a[name], expected) for a in (job.answers, answers))
                 if before != after:
@@ -225,10 +245,19 @@ def count(job: Job, effects: dict[str, Counter[str]]) -> None:
                     effects[what]["otherwise"] += 1
 
 
+Find = Callable[[Job], Iterator[tuple[str, Off]]]
+KINDS: dict[str, Sequence[Find]] = {
+    "all": (of_functions, of_tables),
+    "functions": (of_functions,),
+    "tables": (of_tables,),
+}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repos", type=Path, required=True, help="checkouts named OWNER+NAME")
     parser.add_argument("--one-in", type=int, default=1, help="a share of the jobs, drawn by seed")
+    parser.add_argument("--rules", choices=KINDS, default="all", help="which are switched off")
     options = parser.parse_args()
     rows = [json.loads(line) for line in LABELS.read_text().splitlines()]
     rows = [row for row in rows if (options.repos / row["repo"].replace("/", "+")).is_dir()]
@@ -241,11 +270,14 @@ def main() -> None:
         except SchedmateError:
             continue
         answers.update(right(job.answers[name], value) for name, value in job.labels.items())
-        count(job, effects)
+        count(job, KINDS[options.rules], effects)
     idle = defaultdict(list)
+    needed = []
     table = []
     for what, counter in sorted(effects.items()):
-        if counter["lost"] or counter["won"]:
+        if counter["fails"]:
+            needed.append(what)
+        elif counter["lost"] or counter["won"] or counter["otherwise"]:
             table.append(
                 {"without": what, "jobs": counter["jobs"], "right to wrong": counter["lost"],
                  "wrong to right": counter["won"], "otherwise": counter["otherwise"]}
@@ -263,6 +295,7 @@ def main() -> None:
         answers=f"{answers.total()}, {answers[True]} of them right",
         rules_that_apply=len(effects),
         with_effect=len(table),
+        others_need=", ".join(needed),
         without_effect={name: ", ".join(sorted(rest)) for name, rest in sorted(idle.items())},
     )
 

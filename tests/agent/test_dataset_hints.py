@@ -46,8 +46,6 @@ def test_a_flag_of_the_launch_names_it(tmp_path: Path, flags: str, name: str | N
     assert _train(tmp_path, f"python main.py {flags}") == name
 
 
-def test_the_programs_file_is_named_for_it(tmp_path: Path) -> None:
-    assert _train(tmp_path, "python train_mnist.py", name="train_mnist.py") == "mnist"
 
 
 _README = """# A model
@@ -106,12 +104,6 @@ def test_a_path_without_a_name_is_named_by_the_readme(tmp_path: Path) -> None:
     assert found.get("dataset_config.train") == "CoNLL-2003"
 
 
-def test_the_recipes_folder_is_named_for_it(tmp_path: Path) -> None:
-    recipe = tmp_path / "egs" / "ljspeech" / "voc1"
-    recipe.mkdir(parents=True)
-    (tmp_path / "main.py").write_text(_PROGRAM)
-    found = extract(tmp_path, "cd egs/ljspeech/voc1 && python ../../../main.py").metadata
-    assert found.get("dataset_config.train") == "ljspeech"
 
 
 @pytest.mark.parametrize(

@@ -160,17 +160,6 @@ def test_an_agents_environment_is_its_dataset(tmp_path: Path, code: str, name: s
     assert extract(tmp_path, "python main.py").metadata.get("dataset_config.train") == name
 
 
-def test_a_place_may_be_named_for_its_dataset(tmp_path: Path) -> None:
-    options = "".join(
-        f"parser.add_argument('--{name}_dir', default='/path/to/')\n" for name in ("voc", "coco")
-    )
-    (tmp_path / "main.py").write_text(
-        f"import argparse\nparser = argparse.ArgumentParser()\n{options}"
-        f"args = parser.parse_args()\n{_LOOP.format(data='args.voc_dir')}"
-    )
-    named = extract(tmp_path, "python main.py --voc_dir /mnt/disk1/")
-    assert named.metadata.get("dataset_config.train") == "voc"
-    assert extract(tmp_path, "python main.py").metadata.get("dataset_config.train") is None
 
 
 def test_a_folder_named_for_the_model_names_no_dataset(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from typing import cast
 from schedmate.agent.fields import prior
 from schedmate.agent.fields.about import About
 from schedmate.agent.fields.candidates import Candidate, Setting, normal, rules
-from schedmate.agent.interp import classes
 from schedmate.agent.interp.trace import CallEvent, Trace
 from schedmate.agent.values import Origin
 from schedmate.jobs import TaskType
@@ -76,7 +75,6 @@ def find(
             vote(domain, weight, dataset.origin, "dataset", f"dataset {dataset.data}")
     _vote_calls(trace, words["calls"], words["imports"], vote)
     _vote_words(trace, words["words"], vote)
-    _vote_environment(trace, vote)
     keys: dict[str, Setting] = {}
     for setting in settings:
         keys.setdefault(setting.key, setting)
@@ -136,21 +134,6 @@ def _vote_both_senses(votes: dict[str, float], trace: Trace, model: Candidate | 
         votes["Multimodal"] += prior.task["both senses"] * both
         return True
     return about
-
-
-def _vote_environment(trace: Trace, vote: Callable[..., None]) -> None:
-    """An environment of the repository's own that the program makes."""
-    for event in trace.calls:
-        if event.cls is not None and classes.is_environment(event.cls):
-            where = Origin("code", event.site.file, event.site.line)
-            vote(
-                "RL",
-                prior.task["environment"],
-                where,
-                "environment",
-                f"the environment {event.cls.name}",
-            )
-            return
 
 
 def _captions(trace: Trace) -> bool:

@@ -21,7 +21,7 @@ from schedmate.agent.fields.candidates import (
     unresolved,
 )
 from schedmate.agent.fields.length import consumed as consuming
-from schedmate.agent.fields.length.calls import from_call, from_runner, from_training_arguments
+from schedmate.agent.fields.length.calls import from_call, from_training_arguments
 from schedmate.agent.fields.length.converted import in_steps
 from schedmate.agent.fields.length.counts import Length
 from schedmate.agent.fields.length.doubts import configuration_unread, only_evaluates
@@ -72,7 +72,6 @@ def _likeliest(
     consumed: list[Length] = []
     for event in trace.calls:
         from_call(event, epochs, steps, consumed)
-        from_runner(event, epochs, steps)
     from_training_arguments(trace, epochs, steps)
     by_rule("call", [*epochs, *steps, *consumed])
     around: dict[int, LoopEvent] = {}

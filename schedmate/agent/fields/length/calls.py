@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 from schedmate.agent.fields import prior
-from schedmate.agent.fields.candidates import argument, is_number, matching, rules
+from schedmate.agent.fields.candidates import argument, is_number, matching
 from schedmate.agent.fields.length.consumed import add_timed
 from schedmate.agent.fields.length.counts import Length, counted, length_of, positive
 from schedmate.agent.interp.trace import CallEvent, Trace
 from schedmate.agent.values import Origin, Value
-
-_RUNNER = re.compile(
-    r"(trainer|runner|learner|experiment|solver|engine|training)\w*$", re.IGNORECASE
-)
 
 
 def from_call(
@@ -47,20 +41,6 @@ def from_call(
                 origin = Origin("library", text=f"{rule['text']}.{rule['epochs'][0]}")
                 score = base + prior.length_call["default"]
                 epochs.append(length_of(rule["default_epochs"], origin, score))
-
-
-def from_runner(event: CallEvent, epochs: list[Length], steps: list[Length]) -> None:
-    """The length that a training class of the repository is given by name."""
-    if event.cls is None or not _RUNNER.search(event.cls.name):
-        return
-    names = rules("names")
-    for target, aliases in ((epochs, names["epochs"]), (steps, names["steps"])):
-        for rank, alias in enumerate(aliases):
-            value = event.kwargs.get(alias)
-            if positive(value) and value.data > 1:
-                score = prior.length_call.sure("runner", event.certain)
-                score += prior.length["rank"] * rank
-                target.append(counted(value, score))
 
 
 def from_training_arguments(trace: Trace, epochs: list[Length], steps: list[Length]) -> None:

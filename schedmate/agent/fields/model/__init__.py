@@ -67,15 +67,14 @@ def _chosen(
                 and not KIND_OF_PART.fullmatch(str(c.data))
             )
         if other is None:
-            other = best([*_experiment_names(settings), *_folder_names(settings)])
+            other = best(_experiment_names(settings))
         if other is None:
-            within = [
+            other = best(
                 c
                 for c in built(trace)
                 if c.score >= prior.model["network in place of a bare name"]
                 and _is_telling(str(c.data))
-            ]
-            other = best([*within, *_from_folder(entry)])
+            )
         if other is not None:
             return other
     if found is None:
@@ -123,23 +122,6 @@ def _experiment_names(settings: list[Setting]) -> list[Candidate]:
         for setting in settings
         if setting.path == ("name",) and setting.kind == "config"
         if isinstance(setting.value.data, str) and is_known(setting.value.data, "models")
-    ]
-
-
-def _folder_names(settings: list[Setting]) -> list[Candidate]:
-    """Models after which configuration files or the folders that hold them are named."""
-    files = {setting.owner for setting in settings if setting.kind == "config"}
-    return [
-        Candidate(
-            part,
-            Origin("config", file, 1),
-            prior.model["configuration place"],
-            "the configuration's place",
-            FILE_NAME,
-        )
-        for file in sorted(files)
-        for part in file.rsplit(".", 1)[0].split("/")
-        if is_whole(part) and not is_known(part, "datasets")
     ]
 
 
@@ -299,16 +281,6 @@ def _from_entry(trace: Trace, entry: str | None) -> list[Candidate]:
         return []
     score = prior.model["script of a model"] if named[1] else prior.model["script with a model"]
     return [Candidate(named[0], Origin("code", entry, 1), score, "the script's name", SCRIPT)]
-
-
-def _from_folder(entry: str | None) -> list[Candidate]:
-    """Folders named after a model that the program is in: `dreamerv3/main.py`."""
-    named = [_known_in(folder) for folder in (entry or "").split("/")[:-1]]
-    place = Origin("code", entry, 1)
-    note = "the script's folder"
-    return [
-        Candidate(found[0], place, prior.model["script"], note, SCRIPT) for found in named if found
-    ]
 
 
 def _known_in(stem: str) -> tuple[str, bool] | None:

@@ -87,9 +87,8 @@ def from_settings(trace: Trace, settings: list[Setting], built: list[Candidate])
             candidate.score += prior.configured_class["constructed"]
         elif candidate.data in within:
             candidate.score += prior.configured_class["within"]
-    named_ones = [*out, *_looked_up(trace, settings)]
-    _below_the_whole(named_ones, trace, built)
-    return _with_classes(named_ones, targets, built)
+    _below_the_whole(out, trace, built)
+    return _with_classes(out, targets, built)
 
 
 def _names_something_else(setting: Setting, name: str, used: set[str], files: set[str]) -> bool:
@@ -285,30 +284,6 @@ def _with_classes(
             if candidate.rule == _OF_BACKBONE:
                 candidate.score += prior.model_setting["backbone of a class"]
     return [*named, *classes]
-
-
-def _looked_up(trace: Trace, settings: list[Setting]) -> list[Candidate]:
-    """Known models that the program looked up by a setting's value, whatever the setting's name."""
-    found = []
-    names = {normal(name) for name in trace.looked_up}
-    for setting in settings:
-        text = setting.value.data
-        if not isinstance(text, str) or normal(text) not in names or wrong_part(setting):
-            continue
-        key = setting.path[-1]
-        if not is_known(text, "models") or not re.search(r"model|arch|net|backbone", key):
-            continue
-        if model_name(text) is None:
-            continue
-        score = prior.looked_up["name"]
-        if re.search(r"teacher|_t$|pretrain|aux|reward|judge", key):
-            score += prior.looked_up["auxiliary"]
-        if re.search(r"upsampl|pose_|embed|decod|postnet|prenet|flow_", key):
-            score += prior.looked_up["part"]
-        if setting.key == "netg" and not setting.explicit:
-            score += prior.model_setting["generator"]
-        found.append(Candidate(text, setting.value.origin, score, rule=_rule(setting)))
-    return found
 
 
 def _configs_with_a_model(settings: list[Setting]) -> set[str]:
