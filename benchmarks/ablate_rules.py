@@ -32,7 +32,8 @@ from _record import record
 
 from schedmate.agent import static
 from schedmate.agent.fields import candidates, confidence
-from schedmate.agent.fields.candidates import leaves, normal, pattern, rules
+from schedmate.agent.fields.candidates import pattern, rules
+from schedmate.agent.fields.leaves import leaves, normal
 from schedmate.bench.verdicts import FIELDS, FURTHER, right
 from schedmate.errors import SchedmateError
 from schedmate.jobs import LaunchConfig
@@ -40,7 +41,17 @@ from schedmate.jobs import LaunchConfig
 LABELS = Path(__file__).parent / "labels/dev.jsonl"
 PATHS = FIELDS | FURTHER
 SEED = 20261123
-CORE = ("about", "candidates", "confidence", "facts", "prior", "proofs", "surroundings", "words")
+CORE = (
+    "about",
+    "candidates",
+    "confidence",
+    "facts",
+    "leaves",
+    "prior",
+    "proofs",
+    "surroundings",
+    "words",
+)
 """Modules that everything else is made of."""
 NOTHING: dict[type, Any] = {list: [], bool: False, str: "", dict: {}, float: 0.0, set: set()}
 """What a function that is switched off gives in place of results of a type; None of any other."""

@@ -30,7 +30,8 @@ from schedmate.agent.fields import (
     outside,
     task,
 )
-from schedmate.agent.fields.candidates import EXPLICIT, Candidate, leaves, normal
+from schedmate.agent.fields.candidates import EXPLICIT, Candidate
+from schedmate.agent.fields.leaves import leaves, normal
 from schedmate.agent.fields.proofs import Lines, evidence_of
 from schedmate.agent.interp.machine import Limits
 from schedmate.agent.interp.program import follow, follow_config

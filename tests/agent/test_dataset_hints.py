@@ -46,8 +46,6 @@ def test_a_flag_of_the_launch_names_it(tmp_path: Path, flags: str, name: str | N
     assert _train(tmp_path, f"python main.py {flags}") == name
 
 
-
-
 _README = """# A model
 
 Pretrained on ImageNet.
@@ -102,8 +100,6 @@ def test_a_path_without_a_name_is_named_by_the_readme(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("# Entities\n\nUse BERT to do CoNLL-2003 NER!\n")
     found = extract(tmp_path, "python main.py").metadata
     assert found.get("dataset_config.train") == "CoNLL-2003"
-
-
 
 
 @pytest.mark.parametrize(

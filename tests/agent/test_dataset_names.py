@@ -160,8 +160,6 @@ def test_an_agents_environment_is_its_dataset(tmp_path: Path, code: str, name: s
     assert extract(tmp_path, "python main.py").metadata.get("dataset_config.train") == name
 
 
-
-
 def test_a_folder_named_for_the_model_names_no_dataset(tmp_path: Path) -> None:
     code = (
         "import argparse\nimport os\nparser = argparse.ArgumentParser()\n"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from schedmate.agent.fields.candidates import leaves
+from schedmate.agent.fields.leaves import leaves
 from schedmate.agent.interp.trace import Settings, Trace
 from schedmate.agent.values import Value, lifted
 

@@ -125,8 +125,6 @@ def test_names_that_take_a_step_more(tmp_path: Path, program: str, command: str,
     assert extract(tmp_path, f"python {command}").metadata.model.model_name == name
 
 
-
-
 def test_a_famous_network_goes_before_the_backbone_that_it_is_given(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(
         "import argparse\nfrom torch import nn\n"

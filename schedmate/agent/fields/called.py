@@ -6,12 +6,7 @@ import re
 from collections.abc import Sequence
 
 from schedmate.agent.fields import loaders, prior
-from schedmate.agent.fields.candidates import (
-    Candidate,
-    argument,
-    is_number,
-    text_of,
-)
+from schedmate.agent.fields.candidates import Candidate, argument, is_number, text_of
 from schedmate.agent.interp.trace import CallEvent, Trace
 from schedmate.agent.values import Origin, Value
 

@@ -6,16 +6,8 @@ import re
 from dataclasses import replace
 
 from schedmate.agent.fields import prior
-from schedmate.agent.fields.candidates import (
-    Candidate,
-    Setting,
-    best,
-    is_number,
-    named,
-    normal,
-    rules,
-    source_bonus,
-)
+from schedmate.agent.fields.candidates import Candidate, best, is_number, rules, source_bonus
+from schedmate.agent.fields.leaves import Setting, named, normal
 from schedmate.agent.launch.quantities import count_devices
 from schedmate.agent.values import Value
 

@@ -9,18 +9,16 @@ from schedmate.agent.configs.class_keys import class_keys
 from schedmate.agent.fields import called, loaders, optimizers, precision, prior
 from schedmate.agent.fields.candidates import (
     Candidate,
-    Setting,
     argument,
     best,
     by_rule,
     is_launched,
     is_number,
-    named,
-    normal,
     rules,
     source_bonus,
     text_of,
 )
+from schedmate.agent.fields.leaves import Setting, named, normal
 from schedmate.agent.fields.proofs import Lines
 from schedmate.agent.fields.reads import Reads
 from schedmate.agent.interp.trace import Trace

@@ -9,14 +9,8 @@ from typing import NamedTuple
 
 from schedmate.agent.fields import prior
 from schedmate.agent.fields.called import LARGEST, place
-from schedmate.agent.fields.candidates import (
-    EXPLICIT,
-    Candidate,
-    argument,
-    is_number,
-    normal,
-    rules,
-)
+from schedmate.agent.fields.candidates import EXPLICIT, Candidate, argument, is_number, rules
+from schedmate.agent.fields.leaves import normal
 from schedmate.agent.fields.proofs import Lines
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.trace import CallEvent, Trace

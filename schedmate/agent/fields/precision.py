@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from schedmate.agent.fields import called, prior
-from schedmate.agent.fields.candidates import Candidate, Setting, named, rules
+from schedmate.agent.fields.candidates import Candidate, rules
+from schedmate.agent.fields.leaves import Setting, named
 from schedmate.agent.interp.trace import CallEvent, Trace
 
 _REDUCED = ("fp16", "bf16", "amp", "fp8")

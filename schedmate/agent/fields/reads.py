@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from schedmate.agent.fields.candidates import Candidate, Setting, normal
+from schedmate.agent.fields.candidates import Candidate
+from schedmate.agent.fields.leaves import Setting, normal
 from schedmate.agent.interp.objects import Instance
 from schedmate.agent.interp.trace import Trace
 from schedmate.agent.values import Value

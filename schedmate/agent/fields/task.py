@@ -9,7 +9,8 @@ from typing import cast
 
 from schedmate.agent.fields import prior
 from schedmate.agent.fields.about import About
-from schedmate.agent.fields.candidates import Candidate, Setting, normal, rules
+from schedmate.agent.fields.candidates import Candidate, rules
+from schedmate.agent.fields.leaves import Setting, normal
 from schedmate.agent.interp.trace import CallEvent, Trace
 from schedmate.agent.values import Origin
 from schedmate.jobs import TaskType

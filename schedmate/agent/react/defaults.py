@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from schedmate.agent.fields.candidates import normal, rules
+from schedmate.agent.fields.candidates import rules
+from schedmate.agent.fields.leaves import normal
 from schedmate.data import load
 
 _LENGTHS = ("num_train_epochs", "max_epochs", "epochs", "max_steps")

@@ -8,14 +8,7 @@ from dataclasses import replace
 
 from schedmate.agent.fields import prior
 from schedmate.agent.fields.about import About
-from schedmate.agent.fields.candidates import (
-    Candidate,
-    Setting,
-    best,
-    by_rule,
-    is_launched,
-    normal,
-)
+from schedmate.agent.fields.candidates import Candidate, best, by_rule, is_launched
 from schedmate.agent.fields.dataset import hints
 from schedmate.agent.fields.dataset.keys import validation_place
 from schedmate.agent.fields.dataset.named import bare_place, from_settings
@@ -23,6 +16,7 @@ from schedmate.agent.fields.dataset.opened import uses_of
 from schedmate.agent.fields.dataset.roles import CLASS_NAME, Use, as_written
 from schedmate.agent.fields.dataset.sections import from_loaders
 from schedmate.agent.fields.dataset.validates import handed_on, left_unread, switched_off, validates
+from schedmate.agent.fields.leaves import Setting, normal
 from schedmate.agent.fields.words import is_known
 from schedmate.agent.interp.trace import Trace
 from schedmate.agent.launch.plan import LaunchPlan

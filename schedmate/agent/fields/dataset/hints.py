@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from schedmate.agent.fields import prior
 from schedmate.agent.fields.about import About, without_marks
-from schedmate.agent.fields.candidates import Candidate, Setting, best, is_launched, normal
+from schedmate.agent.fields.candidates import Candidate, best, is_launched
 from schedmate.agent.fields.dataset.paths import from_path
 from schedmate.agent.fields.dataset.roles import CLASS_NAME
+from schedmate.agent.fields.leaves import Setting, normal
 from schedmate.agent.fields.words import begins_known, is_ambiguous, is_known
 from schedmate.agent.interp.objects import Site
 from schedmate.agent.launch.plan import LaunchPlan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from schedmate.agent.fields.candidates import Setting
+from schedmate.agent.fields.leaves import Setting
 from schedmate.agent.interp.trace import Trace
 from schedmate.agent.values import Origin, Value
 

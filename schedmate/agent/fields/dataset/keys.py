@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
-from schedmate.agent.fields.candidates import EXPLICIT, Setting, named, rules, text_of
+from schedmate.agent.fields.candidates import EXPLICIT, rules, text_of
 from schedmate.agent.fields.dataset.paths import from_path, is_path
 from schedmate.agent.fields.dataset.sections import placed_by_section, section_evaluates
+from schedmate.agent.fields.leaves import Setting, named
 from schedmate.agent.fields.words import begins_known, is_known
 from schedmate.agent.values import Origin
 

@@ -5,17 +5,12 @@ from __future__ import annotations
 import re
 
 from schedmate.agent.fields import prior
-from schedmate.agent.fields.candidates import (
-    Candidate,
-    Setting,
-    normal,
-    source_bonus,
-    text_of,
-)
+from schedmate.agent.fields.candidates import Candidate, source_bonus, text_of
 from schedmate.agent.fields.dataset.keys import HUB_ID, for_training, for_validation
 from schedmate.agent.fields.dataset.names import dataset_name
 from schedmate.agent.fields.dataset.paths import from_path, is_path, written_path
 from schedmate.agent.fields.dataset.sections import placed_by_section
+from schedmate.agent.fields.leaves import Setting, normal
 from schedmate.agent.fields.words import is_known, says_nothing
 
 _SOMETIMES = ("sources", "targets", "sourcenames", "targetnames", "datasources", "benchmark")

@@ -6,13 +6,7 @@ import re
 from typing import Any
 
 from schedmate.agent.fields import prior
-from schedmate.agent.fields.candidates import (
-    Candidate,
-    argument,
-    matching,
-    source_bonus,
-    text_of,
-)
+from schedmate.agent.fields.candidates import Candidate, argument, matching, source_bonus, text_of
 from schedmate.agent.fields.dataset.names import dataset_name, library_dataset
 from schedmate.agent.fields.dataset.own import uses_of_class, uses_of_unread_class
 from schedmate.agent.fields.dataset.paths import begins, is_path, written_path

@@ -8,7 +8,6 @@ from schedmate.agent.fields import prior
 from schedmate.agent.fields.candidates import (
     Candidate,
     is_launched,
-    normal,
     pattern,
     rules,
     source_bonus,
@@ -24,6 +23,7 @@ from schedmate.agent.fields.dataset.roles import (
     not_for_data,
     role_of_class,
 )
+from schedmate.agent.fields.leaves import normal
 from schedmate.agent.fields.words import begins_known, is_ambiguous, is_known
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.objects import Class, Function, Instance

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from schedmate.agent.fields.candidates import Setting, text_of
+from schedmate.agent.fields.candidates import text_of
 from schedmate.agent.fields.dataset.paths import is_path
+from schedmate.agent.fields.leaves import Setting
 from schedmate.agent.values import Origin
 
 _PLACE = re.compile(r"(val|valid|validation|eval)(data(set)?(dir|path|root|folder|file)?)")

@@ -6,8 +6,9 @@ import re
 
 from schedmate.agent.configs.class_keys import class_keys
 from schedmate.agent.fields import prior
-from schedmate.agent.fields.candidates import Candidate, Setting, best
+from schedmate.agent.fields.candidates import Candidate, best
 from schedmate.agent.fields.dataset.names import class_dataset, dataset_name
+from schedmate.agent.fields.leaves import Setting
 from schedmate.agent.fields.words import begins_known, is_known
 
 _EVAL_SECTION = re.compile(

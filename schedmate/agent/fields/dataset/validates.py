@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from schedmate.agent.fields.candidates import Setting, normal
 from schedmate.agent.fields.dataset import places
 from schedmate.agent.fields.dataset.functions import evaluating, snake
 from schedmate.agent.fields.dataset.hugging_face import hugging_face
 from schedmate.agent.fields.dataset.sections import placed_by_section, section_evaluates
+from schedmate.agent.fields.leaves import Setting, normal
 from schedmate.agent.interp.objects import Call, Instance, Symbol
 from schedmate.agent.interp.passes import Passes
 from schedmate.agent.interp.trace import CallEvent, Trace

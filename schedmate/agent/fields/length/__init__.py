@@ -11,7 +11,6 @@ from schedmate.agent.fields import prior
 from schedmate.agent.fields.candidates import (
     EXPLICIT,
     Candidate,
-    Setting,
     argument,
     by_rule,
     is_launched,
@@ -20,6 +19,7 @@ from schedmate.agent.fields.candidates import (
     source_bonus,
     unresolved,
 )
+from schedmate.agent.fields.leaves import Setting
 from schedmate.agent.fields.length import consumed as consuming
 from schedmate.agent.fields.length.calls import from_call, from_training_arguments
 from schedmate.agent.fields.length.converted import in_steps

@@ -6,7 +6,8 @@ import re
 from pathlib import PurePosixPath
 
 from schedmate.agent.fields import optimizers
-from schedmate.agent.fields.candidates import Setting, matching
+from schedmate.agent.fields.candidates import matching
+from schedmate.agent.fields.leaves import Setting
 from schedmate.agent.interp.trace import Trace
 from schedmate.agent.launch.plan import LaunchPlan
 from schedmate.agent.values import Unknown

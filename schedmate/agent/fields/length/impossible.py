@@ -7,13 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from schedmate.agent.fields.candidates import (
-    Candidate,
-    Setting,
-    matching,
-    named,
-    rules,
-)
+from schedmate.agent.fields.candidates import Candidate, matching, rules
+from schedmate.agent.fields.leaves import Setting, named
 from schedmate.agent.fields.length.counts import ENDLESS
 from schedmate.agent.fields.length.settings import is_of_another
 from schedmate.agent.interp.trace import LoopEvent, Trace

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from schedmate.agent.fields import prior
-from schedmate.agent.fields.candidates import EXPLICIT, Setting
+from schedmate.agent.fields.candidates import EXPLICIT
+from schedmate.agent.fields.leaves import Setting
 from schedmate.agent.fields.length.consumed import name_of, unit_of
 from schedmate.agent.fields.length.counts import CLIP, FEW, End, Length, counted, positive
 from schedmate.agent.interp.passes import Passes

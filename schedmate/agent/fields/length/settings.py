@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from schedmate.agent.fields import prior
-from schedmate.agent.fields.candidates import Setting, named, rules, source_bonus
+from schedmate.agent.fields.candidates import rules, source_bonus
+from schedmate.agent.fields.leaves import Setting, named
 from schedmate.agent.fields.length.consumed import add_timed
 from schedmate.agent.fields.length.counts import (
     CLIP,

@@ -8,15 +8,8 @@ from dataclasses import dataclass, replace
 
 from schedmate.agent.fields import prior
 from schedmate.agent.fields.about import About
-from schedmate.agent.fields.candidates import (
-    EXPLICIT,
-    Candidate,
-    Setting,
-    best,
-    by_rule,
-    normal,
-    rules,
-)
+from schedmate.agent.fields.candidates import EXPLICIT, Candidate, best, by_rule, rules
+from schedmate.agent.fields.leaves import Setting, normal
 from schedmate.agent.fields.model.built import CONSTRUCTED, built, wholes
 from schedmate.agent.fields.model.calls import from_calls
 from schedmate.agent.fields.model.names import BUILT_WITH, KIND_OF_PART, PLAIN_FILE

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from schedmate.agent.fields import prior
-from schedmate.agent.fields.candidates import Candidate, normal, rules
+from schedmate.agent.fields.candidates import Candidate, rules
+from schedmate.agent.fields.leaves import normal
 from schedmate.agent.fields.model.names import (
     AUXILIARY,
     BACKBONES,

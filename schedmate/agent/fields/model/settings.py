@@ -8,14 +8,12 @@ from schedmate.agent.fields import prior
 from schedmate.agent.fields.candidates import (
     EXPLICIT,
     Candidate,
-    Setting,
     best,
-    named,
-    normal,
     rules,
     source_bonus,
     text_of,
 )
+from schedmate.agent.fields.leaves import Setting, named, normal
 from schedmate.agent.fields.model.built import inner_classes, wholes
 from schedmate.agent.fields.model.names import BACKBONES, KIND_OF_PART
 from schedmate.agent.fields.model.targets import config_classes, wrong_part

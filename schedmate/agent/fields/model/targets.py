@@ -7,7 +7,8 @@ from collections import Counter
 
 from schedmate.agent.configs.class_keys import class_keys
 from schedmate.agent.fields import prior
-from schedmate.agent.fields.candidates import Candidate, Setting, text_of
+from schedmate.agent.fields.candidates import Candidate, text_of
+from schedmate.agent.fields.leaves import Setting
 from schedmate.agent.fields.model.names import NOT_MODEL
 from schedmate.agent.fields.words import words
 

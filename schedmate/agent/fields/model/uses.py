@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from schedmate.agent.fields.candidates import Candidate, normal
+from schedmate.agent.fields.candidates import Candidate
+from schedmate.agent.fields.leaves import normal
 from schedmate.agent.interp import classes
 from schedmate.agent.interp.trace import Trace
 
