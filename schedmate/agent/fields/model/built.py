@@ -9,16 +9,24 @@ from schedmate.agent.fields.candidates import Candidate, rules
 from schedmate.agent.fields.leaves import normal
 from schedmate.agent.fields.model.names import (
     AUXILIARY,
-    BACKBONES,
-    BUILT_WITH,
     MEASURING,
     NOT_MODEL,
-    PLAIN_FILE,
     TARGET,
+)
+from schedmate.agent.fields.model.relations import (
+    NOT_NETWORK,
+    OF_LOSS,
+    PART,
+    WRAPPER,
+    class_name,
+    given_to_networks,
+    given_to_optimisers,
+    owners,
+    with_loss,
 )
 from schedmate.agent.fields.words import is_known, is_whole
 from schedmate.agent.interp import classes
-from schedmate.agent.interp.objects import Call, Class, Instance
+from schedmate.agent.interp.objects import Class
 from schedmate.agent.interp.trace import CallEvent, Trace
 
 NETWORK, AROUND, LIBRARY_CLASS = "network", "around networks", "library class"
@@ -32,45 +40,27 @@ _WHOLE = re.compile(
     r"(\w*_)?(gan|vae|model|net|network|solver|trainer|ddpm|diffusion)\d*$", re.IGNORECASE
 )
 _PLAIN_MODEL = re.compile(r"(Model([A-Z]\w{0,5})?|Net|Network|Transformer|GAN|VAE|Agent)$")
-_PART = re.compile(
-    r"(Layer|Block|(RNN|MLP|CNN|GRU|LSTM|FF)Agent|Encoder|Decoder|Embedding|Embedder|Head|Attention|Actor|Critic|(Policy|Value|Actor|Critic|Q)Net(work)?|Policy|"
-    r"Value|Temperature|\w*Function|Twin\w*|Encoding|Conv\d?d?|Unit|Stem|Neck|Pool(ing)?|WithTTA|Stack|Module|Extractor)$"
-)
-_WRAPPER = re.compile(
-    r"(Wrapper|WithLoss|WithCriterion|Bench(Train)?|Trainer|Engine|Task|Learner|Solver|System)$"
-)
-_LOSS = re.compile(r"(loss|criterion|objective)(_?(fn|func|function|module))?", re.IGNORECASE)
-_OF_LOSS = re.compile(r"(Loss|Criterion)$")
-_SHELF_OF_LOSSES = re.compile(r"(^|[._])(loss(es)?|criteri(on|a))$")
-_DECORATED = re.compile(r"_?(Decorat(or|ed)|Wrapp(er|ed)|Persistent)(Class|Cls)?")
 _MAKER = re.compile(r"(make|build|create|get)_(model|net|network|agent|policy)$", re.IGNORECASE)
 _SHELF = re.compile(r"(\w+_)?(activations?|norm(alization)?s?|loss(es)?)", re.IGNORECASE)
 """Modules that hold parts of networks."""
-
-_NOT_NETWORK = re.compile(
-    r"loss|criterion|(?<!sym)metric|stft$|spectrogram|mel_?filter|sampler|embedding$|scheduler|collat|augment|transform$|normaliz|"
-    r"dropout|activation|ema$|meter|mixup|optimizer|parallel$|lora|noise_?sched|schedule|"
-    r"preprocess|postprocess|norm$|tokenizer|logger|policyhead|flow$|(shift|crop|random\w*)s?aug$",
-    re.IGNORECASE,
-)
 
 
 def built(trace: Trace) -> list[Candidate]:
     """The repository's own network classes, the outermost ones."""
     out: list[Candidate] = []
-    optimised = _optimised(trace)
+    optimised = given_to_optimisers(trace)
     parts = given_to_networks(trace)
     makers = {
         id(event.owner)
         for event in trace.calls
         if event.cls is not None and event.owner is not None and classes.is_network(event.cls)
     }
-    fitted = _owners(trace, r"torch\.nn\.(parameter\.)?Parameter") & _owners(
+    fitted = owners(trace, r"torch\.nn\.(parameter\.)?Parameter") & owners(
         trace, r"torch\.optim\.\w+"
     )
     for event in trace.calls:
         cls = event.cls
-        if cls is None or any(not _WRAPPER.search(name) for name in event.inside):
+        if cls is None or any(not WRAPPER.search(name) for name in event.inside):
             continue
         if NOT_MODEL.search(cls.name):
             continue
@@ -79,7 +69,7 @@ def built(trace: Trace) -> list[Candidate]:
             continue
         if not classes.is_network(cls):
             found = None if event.inside else _around_networks(event, cls, makers)
-            if found is None and id(cls) in fitted and not _WRAPPER.search(cls.name):
+            if found is None and id(cls) in fitted and not WRAPPER.search(cls.name):
                 made = event.result.origin if event.result is not None else None
                 found = Candidate(
                     cls.name,
@@ -91,20 +81,14 @@ def built(trace: Trace) -> list[Candidate]:
             if found is not None:
                 out.append(found)
             continue
-        if _NOT_NETWORK.search(cls.name) or any(_OF_LOSS.search(c.name) for c in cls.mro()[1:]):
+        if NOT_NETWORK.search(cls.name) or any(OF_LOSS.search(c.name) for c in cls.mro()[1:]):
             continue
         score = _class_score(event, cls, optimised, parts) + (
             prior.network["inside a wrapper"] if event.inside else 0
         )
         origin = event.result.origin if event.result is not None else None
-        out.append(Candidate(_class_name(cls), origin, score, "class constructed", NETWORK))
+        out.append(Candidate(class_name(cls), origin, score, "class constructed", NETWORK))
     return out
-
-
-def _owners(trace: Trace, path: str) -> set[int]:
-    """Identities of the classes whose methods make calls of a path."""
-    pattern = re.compile(path)
-    return {id(e.owner) for e in trace.calls if e.owner is not None and pattern.fullmatch(e.path)}
 
 
 def _around_networks(event: CallEvent, cls: Class, makers: set[int]) -> Candidate | None:
@@ -131,7 +115,7 @@ def _around_networks(event: CallEvent, cls: Class, makers: set[int]) -> Candidat
     named = TARGET.match(event.target) or event.target == "m"
     if not named and not _MAKER.match(event.function):
         return None
-    if id(cls) in makers and event.target == "model" and not _WRAPPER.search(cls.name):
+    if id(cls) in makers and event.target == "model" and not WRAPPER.search(cls.name):
         return Candidate(
             cls.name, origin, prior.around_networks["maker"] + doubt, "class constructed", AROUND
         )
@@ -141,7 +125,7 @@ def _around_networks(event: CallEvent, cls: Class, makers: set[int]) -> Candidat
         score = prior.around_networks["named agent"] if telling else prior.around_networks["plain"]
         return Candidate(cls.name, origin, score, "class constructed", AROUND)
     if event.target in ("model", "net", "network") and not (
-        _WRAPPER.search(cls.name) or classes.is_record(cls) or classes.is_dataset(cls)
+        WRAPPER.search(cls.name) or classes.is_record(cls) or classes.is_dataset(cls)
     ):
         return Candidate(
             cls.name,
@@ -174,9 +158,9 @@ def _class_score(event: CallEvent, cls: Class, optimised: set[int], parts: set[i
         score += prior.network["part"]
     if MEASURING.search(event.site.file):
         score += prior.network["measuring"]
-    if _PART.search(cls.name):
+    if PART.search(cls.name):
         score += prior.network["named as a part"]
-    if _WRAPPER.search(cls.name) or _with_loss(event):
+    if WRAPPER.search(cls.name) or with_loss(event):
         score += prior.network["wrapper"]
     if cls.name.endswith("Generator"):
         score += prior.network["generator"]
@@ -197,92 +181,6 @@ def _class_score(event: CallEvent, cls: Class, optimised: set[int], parts: set[i
     return score
 
 
-def _class_name(cls: Class) -> str:
-    """The class's name; one called Model is named by its module, a decorated one by its base."""
-    if _DECORATED.fullmatch(cls.name) and len(cls.mro()) > 1:
-        return _class_name(cls.mro()[1])
-    if cls.name.endswith("Task") and len(cls.name) > 8:
-        return cls.name.removesuffix("Task")
-    if cls.name.strip("_") not in ("Model", "Net", "Network"):
-        return cls.name
-    stem = BUILT_WITH.sub("", cls.module.name.rsplit(".", 1)[-1])
-    of_plain = stem.startswith("model_") and not is_known(stem, "models")  # `model_search`
-    return cls.name if of_plain or PLAIN_FILE.fullmatch(stem) else stem
-
-
-def _with_loss(event: CallEvent) -> bool:
-    """Whether a network is built of one other and a loss: it trains that one."""
-    given = [*(("", value.data) for value in event.args),
-             *((key, value.data) for key, value in event.kwargs.items())]  # fmt: skip
-    of_loss = [bool(_LOSS.fullmatch(key)) or _is_loss(data) for key, data in given]
-    networks = [
-        data
-        for (_, data), loss in zip(given, of_loss, strict=True)
-        if not loss and isinstance(data, Instance) and classes.is_network(data.cls)
-    ]
-    return len(networks) == 1 and any(of_loss)
-
-
-def _is_loss(data: object) -> bool:
-    """Whether an object is of a class of losses, by its name or its module's."""
-    if not isinstance(data, Instance):
-        return False
-    return bool(_OF_LOSS.search(data.cls.name) or _SHELF_OF_LOSSES.search(data.cls.module.name))
-
-
-def given_to_networks(trace: Trace, known: bool = False) -> set[int]:
-    """Identities of what was given to another network's constructor, `known`: to a named one's."""
-    found: set[int] = set()
-    for event in trace.calls:
-        if event.cls is None or not classes.is_network(event.cls):
-            continue
-        if known and (not is_known(event.cls.name, "models") or _WRAPPER.search(event.cls.name)):
-            continue
-        if _with_loss(event):
-            continue
-        for value in [*event.args, *event.kwargs.values()]:
-            # a head that a network builds may be given the network itself
-            itself = isinstance(value.data, Instance) and value.data.cls.name in event.inside
-            if isinstance(value.data, Instance | Call) and not itself:
-                found.add(id(value.data))
-    return found
-
-
-def wholes(trace: Trace) -> set[str]:
-    """Names of networks that were given others, or what these are called, when constructed."""
-    found: set[str] = set()
-    for event in trace.calls:
-        cls = event.cls
-        if cls is None or event.inside or not classes.is_network(cls) or not event.certain:
-            continue
-        if _PART.search(cls.name) or _WRAPPER.search(cls.name) or _NOT_NETWORK.search(cls.name):
-            continue
-        given = [value.data for value in [*event.args, *event.kwargs.values()]]
-        named = any(normal(key) in BACKBONES for key in event.kwargs)
-        made = any(isinstance(data, Instance) and classes.is_network(data.cls) for data in given)
-        if named or made:
-            found.add(_class_name(cls))
-    return found
-
-
-def inner_classes(trace: Trace) -> set[str]:
-    """Names of networks constructed only by the constructor of one that is itself the model."""
-    models = {
-        event.cls.name
-        for event in trace.calls
-        if event.cls is not None and not event.inside and event.certain
-        if classes.is_network(event.cls) and not classes.is_training_module(event.cls)
-        if TARGET.match(event.target) and not AUXILIARY.search(event.target)
-        if not _WRAPPER.search(event.cls.name)
-    }
-    names: dict[str, bool] = {}
-    for event in trace.calls:
-        if event.cls is not None:
-            inner = bool(event.inside) and event.inside[0] in models
-            names[event.cls.name] = inner and names.get(event.cls.name, True)
-    return {name for name, inner in names.items() if inner}
-
-
 def _training_module(event: CallEvent, cls: Class) -> Candidate:
     """A Lightning module: the model itself, unless it is named as a wrapper around one."""
     wrapper = re.search(
@@ -299,19 +197,3 @@ def _training_module(event: CallEvent, cls: Class) -> Candidate:
     return Candidate(
         name, event.result.origin if event.result else None, score, "class constructed", NETWORK
     )
-
-
-def _optimised(trace: Trace) -> set[int]:
-    """Identities of objects whose parameters go to an optimiser."""
-    pattern = re.compile(rules("calls")["optimizer"])
-    found: set[int] = set()
-    for event in trace.calls:
-        if not pattern.match(event.path) and not event.path.endswith(("Optimizer", ".initialize")):
-            continue
-        for value in [*event.args[:2], *event.kwargs.values()]:
-            call = value.data
-            if isinstance(call, Call) and call.callee is not None:
-                found.add(id(call.callee.data))
-            if isinstance(call, Instance):
-                found.add(id(call))
-    return found

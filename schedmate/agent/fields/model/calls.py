@@ -14,8 +14,9 @@ from schedmate.agent.fields.candidates import (
     source_bonus,
     text_of,
 )
-from schedmate.agent.fields.model.built import LIBRARY_CLASS, given_to_networks
+from schedmate.agent.fields.model.built import LIBRARY_CLASS
 from schedmate.agent.fields.model.names import AUXILIARY, MEASURING, NOT_MODEL, TARGET
+from schedmate.agent.fields.model.relations import given_to_networks
 from schedmate.agent.fields.model.words import model_name
 from schedmate.agent.fields.words import is_known
 from schedmate.agent.interp import classes

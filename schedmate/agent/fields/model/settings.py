@@ -14,8 +14,8 @@ from schedmate.agent.fields.candidates import (
     text_of,
 )
 from schedmate.agent.fields.leaves import Setting, named, normal
-from schedmate.agent.fields.model.built import inner_classes, wholes
 from schedmate.agent.fields.model.names import BACKBONES, KIND_OF_PART
+from schedmate.agent.fields.model.relations import inner_classes, wholes
 from schedmate.agent.fields.model.targets import config_classes, wrong_part
 from schedmate.agent.fields.model.uses import is_output, made_folders, used_words
 from schedmate.agent.fields.model.words import model_name
