@@ -124,3 +124,15 @@ def test_the_one_address_in_the_source_names_it(
         (tmp_path / "main.py").write_text(f"import testing_utils\n{_PROGRAM}")
         found = extract(tmp_path, "python main.py").metadata
         assert found.get("dataset_config.train") is None  # data of tests
+
+
+def test_the_programs_file_is_named_for_it(tmp_path: Path) -> None:
+    assert _train(tmp_path, "python train_mnist.py", name="train_mnist.py") == "mnist"
+
+
+def test_the_recipes_folder_is_named_for_it(tmp_path: Path) -> None:
+    recipe = tmp_path / "egs" / "ljspeech" / "voc1"
+    recipe.mkdir(parents=True)
+    (tmp_path / "main.py").write_text(_PROGRAM)
+    found = extract(tmp_path, "cd egs/ljspeech/voc1 && python ../../../main.py").metadata
+    assert found.get("dataset_config.train") == "ljspeech"

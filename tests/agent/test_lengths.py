@@ -154,7 +154,7 @@ def test_a_demonstration_that_trains_in_processes_has_a_length(tmp_path: Path) -
     (tmp_path / "demo.py").write_text(
         "import torch.multiprocessing as mp\nfrom agents import learn\n"
         "class Config:\n    def __init__(self):\n"
-        "        self.max_step = 200\n        self.break_step = 80000\n"
+        "        self.start_steps = 200\n        self.max_steps = 80000\n"
         "def train_agent(args):\n    mp.Process(target=learn, args=(args,)).start()\n"
         "train_agent(Config())\n"
     )

@@ -10,6 +10,7 @@ from schedmate.agent.fields import prior
 from schedmate.agent.fields.about import About
 from schedmate.agent.fields.candidates import Candidate, best, by_rule, is_launched
 from schedmate.agent.fields.dataset import hints
+from schedmate.agent.fields.dataset.components import from_components
 from schedmate.agent.fields.dataset.keys import validation_place
 from schedmate.agent.fields.dataset.named import bare_place, from_settings
 from schedmate.agent.fields.dataset.opened import uses_of
@@ -77,6 +78,7 @@ def _choose(
     ]
     told = from_settings(settings)
     _files_of_settings(uses, [*told, *from_settings(settings, evaluates=True)])
+    told.extend(by_rule("section", from_components(settings)))
     told = [candidate for candidate in told if not hints.is_projects(candidate, said)]
     weighed += [*by_rule("opened", (use.candidate for use in uses)), *told]
     opened = [use.candidate for use in uses if use.evaluates is not True]

@@ -52,6 +52,7 @@ def find(
     """
     return (
         _from_launch(settings, plan, path is None)
+        or _from_files(settings, plan)
         or (_from_links(links or {}) if path is None else None)
         or (_from_readme(plan, said) if path is None or _says_less(path, plan) else None)
     )
@@ -112,6 +113,24 @@ def _below_data(text: str) -> str | None:
     """`cmu` of `./data/cmu/dump`: the folder or file right below one for data."""
     below = re.search(r"(?:^|/)(?:data|datasets?|corpora)/([^/]+)", text)
     return from_path(below[1]) if below else None
+
+
+def _from_files(settings: list[Setting], plan: LaunchPlan) -> Candidate | None:
+    """A well-known dataset in the name of the script, configuration or program that runs."""
+    files = [
+        origin.file
+        for setting in settings
+        if (origin := setting.value.origin) is not None
+        and origin.file
+        and origin.source in ("script", "config")
+    ]
+    for file in dict.fromkeys([*files, plan.cwd, plan.entry or ""]):
+        name = _in_path(file)
+        if name is not None:
+            return Candidate(
+                name, Origin("code", file, 1), prior.hint["file name"], "named like it", "file name"
+            )
+    return None
 
 
 def _from_links(links: Mapping[str, Site]) -> Candidate | None:

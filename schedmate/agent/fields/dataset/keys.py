@@ -57,14 +57,8 @@ def for_training(settings: list[Setting]) -> list[tuple[int, Setting]]:
 
 def for_validation(settings: list[Setting]) -> list[tuple[int, Setting]]:
     """The same of the validation data, which also has sections: `val_dataset: {name: ...}`."""
-    # alone, `eval_dir` is as often where the evaluation writes
-    paired = any(setting.key in ("traindir", "datadir") for setting in settings)
     return [
-        *(
-            (rank, setting)
-            for rank, setting in named(settings, rules("names")["valid"])
-            if paired or setting.key not in ("evaldir", "testdir")
-        ),
+        *named(settings, rules("names")["valid"]),
         *(
             (30, setting)
             for setting in settings

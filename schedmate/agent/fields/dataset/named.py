@@ -13,8 +13,6 @@ from schedmate.agent.fields.dataset.sections import placed_by_section
 from schedmate.agent.fields.leaves import Setting, normal
 from schedmate.agent.fields.words import is_known, says_nothing
 
-_SOMETIMES = ("sources", "targets", "sourcenames", "targetnames", "datasources", "benchmark")
-"""Settings that are often about something other than data."""
 _TASKS = ("task", "taskname", "tasknames")
 _TASK_WORDS = (
     r"classif|segment|detect|generat|regress|train|lm$|language|translat|eval|caption|predict|"
@@ -50,8 +48,7 @@ def from_settings(settings: list[Setting], evaluates: bool = False) -> list[Cand
         if setting.key in ("task", "taskname") and re.search(_TASK_WORDS, name, re.IGNORECASE):
             continue
         if not is_known(name, "datasets") and (
-            setting.key in _SOMETIMES
-            or re.search("conf|cfg", setting.key)
+            re.search("conf|cfg", setting.key)
             or (placed_by_section(setting) and is_path(text) and is_known(name, "models"))
         ):
             continue

@@ -61,7 +61,7 @@ def from_settings(trace: Trace, settings: list[Setting], built: list[Candidate])
         name = model_name(text) if text is not None else None
         if name is None or text is None or is_output(text, made):
             continue
-        if _names_something_else(setting, name, used, files):
+        if _names_something_else(setting, name, files):
             continue
         if setting.key in _FILES and (is_known(name, "datasets") or text in answered):
             continue  # a file named after a dataset holds an experiment
@@ -89,19 +89,14 @@ def from_settings(trace: Trace, settings: list[Setting], built: list[Candidate])
     return _with_classes(out, targets, built)
 
 
-def _names_something_else(setting: Setting, name: str, used: set[str], files: set[str]) -> bool:
+def _names_something_else(setting: Setting, name: str, files: set[str]) -> bool:
     """Whether a setting whose name may mean a model means something else.
 
-    `used` are the words that the program used, `files` the names of configuration files.
+    `files` are the names of configuration files.
     """
     known = is_known(name, "models")
-    match setting.key:
-        case "encodertype":
-            return not known  # its direction, or what it reads
-        case "method":
-            return not known and normal(name) not in used  # of doing anything: `random`, `voting`
-        case "learner":
-            return not is_whole(name)  # whatever else learns, or an optimiser
+    if setting.key == "learner":
+        return not is_whole(name)  # whatever else learns, or an optimiser
     if setting.key in _FILES and not known:
         return True
     if setting.kind == "dataclass":
@@ -193,8 +188,6 @@ def _score(name: str, rank: int, setting: Setting, base: float, built: bool) -> 
 
 def _of_part(name: str, setting: Setting) -> float:
     """What counts against a setting that names a part of a model that has its own name."""
-    if setting.key == "netg" and not setting.explicit:
-        return prior.model_setting["generator"]
     kind = setting.key in BACKBONES and KIND_OF_PART.fullmatch(name)
     return prior.model_setting["kind of backbone"] if kind else 0.0
 

@@ -10,7 +10,7 @@ from schedmate.agent.fields import prior
 from schedmate.agent.fields.candidates import Candidate, text_of
 from schedmate.agent.fields.leaves import Setting
 from schedmate.agent.fields.model.names import NOT_MODEL
-from schedmate.agent.fields.words import words
+from schedmate.agent.fields.words import is_known, words
 
 _WRONG_PART = re.compile(
     r"language_?backbone|text_?backbone|optim|sched|data|loss|teacher|discriminator|logger|wandb|eval|ema|tokenizer|callback|metric|"
@@ -79,6 +79,7 @@ def config_classes(settings: list[Setting]) -> list[Candidate]:
         if name in words("not_models") or NOT_MODEL.search(name):
             continue
         if _ASSEMBLY.fullmatch(name):
+            out.extend(_assembled(setting, settings))
             score += prior.configured_class["assembly"]
         inner = parts[-1] in _INNER and (len(parts) > 1 or parts[-1] == "network_g")
         if inner and any(re.fullmatch(r"(agent|algo(rithm)?)s?", part) for part in parts[:-1]):
@@ -91,3 +92,48 @@ def config_classes(settings: list[Setting]) -> list[Candidate]:
             score += prior.configured_class["wrapper"]
         out.append(Candidate(name, setting.value.origin, score, rule="configured class"))
     return out
+
+
+def _assembled(setting: Setting, settings: list[Setting]) -> list[Candidate]:
+    """The name of an assembly: from its configuration file's name, its head, or its backbone."""
+    found: list[Candidate] = []
+    rule = "part of an assembly"
+    file = setting.owner.rsplit("/", 1)[-1].rsplit(".", 1)[0]
+    for word in re.split(r"[_.]", file):
+        if is_known(word, "models") and not is_known(word, "datasets"):
+            found.append(
+                Candidate(
+                    word,
+                    setting.value.origin,
+                    prior.part_of_an_assembly["file name"],
+                    "the configuration's name",
+                    rule,
+                )
+            )
+            break
+    for other in settings:
+        parts = [part.lower() for part in other.path]
+        if other.owner != setting.owner or len(parts) < 3:
+            continue
+        if parts[-1] not in class_keys("path", "class", "tag"):
+            continue
+        text = text_of(other.value)
+        if parts[:-2] != [part.lower() for part in setting.path[:-1]] or text is None:
+            continue
+        name = text.rsplit(".", 1)[-1]
+        if parts[-2] == "backbone":
+            found.append(
+                Candidate(
+                    name, other.value.origin, prior.part_of_an_assembly["backbone"], rule=rule
+                )
+            )
+        elif parts[-2] == "decode_head" and is_known(name, "models"):
+            found.append(
+                Candidate(
+                    name.removesuffix("Head"),
+                    other.value.origin,
+                    prior.part_of_an_assembly["head"],
+                    rule=rule,
+                )
+            )
+    return found
