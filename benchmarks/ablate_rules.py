@@ -23,6 +23,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
@@ -53,8 +54,8 @@ CORE = (
     "words",
 )
 """Modules that everything else is made of."""
-NOTHING: dict[type, Any] = {list: [], bool: False, str: "", dict: {}, float: 0.0, set: set()}
-"""What a function that is switched off gives in place of results of a type; None of any other."""
+NOTHING: dict[type, type] = {kind: kind for kind in (list, bool, str, dict, float, set)}
+"""Whose empty value a function that is switched off gives, by the type of its results."""
 Off = Callable[[], Any]
 Function = Callable[..., Any]
 
@@ -160,14 +161,14 @@ def of_tables(job: Job) -> Iterator[tuple[str, Off]]:
     for path, names in _lists(rules("names"), ""):
         for name in list(names):
             if isinstance(name, str) and normal(name.rpartition(".")[2]) in keys:
-                yield f"names.yaml {path}: {name}", lambda n=names, o=name: without(n, o)
+                yield f"names.yaml {path}: {name}", partial(without, names, name)
     paths = {event.path for event in trace.calls}
     for table in ("length", "model", "dataset"):
         listed = rules("calls")[table]
         for rule in list(listed):
             if any(pattern(rule["call"]).match(path) for path in paths):
                 what = f"calls.yaml {table}: {rule['call']}"
-                yield what, lambda n=listed, o=rule: without(n, o)
+                yield what, partial(without, listed, rule)
     texts = {re.sub(r"[_ ./]+", "-", value.lower()) for value in job.values if len(value) < 200}
     for kind in ("models", "datasets"):
         table = rules("vocabulary")[kind]
@@ -177,7 +178,7 @@ def of_tables(job: Job) -> Iterator[tuple[str, Off]]:
                 if any(re.search(one, value) for value in texts):
                     rest = "|".join(other for other in every if other != one)
                     what = f"vocabulary.yaml {kind}.{domain}: {one}"
-                    yield what, lambda t=table, d=domain, r=rest: written(t, d, r)
+                    yield what, partial(written, table, domain, rest)
 
 
 def modules() -> dict[str, ModuleType]:
@@ -221,9 +222,18 @@ def of_functions(job: Job) -> Iterator[tuple[str, Off]]:
         if not results or not (adds or any(results)):
             continue
         kind = next((type(result) for result in results if result is not None), type(None))
-        nothing: Any = iter(()) if inspect.isgeneratorfunction(function) else NOTHING.get(kind)
-        off = mock.Mock(return_value=nothing)
-        yield name, lambda f=function, o=off: instead(f, o)
+        if inspect.isgeneratorfunction(function):
+            kind = list
+        yield name, partial(instead, function, _giving(kind))
+
+
+def _giving(kind: type) -> Function:
+    """A function that gives nothing in place of results of a type, a new list each time."""
+
+    def given(*_: Any, **__: Any) -> Any:
+        return NOTHING[kind]() if kind in NOTHING else None
+
+    return given
 
 
 def _watched(function: Function, results: list[Any]) -> Function:

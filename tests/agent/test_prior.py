@@ -31,13 +31,21 @@ def section_of(node: ast.AST) -> str | None:
     return None
 
 
+def chosen_of(key: ast.expr) -> Iterator[str]:
+    """The rows that `"a"` and `"a" if condition else "b"` may be."""
+    match key:
+        case ast.Constant(value=str(text)):
+            yield text
+        case ast.IfExp(body=body, orelse=other):
+            yield from chosen_of(body)
+            yield from chosen_of(other)
+
+
 def rows_used() -> Iterator[tuple[str, str]]:
     for _, node in nodes():
         match node:
             case ast.Subscript(value=table, slice=key) if section := section_of(table):
-                constants = [n for n in ast.walk(key) if isinstance(n, ast.Constant)]
-                texts = [n.value for n in constants if isinstance(n.value, str)]
-                yield from ((section, text) for text in texts)
+                yield from ((section, text) for text in chosen_of(key))
             case ast.Call(
                 func=ast.Attribute(value=table, attr="sure"), args=[ast.Constant(value=row), _]
             ) if section := section_of(table):

@@ -20,19 +20,15 @@ def parallel_sizes(found: dict[str, Candidate], gpus: int | None) -> None:
     sizes = {name: found[name] for name in PARALLEL if name in found}
     if gpus is None or not sizes:
         return
-    taken = _product(c for c in sizes.values() if _source(c) in EXPLICIT)
+    taken = _product(c for c in sizes.values() if c.source in EXPLICIT)
     for source in ("config", "code", "default", "library"):
-        stated = {name: c for name, c in sizes.items() if _source(c) == source}
+        stated = {name: c for name, c in sizes.items() if c.source == source}
         together = taken * _product(stated.values())
         if gpus % together == 0:
             taken = together
         else:
             for name in stated:
                 del found[name]
-
-
-def _source(candidate: Candidate) -> str:
-    return candidate.origin.source if candidate.origin is not None else "code"
 
 
 def _product(candidates: Iterable[Candidate]) -> int:

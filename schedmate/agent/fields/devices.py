@@ -56,11 +56,7 @@ def _counts(
         origin = setting.value.origin
         if any(_NOT_TRAINING.search(part) for part in setting.path[:-1]):
             continue
-        chosen = (
-            setting.explicit
-            or setting.owner == "environment"
-            or (origin is not None and origin.source == "config")
-        )
+        chosen = setting.explicit or setting.owner == "environment" or setting.source == "config"
         if (named_one and not chosen) or setting.kind == "globals":
             continue  # the first device by default says nothing of the others
         count = read(setting.value) if callable(read) else None

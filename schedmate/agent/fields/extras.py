@@ -117,7 +117,7 @@ def _loaded(trace: Trace, options: list[Candidate]) -> None:
         if (size := loaders.size_of(event)) is not None and is_number(size)
     }
     for option in options:
-        if option.data in sizes and option.origin and option.origin.source == "default":
+        if option.data in sizes and option.source == "default":
             option.score += prior.further["loaded"]
 
 
@@ -170,7 +170,7 @@ def architecture(trace: Trace, settings: list[Setting]) -> dict[str, Candidate]:
         ]
         options = _candidates(field, usable)
         if field in _SWITCHED_ON:
-            options = [one for one in options if one.origin and one.origin.source != "default"]
+            options = [one for one in options if one.origin and one.source != "default"]
         for event in made:
             value = argument(event, list(aliases))
             if value is not None and _is_size(value):

@@ -39,10 +39,14 @@ class Setting:
         self.key = normal(self.path[-1])
 
     @property
+    def source(self) -> str:
+        """The kind of place where it was set, empty where that is not known."""
+        return self.value.origin.source if self.value.origin is not None else ""
+
+    @property
     def explicit(self) -> bool:
         """Whether the user set it for this launch."""
-        origin = self.value.origin
-        return origin is not None and origin.source in EXPLICIT
+        return self.source in EXPLICIT
 
 
 _IGNORED = str.maketrans("", "", "-_ ")
@@ -64,8 +68,7 @@ def leaves(trace: Trace) -> list[Setting]:
             break
     if trace.read and "*" not in trace.read:
         for setting in found:
-            origin = setting.value.origin
-            if setting.kind == "arguments" and origin is not None and origin.source == "default":
+            if setting.kind == "arguments" and setting.source == "default":
                 setting.unread = setting.path[-1] not in trace.read
     return _superseded(found)
 

@@ -132,8 +132,7 @@ def add(makers: Sequence[Made], found: dict[str, Candidate]) -> None:
 
 def _chosen(held: Candidate) -> bool:
     """Whether a configuration or the command names the optimiser, whatever else is made."""
-    source = held.origin.source if held.origin is not None else None
-    return source in (*EXPLICIT, "config") and is_optimizer(str(held.data))
+    return held.source in (*EXPLICIT, "config") and is_optimizer(str(held.data))
 
 
 def _pair(makers: Sequence[Made], found: dict[str, Candidate]) -> Made | None:

@@ -45,7 +45,7 @@ class Reads:
         """Say of each of the settings, by rank, whether it stands in a file and is not read."""
         for _, setting in known:
             origin = setting.value.origin
-            if setting.kind != "config" or origin is None or origin.source != "config":
+            if setting.kind != "config" or setting.source != "config" or origin is None:
                 continue
             if not self._is_read(setting.path[-1]) and self._reads_by_name(setting.owner):
                 setting.unread = True

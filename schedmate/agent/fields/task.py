@@ -72,7 +72,7 @@ def find(
         for domain in domains(str(dataset.data), words["datasets"]):
             # as do pairs of images and texts a model of images
             paired = domain == "Multimodal" and "CV" in votes
-            weight = prior.task["paired dataset"] if paired else prior.task["dataset"]
+            weight = prior.task["paired dataset" if paired else "dataset"]
             vote(domain, weight, dataset.origin, "dataset", f"dataset {dataset.data}")
     _vote_calls(trace, words["calls"], words["imports"], vote)
     _vote_words(trace, words["words"], vote)
@@ -160,7 +160,7 @@ def _model_weight(name: str, domain: str, of_data: set[str]) -> float:
         return prior.task["sequences"]
     if _GAN.search(name):
         return prior.task["adversarial"]
-    return prior.task["multimodal model"] if domain == "Multimodal" else prior.task["model"]
+    return prior.task["multimodal model" if domain == "Multimodal" else "model"]
 
 
 def _decided(
@@ -229,10 +229,7 @@ def domains(name: str, table: dict[str, str]) -> list[str]:
 
 
 def _vote_calls(
-    trace: Trace,
-    table: list[list[object]],
-    mostly: dict[str, list[str]],
-    vote: Callable[..., None],
+    trace: Trace, table: list[list[object]], mostly: dict[str, list[str]], vote: Callable[..., None]
 ) -> None:
     """Each kind of library speaks once, however often it is called.
 

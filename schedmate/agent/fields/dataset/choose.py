@@ -184,14 +184,10 @@ def _files_of_settings(uses: list[Use], told: list[Candidate]) -> None:
         for name, setting in longest_first:
             ending = "([-_.]|$)" if use.file else "$"
             if len(name) > 2 and re.match(rf"{re.escape(name)}{ending}", data):
-                if data == name and _in_code(use.candidate.origin) and not _launched(setting):
+                if data == name and use.candidate.source == "code" and not _launched(setting):
                     break
                 use.candidate.data, use.candidate.origin = setting.data, setting.origin
                 break
-
-
-def _in_code(origin: Origin | None) -> bool:
-    return origin is not None and origin.source == "code"
 
 
 def _launched(setting: Candidate) -> bool:

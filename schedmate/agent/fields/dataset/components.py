@@ -35,10 +35,6 @@ def from_components(settings: list[Setting]) -> list[Candidate]:
         name = class_dataset(last) if camel else dataset_name(_BUILDERS.sub("", last))
         own = name is not None and name.lower() == text.split(".")[0].lower()
         if name is not None and not own and (is_known(name, "datasets") or not camel):
-            score = (
-                prior.section["known component"]
-                if is_known(name, "datasets")
-                else prior.section["component"]
-            )
+            score = prior.section["known component" if is_known(name, "datasets") else "component"]
             found.append(Candidate(name, setting.value.origin, score))
     return found

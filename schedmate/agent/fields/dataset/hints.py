@@ -82,7 +82,7 @@ def _from_launch(settings: list[Setting], plan: LaunchPlan, any_name: bool) -> C
             run = _RUN_NAME.search(setting.path[-1])
             name = _in_path(text) or (None if run or not any_name else _below_data(text))
             if name is not None:
-                score = prior.hint["name of the run"] if run else prior.hint["option of the launch"]
+                score = prior.hint["name of the run" if run else "option of the launch"]
                 found.append(Candidate(name, origin, score, "a name in the launch", LAUNCH))
     before = ""
     for value in [*plan.argv, *plan.facts.values()]:
@@ -225,7 +225,7 @@ def _from_readme(plan: LaunchPlan, said: Sequence[About]) -> Candidate | None:
             found = _named_in(section, alone=rank < 10)
             if found is not None and not _of_project(found[0], about):
                 name, line = found
-                score = prior.hint["README command"] if rank >= 10 else prior.hint["README"]
+                score = prior.hint["README command" if rank >= 10 else "README"]
                 return Candidate(
                     name, Origin("code", about.file, line), score, "from the README", README
                 )

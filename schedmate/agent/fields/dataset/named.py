@@ -144,18 +144,12 @@ def _score(setting: Setting, name: str, rank: int, as_written: bool) -> float:
     score += prior.dataset_setting["rank"] * rank
     if is_path(text):
         known_place = known and setting.explicit
-        score += (
-            prior.dataset_setting["known path"] if known_place else prior.dataset_setting["path"]
-        )
+        score += prior.dataset_setting["known path" if known_place else "path"]
         if is_known(name, "models") and not known:
             score += prior.dataset_setting["path of a model"]
     elif setting.explicit:
         # what this launch says over what the code makes of other defaults, or builds it from
-        score += (
-            prior.dataset_setting["word by its first names"]
-            if rank < 4
-            else prior.dataset_setting["word"]
-        )
+        score += prior.dataset_setting["word by its first names" if rank < 4 else "word"]
     if as_written:
         score += prior.dataset_setting["as written"]
     elif says_nothing(name) and not known:

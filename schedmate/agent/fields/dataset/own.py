@@ -68,7 +68,7 @@ def uses_of_class(event: CallEvent) -> list[Use]:
             score += prior.dataset_class["of read data"]
     own = None if name is None else _of_class(name, cls.name, origin, score)
     if told is not None and own is not None and told.score < score:
-        if told.origin is not None and told.origin.source == "code":
+        if told.origin is not None and told.source == "code":
             told.score -= score - own.score  # no place for data, but what the code calls it
     found = [candidate for candidate in (own, told) if candidate is not None]
     return [Use(candidate, role_of_class(event)) for candidate in found]
@@ -103,11 +103,7 @@ def uses_of_unread_class(event: CallEvent) -> list[Use]:
     """The same of a dataset class whose source is not in the repository: what it is given."""
     if not _UNREAD.fullmatch(classes.last(event.path)) or "()" in event.path:
         return []
-    told = _given(
-        event,
-        None,
-        prior.dataset_class.sure("unread", event.certain),
-    )
+    told = _given(event, None, prior.dataset_class.sure("unread", event.certain))
     return [] if told is None else [Use(told, role_of_class(event))]
 
 

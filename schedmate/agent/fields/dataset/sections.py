@@ -80,11 +80,7 @@ def from_loaders(settings: list[Setting], role: str) -> Candidate | None:
         else:
             name = last if begins_known(last) else class_dataset(last)
         if name is not None:
-            score = (
-                prior.section["known loader"]
-                if is_known(name, "datasets")
-                else prior.section["loader"]
-            )
+            score = prior.section["known loader" if is_known(name, "datasets") else "loader"]
             if key.startswith("dataroot"):
                 score = prior.section["loader root"]
             score += prior.section["data root"] if key == "data_root" else 0

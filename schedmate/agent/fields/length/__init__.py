@@ -137,7 +137,7 @@ def _best(found: Sequence[Length], unread: bool) -> Length | None:
     """The likeliest; without the configuration a default is doubtful, a library's says nothing."""
     likely = []
     for candidate in found:
-        source = candidate.origin.source if candidate.origin is not None else "code"
+        source = candidate.source
         if unread and source == "library":
             continue
         doubt = -prior.length["unread"] if unread and source in ("default", "code") else 0

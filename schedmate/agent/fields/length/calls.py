@@ -30,11 +30,7 @@ def from_call(
             begun = event.kwargs.get("initial_epoch")
             further = 0.0
             if begun is not None:
-                further = (
-                    prior.length_call["from the start"]
-                    if begun.data == 0
-                    else prior.length_call["further"]
-                )
+                further = prior.length_call["from the start" if begun.data == 0 else "further"]
             epochs.append(counted(epoch, base + further))
         elif "default_epochs" in rule and (epoch is None or epoch.data is None):
             if not positive(step) and (step is None or step.known):
@@ -57,10 +53,7 @@ def from_training_arguments(trace: Trace, epochs: list[Length], steps: list[Leng
                 unsaid = passes.origin is not None and passes.origin.source == "library"
                 epochs.append(
                     counted(
-                        passes,
-                        prior.length_call["arguments default"]
-                        if unsaid
-                        else prior.length_call["arguments"],
+                        passes, prior.length_call["arguments default" if unsaid else "arguments"]
                     )
                 )
 

@@ -7,14 +7,7 @@ import re
 from schedmate.agent.fields import prior
 from schedmate.agent.fields.candidates import rules, source_bonus
 from schedmate.agent.fields.leaves import Setting, named
-from schedmate.agent.fields.length.counts import (
-    End,
-    Length,
-    length_of,
-    positive,
-    timed,
-    whole,
-)
+from schedmate.agent.fields.length.counts import End, Length, length_of, positive, timed, whole
 from schedmate.agent.interp.trace import LoopEvent
 from schedmate.agent.units import SAMPLE, TOKEN, Unit
 from schedmate.agent.values import Value
@@ -45,11 +38,7 @@ _TIMED: dict[str, Unit] = {"sp": SAMPLE, "tok": TOKEN}
 
 
 def add_timed(
-    value: Value,
-    score: float,
-    epochs: list[Length],
-    steps: list[Length],
-    consumed: list[Length],
+    value: Value, score: float, epochs: list[Length], steps: list[Length], consumed: list[Length]
 ) -> None:
     """Add a duration that is written with its unit, `10ep`, to those of its unit."""
     duration = timed(value)

@@ -44,12 +44,7 @@ _FILE = re.compile(r"\S+\.(ya?ml|toml|jsonnet|gin)|[A-Z_]*(CONFIG|CFG)[A-Z_]*")
 
 def configuration_unread(plan: LaunchPlan, settings: list[Setting]) -> bool:
     """Whether the launch names a configuration, and the program was seen to read none."""
-    read = any(
-        setting.value.origin is not None
-        and setting.value.origin.source == "config"
-        and setting.owner != "launcher"
-        for setting in settings
-    )
+    read = any(s.source == "config" and s.owner != "launcher" for s in settings)
     words = [w.data.text or "" if isinstance(w.data, Unknown) else str(w.data) for w in plan.argv]
     option = ""
     for word, following in zip(words, [*words[1:], "-"], strict=False):

@@ -8,15 +8,7 @@ from schedmate.agent.fields import prior
 from schedmate.agent.fields.candidates import rules, source_bonus
 from schedmate.agent.fields.leaves import Setting, named
 from schedmate.agent.fields.length.consumed import add_timed
-from schedmate.agent.fields.length.counts import (
-    CLIP,
-    FEW,
-    End,
-    Length,
-    length_of,
-    positive,
-    whole,
-)
+from schedmate.agent.fields.length.counts import CLIP, FEW, End, Length, length_of, positive, whole
 from schedmate.agent.units import ENVIRONMENT_STEP
 
 _ENVIRONMENT_STEPS = frozenset(
@@ -61,10 +53,7 @@ def is_of_another(setting: Setting) -> bool:
 
 
 def from_settings(
-    settings: list[Setting],
-    epochs: list[Length],
-    steps: list[Length],
-    consumed: list[Length],
+    settings: list[Setting], epochs: list[Length], steps: list[Length], consumed: list[Length]
 ) -> None:
     """Lengths that settings are named after."""
     names = rules("names")
@@ -113,7 +102,7 @@ def _score(setting: Setting, number: float, steps: bool) -> float | None:
     if number <= 1 and ((steps and not one) or counted_up or "episode" in setting.key):
         return None
     if steps and number < FEW and not one:
-        if setting.value.origin is not None and setting.value.origin.source == "default":
+        if setting.source == "default":
             return None
         score += prior.length_setting["few"]
     if "episode" in setting.key:

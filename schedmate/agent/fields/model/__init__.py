@@ -49,7 +49,7 @@ def _chosen(
             and is_known(str(c.data), "models")
         )
         if other is None:
-            given = (c for c in named if c.origin is not None and c.origin.source in _WRITTEN)
+            given = (c for c in named if c.source in _WRITTEN)
             telling = (c for c in given if not BARE.fullmatch(str(c.data)))
             other = best(
                 c

@@ -7,12 +7,7 @@ import re
 from schedmate.agent.fields import prior
 from schedmate.agent.fields.candidates import Candidate, rules
 from schedmate.agent.fields.leaves import normal
-from schedmate.agent.fields.model.names import (
-    AUXILIARY,
-    MEASURING,
-    NOT_MODEL,
-    TARGET,
-)
+from schedmate.agent.fields.model.names import AUXILIARY, MEASURING, NOT_MODEL, TARGET
 from schedmate.agent.fields.model.relations import (
     NOT_NETWORK,
     OF_LOSS,
@@ -122,7 +117,7 @@ def _around_networks(event: CallEvent, cls: Class, makers: set[int]) -> Candidat
     if _PLAIN_MODEL.search(cls.name):
         own = cls.name.endswith("Agent") and not cls.name.startswith("Base")
         telling = own and len(cls.name) > 6
-        score = prior.around_networks["named agent"] if telling else prior.around_networks["plain"]
+        score = prior.around_networks["named agent" if telling else "plain"]
         return Candidate(cls.name, origin, score, "class constructed", AROUND)
     if event.target in ("model", "net", "network") and not (
         WRAPPER.search(cls.name) or classes.is_record(cls) or classes.is_dataset(cls)
@@ -186,9 +181,7 @@ def _training_module(event: CallEvent, cls: Class) -> Candidate:
     wrapper = re.search(
         r"^(Lit|PL|Lightning|Base|Trainable)[A-Z]|(Module|Task|Wrapper|System|Trainer)$", cls.name
     )
-    score = (
-        prior.network["training module wrapper"] if wrapper else prior.network["training module"]
-    )
+    score = prior.network["training module wrapper" if wrapper else "training module"]
     score += 0 if event.certain else prior.network["unsure"]
     name = re.sub(r"^(Lit|PL|Trainable)(?=[A-Z])|(Lit|Lightning)?(Module)$", "", cls.name)
     name = name or cls.name

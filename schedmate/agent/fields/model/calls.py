@@ -141,11 +141,7 @@ def _call_score(event: CallEvent, rule: dict[str, Any]) -> float:
     elif (event.inside and not rule.get("weak")) or _ENCODERS.search(event.function):
         score += prior.model_call["inside"]
     if event.inside and (rule["name"] == "path" or _TEXT_ENCODER.search(event.path)):
-        score += (
-            prior.model_call["path inside"]
-            if rule["name"] == "path"
-            else prior.model_call["text encoder"]
-        )
+        score += prior.model_call["path inside" if rule["name"] == "path" else "text encoder"]
     if MEASURING.search(event.site.file) or any(_GUIDE.search(name) for name in event.inside):
         score += prior.model_call["measuring"]
     if event.on_import:
@@ -217,11 +213,7 @@ def _generic(event: CallEvent) -> Candidate | None:
         if event.function and not _BUILDER.match(event.function):
             # a function named as a class is, `DeepFM(features)`
             upper = event.function[:1].isupper()
-            score += (
-                prior.nameless_network["like a class"]
-                if upper
-                else prior.nameless_network["builder"]
-            )
+            score += prior.nameless_network["like a class" if upper else "builder"]
             if not _STEP_OF_BUILDING.match(event.function):
                 note = "the function that builds it"
                 return Candidate(event.function, _site(event), score, note)

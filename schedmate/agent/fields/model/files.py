@@ -67,7 +67,7 @@ def from_entry(trace: Trace, entry: str | None) -> list[Candidate]:
     named = _known_in(stem)
     if named is None:
         return []
-    score = prior.model["script of a model"] if named[1] else prior.model["script with a model"]
+    score = prior.model["script of a model" if named[1] else "script with a model"]
     return [Candidate(named[0], Origin("code", entry, 1), score, "the script's name", SCRIPT)]
 
 

@@ -6,9 +6,9 @@ import re
 
 from schedmate.agent.fields import prior
 from schedmate.agent.fields.candidates import (
-    EXPLICIT,
     Candidate,
     best,
+    is_launched,
     rules,
     source_bonus,
     text_of,
@@ -120,7 +120,7 @@ def _below_the_whole(found: list[Candidate], trace: Trace, built: list[Candidate
     spelled = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", str(whole.data))
     famous = is_known(f"{whole.data} {spelled}", "models")
     for candidate in found:
-        if candidate.rule in _BACKBONE and (famous or not _given(candidate)):
+        if candidate.rule in _BACKBONE and (famous or not is_launched(candidate.origin)):
             candidate.score = min(candidate.score, whole.score - 1)
 
 
@@ -135,7 +135,7 @@ def _base(name: str, used: set[str]) -> float:
         return prior.model_setting["base of a class"]
     family = re.match(r"([A-Za-z]{3,})[-_]\d+$", name)  # of `resdcn_18` the function and the size
     looked_up = plain in used or (family and normal(family[1]) in used)
-    return prior.model_setting["base looked up"] if looked_up else prior.model_setting["base"]
+    return prior.model_setting["base looked up" if looked_up else "base"]
 
 
 def _score(name: str, rank: int, setting: Setting, base: float, built: bool) -> float:
@@ -144,11 +144,7 @@ def _score(name: str, rank: int, setting: Setting, base: float, built: bool) -> 
     if setting.key == "checkpointdir":
         return prior.model_setting["checkpoint"]
     score = base
-    times = (
-        prior.model_setting["launched source"]
-        if setting.explicit
-        else prior.model_setting["source"]
-    )
+    times = prior.model_setting["launched source" if setting.explicit else "source"]
     score += source_bonus(origin) * times + prior.model_setting["rank"] * rank
     typed = setting.explicit and setting.kind in ("arguments", "dataclass")
     if typed and rank <= _STRONG:
@@ -161,24 +157,22 @@ def _score(name: str, rank: int, setting: Setting, base: float, built: bool) -> 
         score = max(score, prior.model_setting["typed"] if variant else least)
     if not built:
         score += prior.model_setting["nothing built"]
-    if rank <= _PRETRAINED and origin is not None and origin.source == "config":
+    if rank <= _PRETRAINED and setting.source == "config":
         score += prior.model_setting["pretrained"]
     named_so = setting.key == "modelname" and len(setting.path) == 1
-    if named_so and origin is not None and origin.source == "config" and re.search(r"\d", name):
+    if named_so and setting.source == "config" and re.search(r"\d", name):
         score += prior.model_setting["variant by name"]
     elif is_known(name, "models"):
         # a variant such as resnet50 or swin_tiny says more than the class it is made from
         variant_of = re.search(r"\d|[-_]", name)
-        score += (
-            prior.model_setting["known variant"] if variant_of else prior.model_setting["known"]
-        )
+        score += prior.model_setting["known variant" if variant_of else "known"]
     elif built and not setting.explicit and is_known(name, "datasets"):
         score += prior.model_setting["dataset"]
     if setting.kind == "globals":
         score += prior.model_setting["globals"]
     if setting.key in _FILES and not setting.explicit:
         score += prior.model_setting["file"]
-    if origin is not None and origin.source == "library":
+    if setting.source == "library":
         score += prior.model_setting["library"]
     if "/" in str(setting.value.data) and not is_known(name, "models"):
         if setting.key in ("modelpath", "checkpoint"):
@@ -199,7 +193,9 @@ def _below_the_chosen(
 
     `answering` are the files that name a model besides the backbone.
     """
-    whole = best([c for c, part in zip(found, beside, strict=True) if not part and _given(c)])
+    whole = best(
+        [c for c, part in zip(found, beside, strict=True) if not part and is_launched(c.origin)]
+    )
     chosen = whole is not None and whole.score >= prior.model["whole setting"]
     for candidate, backbone in zip(found, beside, strict=True):
         file = candidate.origin.file if candidate.origin is not None else None
@@ -207,7 +203,7 @@ def _below_the_chosen(
             candidate.score = min(
                 candidate.score + prior.model_setting["backbone"], whole.score - 1
             )
-        elif backbone and file in answering and not _given(candidate):
+        elif backbone and file in answering and not is_launched(candidate.origin):
             candidate.score += prior.model_setting["backbone"]
 
 
@@ -225,13 +221,13 @@ def _below_the_pretrained(
     }
     for candidate, (owner, section, rank) in zip(found, places, strict=True):
         limit = loaded.get((owner, section)) if rank > _PRETRAINED else None
-        if limit is not None and not _given(candidate):
+        if limit is not None and not is_launched(candidate.origin):
             candidate.score = min(candidate.score, limit - 1)
 
 
 def _with_parts(settings: list[Setting]) -> set[str]:
     """Files that say of what type the model is, and in a section what its parts are."""
-    typed = {s.owner for s in settings if s.path == ("model_type",) and _in_file(s)}
+    typed = {s.owner for s in settings if s.path == ("model_type",) and s.source == "config"}
     return typed & {s.owner for s in settings if len(s.path) > 2 and s.path[0] == "model"}
 
 
@@ -243,17 +239,6 @@ def _of_whole(setting: Setting, score: float, whole: set[str]) -> float:
         return score + prior.model_setting["model type"]
     part = setting.key == "type" and len(setting.path) > 1
     return min(score, prior.model_setting["type of a part at most"]) if part else score
-
-
-def _in_file(setting: Setting) -> bool:
-    """Whether a configuration file says it."""
-    origin = setting.value.origin
-    return origin is not None and origin.source == "config"
-
-
-def _given(candidate: Candidate) -> bool:
-    """Whether the launch itself says so."""
-    return candidate.origin is not None and candidate.origin.source in EXPLICIT
 
 
 def _rule(setting: Setting) -> str:

@@ -162,8 +162,10 @@ def note_bound(
 
 def _required(test: ast.expr) -> list[ast.expr]:
     """The parts of a condition that each have to hold."""
-    both = isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)
-    return test.values if both else [test]
+    match test:
+        case ast.BoolOp(op=ast.And(), values=values):
+            return values
+    return [test]
 
 
 _END = re.compile(
