@@ -499,3 +499,16 @@ with open(args.dataset_path) as file:
     (tmp_path / "example_dataset.json").write_text('[{"instruction": "a", "output": "b"}]')
     found = extract(tmp_path, "python main.py --dataset_path example_dataset.json").metadata
     assert found.get("dataset_config.train") == "example_dataset.json"
+
+
+def test_a_place_may_be_named_for_its_dataset(tmp_path: Path) -> None:
+    options = "".join(
+        f"parser.add_argument('--{name}_dir', default='/path/to/')\n" for name in ("voc", "coco")
+    )
+    (tmp_path / "main.py").write_text(
+        f"import argparse\nparser = argparse.ArgumentParser()\n{options}"
+        f"args = parser.parse_args()\n{_LOOP.format(data='args.voc_dir')}"
+    )
+    named = extract(tmp_path, "python main.py --voc_dir /mnt/disk1/")
+    assert named.metadata.get("dataset_config.train") == "voc"
+    assert extract(tmp_path, "python main.py").metadata.get("dataset_config.train") is None

@@ -178,7 +178,7 @@ def test_a_kind_of_encoder_does_not_name_a_nameless_model(tmp_path: Path, kind: 
     )
     (tmp_path / "pretrain.py").write_text(program)
     command = "python pretrain.py --config_path models/bert/base.json"
-    assert extract(tmp_path, command).metadata.model.model_name != kind
+    assert extract(tmp_path, command).metadata.model.model_name == "bert"
 
 
 def test_a_size_beside_the_function_that_builds_it_names_the_variant(tmp_path: Path) -> None:
@@ -208,3 +208,12 @@ network = create_model(args.arch)
     (tmp_path / "train.py").write_text(program)
     found = extract(tmp_path, "python train.py --arch resdcn_18").metadata.model.model_name
     assert found == "resdcn_18"
+
+
+def test_a_nameless_class_is_named_by_the_folder_of_the_program(tmp_path: Path) -> None:
+    (tmp_path / "dreamerv3").mkdir()
+    (tmp_path / "dreamerv3" / "main.py").write_text(
+        "class Agent:\n    pass\nagent = Agent()\nagent.train()\n"
+    )
+    found = extract(tmp_path, "python dreamerv3/main.py").metadata.model.model_name
+    assert found == "dreamerv3"

@@ -15,7 +15,7 @@ from schedmate.agent.fields.dataset.keys import validation_place
 from schedmate.agent.fields.dataset.named import bare_place, from_settings
 from schedmate.agent.fields.dataset.opened import uses_of
 from schedmate.agent.fields.dataset.roles import CLASS_NAME, Use, as_written
-from schedmate.agent.fields.dataset.sections import from_loaders
+from schedmate.agent.fields.dataset.sections import from_loaders, from_sections
 from schedmate.agent.fields.dataset.validates import handed_on, left_unread, switched_off, validates
 from schedmate.agent.fields.leaves import Setting, normal
 from schedmate.agent.fields.words import is_known
@@ -78,7 +78,7 @@ def _choose(
     ]
     told = from_settings(settings)
     _files_of_settings(uses, [*told, *from_settings(settings, evaluates=True)])
-    told.extend(by_rule("section", from_components(settings)))
+    told.extend(by_rule("section", [*from_sections(settings), *from_components(settings)]))
     told = [candidate for candidate in told if not hints.is_projects(candidate, said)]
     weighed += [*by_rule("opened", (use.candidate for use in uses)), *told]
     opened = [use.candidate for use in uses if use.evaluates is not True]

@@ -44,6 +44,61 @@ def placed_by_section(setting: Setting) -> bool:
     )
 
 
+_SECTION = re.compile(r"(train_?)?datasets", re.IGNORECASE)
+
+
+_MIXTURE = re.compile(r"sources|(data(set)?_?)?mix(ture|er)", re.IGNORECASE)
+"""Sections of weights, one a dataset: `sources: {dclm: 90, code: 10}`."""
+
+
+_PLACE_KEY = re.compile(
+    r"(?P<name>[a-z][\w-]*?)[-_](data[-_]?)?(path|dir|root|shards|folder|file|location)s?",
+    re.IGNORECASE,
+)
+
+
+def from_sections(settings: list[Setting]) -> list[Candidate]:
+    """Datasets that settings are named after, when no value names them.
+
+    A section of `datasets` for each (`datasets: {coco_caption: {...}}`), and places such as
+    `--coco_path`: those of this launch, or the only one that there is.
+    """
+    sections: dict[str, Setting] = {}
+    plain: set[str] = set()
+    places: dict[str, Setting] = {}
+    for setting in settings:
+        if setting.kind == "globals":
+            continue
+        for parent, name in zip(setting.path, setting.path[1:-1], strict=False):
+            if _SECTION.fullmatch(parent):
+                sections.setdefault(name, setting)
+        if len(setting.path) > 1 and _SECTION.fullmatch(setting.path[-2]):
+            plain.add(setting.path[-2])
+        weight = setting.value.data
+        for depth, parent in enumerate(setting.path[:-1], 1):
+            if _MIXTURE.fullmatch(parent) and isinstance(weight, int | float):
+                sections.setdefault(".".join(setting.path[depth:]), setting)
+        place = _PLACE_KEY.fullmatch(setting.path[-1])
+        text = setting.value.data
+        if place and isinstance(text, str) and text and begins_known(place["name"]):
+            value = dataset_name(text, path=True)
+            if value is None or not is_known(value, "datasets"):
+                places.setdefault(place["name"].lower(), setting)
+    if plain:  # `datasets: [{path: x, mapping: {...}}]`
+        sections = {}
+    names = [dataset_name(name) for name in sections]
+    out = []
+    if names and names[0] is not None and None not in names:
+        score = prior.section["of datasets"]
+        score += prior.section["known"] if is_known(names[0], "datasets") else 0
+        out.append(Candidate(names[0], next(iter(sections.values())).value.origin, score))
+    for name, setting in places.items():
+        if setting.explicit or len(places) == 1:
+            score = prior.section["launched place" if setting.explicit else "place"]
+            out.append(Candidate(name, setting.value.origin, score))
+    return out
+
+
 _PLACES = ("data_root", "ann_file", "img_dir", "root", "dataset_dir",
                 "dataset_root", "data_dir", "data_path", "dataset_path", "anno_path",
                 "names")  # fmt: skip

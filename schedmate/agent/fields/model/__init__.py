@@ -11,7 +11,14 @@ from schedmate.agent.fields.candidates import EXPLICIT, Candidate, best, by_rule
 from schedmate.agent.fields.leaves import Setting, normal
 from schedmate.agent.fields.model.built import CONSTRUCTED, built
 from schedmate.agent.fields.model.calls import from_calls
-from schedmate.agent.fields.model.files import SCRIPT, experiment_names, file_names, from_entry
+from schedmate.agent.fields.model.files import (
+    SCRIPT,
+    experiment_names,
+    file_names,
+    folder_names,
+    from_entry,
+    from_folder,
+)
 from schedmate.agent.fields.model.names import KIND_OF_PART, PLAIN_FILE
 from schedmate.agent.fields.model.readme import BARE, from_title, one_of_many, says_little
 from schedmate.agent.fields.model.settings import from_settings
@@ -58,14 +65,15 @@ def _chosen(
                 and not KIND_OF_PART.fullmatch(str(c.data))
             )
         if other is None:
-            other = best(experiment_names(settings))
+            other = best([*experiment_names(settings), *folder_names(settings)])
         if other is None:
-            other = best(
+            within = [
                 c
                 for c in built(trace)
                 if c.score >= prior.model["network in place of a bare name"]
                 and _is_telling(str(c.data))
-            )
+            ]
+            other = best([*within, *from_folder(entry)])
         if other is not None:
             return other
     if found is None:

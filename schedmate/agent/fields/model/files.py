@@ -8,7 +8,7 @@ from schedmate.agent.fields import prior
 from schedmate.agent.fields.candidates import Candidate, rules
 from schedmate.agent.fields.leaves import Setting, normal
 from schedmate.agent.fields.model.names import BUILT_WITH
-from schedmate.agent.fields.words import is_known, words
+from schedmate.agent.fields.words import is_known, is_whole, words
 from schedmate.agent.interp.trace import Trace
 from schedmate.agent.values import Origin
 
@@ -69,6 +69,33 @@ def from_entry(trace: Trace, entry: str | None) -> list[Candidate]:
         return []
     score = prior.model["script of a model" if named[1] else "script with a model"]
     return [Candidate(named[0], Origin("code", entry, 1), score, "the script's name", SCRIPT)]
+
+
+def folder_names(settings: list[Setting]) -> list[Candidate]:
+    """Models after which configuration files or the folders that hold them are named."""
+    files = {setting.owner for setting in settings if setting.kind == "config"}
+    return [
+        Candidate(
+            part,
+            Origin("config", file, 1),
+            prior.model["configuration place"],
+            "the configuration's place",
+            FILE_NAME,
+        )
+        for file in sorted(files)
+        for part in file.rsplit(".", 1)[0].split("/")
+        if is_whole(part) and not is_known(part, "datasets")
+    ]
+
+
+def from_folder(entry: str | None) -> list[Candidate]:
+    """Folders named after a model that the program is in: `dreamerv3/main.py`."""
+    named = [_known_in(folder) for folder in (entry or "").split("/")[:-1]]
+    place = Origin("code", entry, 1)
+    note = "the script's folder"
+    return [
+        Candidate(found[0], place, prior.model["script"], note, SCRIPT) for found in named if found
+    ]
 
 
 def _known_in(stem: str) -> tuple[str, bool] | None:
