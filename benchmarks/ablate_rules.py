@@ -54,8 +54,8 @@ CORE = (
     "words",
 )
 """Modules that everything else is made of."""
-NOTHING: dict[type, type] = {kind: kind for kind in (list, bool, str, dict, float, set)}
-"""Whose empty value a function that is switched off gives, by the type of its results."""
+EMPTY = (list, bool, str, dict, float, set)
+"""Types whose empty value a function that is switched off gives in place of its results."""
 Off = Callable[[], Any]
 Function = Callable[..., Any]
 
@@ -64,6 +64,7 @@ class Job:
     """A job whose program was followed: its fields can be chosen again and again."""
 
     def __init__(self, row: dict[str, Any], repos: Path) -> None:
+        self.repo = row["repo"]
         self.labels: dict[str, Any] = row["expected"] | row.get("also", {})
         self.args: tuple[Any, ...] = ()
         keep = mock.patch.object(static, "assemble", self._keeping(static.assemble))
@@ -231,7 +232,7 @@ def _giving(kind: type) -> Function:
     """A function that gives nothing in place of results of a type, a new list each time."""
 
     def given(*_: Any, **__: Any) -> Any:
-        return NOTHING[kind]() if kind in NOTHING else None
+        return kind() if kind in EMPTY else None
 
     return given
 
@@ -262,6 +263,7 @@ def count(job: Job, kinds: Sequence[Find], effects: dict[str, Counter[str]]) -> 
                 before, after = (right(a[name], expected) for a in (job.answers, answers))
                 if before != after:
                     effects[what]["lost" if before else "won"] += 1
+                    effects[what][f"in {job.repo}"] = 1
                 elif answers[name] != job.answers[name]:
                     effects[what]["otherwise"] += 1
 
@@ -300,13 +302,15 @@ def main() -> None:
             needed.append(what)
         elif counter["lost"] or counter["won"] or counter["otherwise"]:
             table.append(
-                {"without": what, "jobs": counter["jobs"], "right to wrong": counter["lost"],
-                 "wrong to right": counter["won"], "otherwise": counter["otherwise"]}
+                {"without": what, "jobs": counter["jobs"],
+                 "repositories where it matters": sum(name.startswith("in ") for name in counter),
+                 "right to wrong": counter["lost"], "wrong to right": counter["won"],
+                 "otherwise": counter["otherwise"]}
             )  # fmt: skip
         else:
             idle[what.partition(":")[0]].append(what.partition(": ")[2] or what)
     record(
-        "extraction_ablation",
+        "extraction_ablation" + (f"_{options.rules}" if options.rules != "all" else ""),
         table,
         labels=LABELS.name,
         jobs=len(drawn),
