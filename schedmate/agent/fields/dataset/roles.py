@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,52 +65,45 @@ def role_of_call(event: CallEvent, rule: dict[str, Any], text: str | None) -> bo
     """Whether this is for evaluation: by its split argument, its path, its variable or function."""
     for key in rule.get("split", []):
         value = argument(event, [key])
-        if value is None:
-            continue
-        if isinstance(value.data, bool):
+        if value is not None and isinstance(value.data, bool):
             return not value.data
-        split = text_of(value)
-        if split is not None:
-            if TRAIN_WORD.search(split):
-                return False
-            if EVAL.search(split):
-                return True
-    for word in (event.target, text.rsplit("/", 1)[-1] if text else "", text or "", event.function):
-        if not word:
-            continue
-        if TRAIN_WORD.search(word):
-            return False
-        if EVAL_WORD.search(word) or (word is not event.function and EVAL.search(word)):
-            return True
-    return True if _EVAL_FILE.search(event.site.file) else None
+        role = _role(text_of(value) or "", EVAL)
+        if role is not None:
+            return role
+    words = (event.target, text.rsplit("/", 1)[-1] if text else "", text or "")
+    roles = (*(_role(word, EVAL_WORD, EVAL) for word in words), _role(event.function, EVAL_WORD))
+    return _first(event, roles)
 
 
 def role_of_class(event: CallEvent) -> bool | None:
+    """Whether a dataset class is made for evaluation: by its arguments, its name or its place."""
     for key, value in event.kwargs.items():
         if key in ("train", "is_train", "training", "is_training") and isinstance(value.data, bool):
             return not value.data
         if key in ("split", "mode", "phase", "subset", "set", "stage", "partition", "image_set"):
-            text = text_of(value)
-            if text is not None and TRAIN_WORD.search(text):
-                return False
-            if text is not None and (EVAL.search(text) or EVAL_WORD.search(text)):
-                return True
-    for value in event.args:
-        text = value.data if isinstance(value.data, str) else None
+            role = _role(text_of(value) or "", EVAL, EVAL_WORD)
+            if role is not None:
+                return role
+    texts = [value.data for value in event.args if isinstance(value.data, str)]
+    for text in texts:
         if text in ("train", "training", "trainval"):
             return False
         if text in ("val", "valid", "validation", "test", "eval", "dev", "testing"):
             return True
-    for word in (event.target, event.cls.name if event.cls else "", event.function):
-        if TRAIN_WORD.search(word):
-            return False
-        if EVAL_WORD.search(word):
-            return True
-    paths = [v.data for v in event.args if isinstance(v.data, str) and is_path(v.data)]
-    for text in paths:
-        tail = text.rstrip("/").rsplit("/", 1)[-1]
-        if TRAIN_WORD.search(tail):
-            return False
-        if EVAL.search(tail):
-            return True
-    return True if _EVAL_FILE.search(event.site.file) else None
+    names = (event.target, event.cls.name if event.cls else "", event.function)
+    tails = [text.rstrip("/").rsplit("/", 1)[-1] for text in texts if is_path(text)]
+    roles = (*(_role(name, EVAL_WORD) for name in names), *(_role(tail, EVAL) for tail in tails))
+    return _first(event, roles)
+
+
+def _role(word: str, *evaluates: re.Pattern[str]) -> bool | None:
+    """Whether a word is about evaluation, None where it is about training as little."""
+    if TRAIN_WORD.search(word):
+        return False
+    return True if any(pattern.search(word) for pattern in evaluates) else None
+
+
+def _first(event: CallEvent, roles: Iterable[bool | None]) -> bool | None:
+    """The first role that is known, else that of the file that the call stands in."""
+    known = next((role for role in roles if role is not None), None)
+    return True if known is None and _EVAL_FILE.search(event.site.file) else known
