@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,17 +30,17 @@ from schedmate.agent.fields import (
     task,
 )
 from schedmate.agent.fields.candidates import EXPLICIT, Candidate
-from schedmate.agent.fields.leaves import leaves, normal
+from schedmate.agent.fields.leaves import leaves
 from schedmate.agent.fields.proofs import Lines, evidence_of
 from schedmate.agent.interp.machine import Limits
 from schedmate.agent.interp.program import follow, follow_config
-from schedmate.agent.interp.trace import Settings, Trace
+from schedmate.agent.interp.trace import Trace
 from schedmate.agent.launch.guess import find_entry
 from schedmate.agent.launch.plan import LaunchPlan
 from schedmate.agent.launch.planning import plan_launch
 from schedmate.agent.launch.repo import Repo
 from schedmate.agent.own_paths import as_written, relative_to
-from schedmate.agent.values import Data, Origin, Value, stated
+from schedmate.agent.values import Data, stated
 from schedmate.errors import InputError, similar_file
 from schedmate.jobs import Evidence, LaunchConfig, WorkloadMetadata
 from schedmate.paths import exists, is_dir
@@ -94,8 +93,8 @@ def extract(
         trace = follow_config(opened, plan, config, facts, Limits(time=budget))
     for started in trace.commands:  # first, as their environment says what their files mean
         if outside.known(started) is not None:
-            _add_launch_settings(opened, trace, started)
-    _add_launch_settings(opened, trace, plan)
+            flags.add_settings(opened, trace, started)
+    flags.add_settings(opened, trace, plan)
     add_written(root, trace, plan, written)
     relative_to(root, trace)
     warnings.extend(trace.warnings)
@@ -169,57 +168,6 @@ def _facts(root: Path, plan: LaunchPlan, launch: LaunchConfig) -> dict[str, Data
         "distributed": gpus > 1 if gpus is not None else None,
         "cwd": str(root if plan.cwd == "." else root / plan.cwd),
     }
-
-
-def _add_launch_settings(repo: Repo, trace: Trace, plan: LaunchPlan) -> None:
-    """What the launcher configures, and flags and files of the command the program did not read.
-
-    A program whose options or configuration are read by a library that could not be followed
-    still means something by `--epochs 90` or `--config x.yaml`.
-    """
-    if plan.facts:
-        trace.settings.append(Settings("launcher", Value(dict(plan.facts)), "config"))
-    read = {settings.name for settings in trace.settings}
-    composed = any(name in read for name in ("hydra", "lightning", "merged config"))
-    whole = composed and not {"hydra", "lightning"}.isdisjoint(read)
-    unread = [] if whole else [f for f in flags.files_in(repo, plan, trace) if f[0] not in read]
-    if not unread and (usual := outside.usual_files(plan)):
-        named = replace(plan, argv=[Value(name, Origin("library", text=name)) for name in usual])
-        unread = list(flags.files_in(repo, named, trace))
-    parsed = any(settings.kind in ("arguments", "dataclass") for settings in trace.settings)
-    if unread or not (parsed or composed):
-        trace.settings.append(Settings("command", flags.from_argv(plan.argv), "arguments"))
-    elif not composed:
-        # flags whose declaration is in a library's dataclass or parser
-        given = flags.from_argv(plan.argv)
-        known = {
-            normal(".".join(setting.path[-length:]))
-            for setting in leaves(trace)
-            if setting.value.known and setting.value.data is not None
-            for length in range(1, 5)
-        }
-        rest = _without(given, known)
-        if rest:
-            trace.settings.append(Settings("command", Value(rest), "arguments"))
-    for name, value in unread:
-        trace.settings.append(Settings(name, value, "config"))
-    trace.settings.extend(
-        outside.settings(plan, flags.from_argv(plan.argv), [v for _, v in unread])
-    )
-
-
-def _without(given: Value, known: set[str], above: str = "") -> dict[Any, Value]:
-    """The flags that no known setting is named after, `a.b=c` by its whole path."""
-    rest: dict[Any, Value] = {}
-    for key, value in (given.mapping or {}).items():
-        path = f"{above}.{key}" if above else str(key)
-        if isinstance(value.data, dict):
-            inner = _without(value, known, path)
-            if inner:
-                rest[key] = Value(inner, value.origin)
-        elif normal(path) not in known:
-            rest[key] = value
-    return rest
 
 
 def assemble(

@@ -1,22 +1,26 @@
-"""Plain `--name value` flags of a program whose own parser could not be followed."""
+"""Flags and files of a command that the program was not seen to read."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from schedmate.agent.configs.detectron import BASE, read_detectron
 from schedmate.agent.configs.reader import read_config
 from schedmate.agent.configs.scalars import parse_scalar
 from schedmate.agent.configs.trees import wrap
+from schedmate.agent.fields import outside
+from schedmate.agent.fields.leaves import leaves, normal
 from schedmate.agent.fields.words import is_whole
 from schedmate.agent.interp.libs.cli.flags import flag_origin, parse_flags
-from schedmate.agent.interp.trace import Trace
+from schedmate.agent.interp.trace import Settings, Trace
 from schedmate.agent.launch.plan import LaunchPlan
 from schedmate.agent.launch.repo import Repo
-from schedmate.agent.values import Value
+from schedmate.agent.values import Origin, Value
 from schedmate.errors import InputError
 from schedmate.paths import is_dir, is_file
 
@@ -30,6 +34,55 @@ _KEY = re.compile(r"[A-Za-z_]\w*(\.\w+)+")
 _MAX_NAME = 250
 _CONFIGS = (".yaml", ".yml", ".json", ".jsonnet", ".toml", ".ini", ".cfg")
 _FILES = (*_CONFIGS, ".py")
+
+
+def add_settings(repo: Repo, trace: Trace, plan: LaunchPlan) -> None:
+    """What the launcher configures, and flags and files of the command the program did not read.
+
+    A program whose options or configuration are read by a library that could not be followed
+    still means something by `--epochs 90` or `--config x.yaml`.
+    """
+    if plan.facts:
+        trace.settings.append(Settings("launcher", Value(dict(plan.facts)), "config"))
+    read = {settings.name for settings in trace.settings}
+    composed = any(name in read for name in ("hydra", "lightning", "merged config"))
+    whole = composed and not {"hydra", "lightning"}.isdisjoint(read)
+    unread = [] if whole else [f for f in files_in(repo, plan, trace) if f[0] not in read]
+    if not unread and (usual := outside.usual_files(plan)):
+        named = replace(plan, argv=[Value(name, Origin("library", text=name)) for name in usual])
+        unread = list(files_in(repo, named, trace))
+    parsed = any(settings.kind in ("arguments", "dataclass") for settings in trace.settings)
+    if unread or not (parsed or composed):
+        trace.settings.append(Settings("command", from_argv(plan.argv), "arguments"))
+    elif not composed:
+        # flags whose declaration is in a library's dataclass or parser
+        given = from_argv(plan.argv)
+        known = {
+            normal(".".join(setting.path[-length:]))
+            for setting in leaves(trace)
+            if setting.value.known and setting.value.data is not None
+            for length in range(1, 5)
+        }
+        rest = _without(given, known)
+        if rest:
+            trace.settings.append(Settings("command", Value(rest), "arguments"))
+    for name, value in unread:
+        trace.settings.append(Settings(name, value, "config"))
+    trace.settings.extend(outside.settings(plan, from_argv(plan.argv), [v for _, v in unread]))
+
+
+def _without(given: Value, known: set[str], above: str = "") -> dict[Any, Value]:
+    """The flags that no known setting is named after, `a.b=c` by its whole path."""
+    rest: dict[Any, Value] = {}
+    for key, value in (given.mapping or {}).items():
+        path = f"{above}.{key}" if above else str(key)
+        if isinstance(value.data, dict):
+            inner = _without(value, known, path)
+            if inner:
+                rest[key] = Value(inner, value.origin)
+        elif normal(path) not in known:
+            rest[key] = value
+    return rest
 
 
 def from_argv(argv: list[Value]) -> Value:
