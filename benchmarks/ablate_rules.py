@@ -308,7 +308,8 @@ def main() -> None:
                  "otherwise": counter["otherwise"]}
             )  # fmt: skip
         else:
-            idle[what.partition(":")[0]].append(what.partition(": ")[2] or what)
+            table_of, _, row = what.rpartition(": ") if ".yaml " in what else ("functions", "", what)
+            idle[table_of].append(row)
     record(
         "extraction_ablation" + (f"_{options.rules}" if options.rules != "all" else ""),
         table,
