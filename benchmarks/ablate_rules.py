@@ -308,8 +308,8 @@ def main() -> None:
                  "otherwise": counter["otherwise"]}
             )  # fmt: skip
         else:
-            table_of, _, row = what.rpartition(": ") if ".yaml " in what else ("functions", "", what)
-            idle[table_of].append(row)
+            listed, _, row = what.partition(": ")
+            idle[listed if row else "functions"].append(row or what)
     record(
         "extraction_ablation" + (f"_{options.rules}" if options.rules != "all" else ""),
         table,
