@@ -41,7 +41,7 @@ def test_the_demo_leaves_what_the_next_command_can_use(tmp_path: Path) -> None:
     script = "\n".join(["set -e", said, *first, "schedmate history stats"])
     after = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True)
     assert after.returncode == 0, after.stderr
-    assert "jobs = 40" in after.stdout
+    assert "40 jobs: 31 COMPLETED" in after.stdout
     assert (tmp_path / "triage.html").is_file()
 
 

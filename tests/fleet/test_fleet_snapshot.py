@@ -97,7 +97,7 @@ BAD = {
     "an infinity": (("tasks", 0, "cpus", float("inf")), "cpus is inf"),
     "half a GPU of a node": (("nodes", 0, "gpus", 7.5), "no number of GPUs"),
     "another class": (("tasks", 0, "class", "mid"), "neither 'hp' nor 'lp'"),
-    "a slip in a name": (("tasks", 0, "lockd", True), "no field 'lockd'; did you mean locked"),
+    "a slip in a name": (("tasks", 0, "lockd", True), "unknown field 'lockd'; did you mean locked"),
     "text for a flag": (("tasks", 0, "locked", "no"), "neither true nor false"),
     "a group for a list": (("tasks", 0, "avoid", "g"), "no list of groups"),
     "a task that is not an object": (("tasks", 0, None, 3), "task 1 is not an object"),
@@ -163,7 +163,7 @@ def test_fractions_that_do_not_fit_on_their_gpus() -> None:
         fleet(node, same)
     packed = fleet(node, thirds[:2])
     assert sorted(packed.tasks.device.tolist()) == [0, 1]
-    assert "2 fractions of GPUs do not say" in packed.notes[0]
+    assert "2 fractions of GPUs have no known GPU" in packed.notes[0]
 
 
 def test_tasks_before_nodes(tmp_path: Path) -> None:

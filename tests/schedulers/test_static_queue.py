@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from schedmate.errors import InputError
 from schedmate.schedulers.estimators import Estimator
 from schedmate.schedulers.model import Cluster, Job
-from schedmate.schedulers.policies.queues import Fifo, Sjf
+from schedmate.schedulers.policies.queues import Fifo, Sjf, SjfAgeing
 from schedmate.schedulers.policy import Policy
 from schedmate.schedulers.registry import make
 from schedmate.schedulers.sim import static_queue
@@ -195,7 +196,7 @@ def test_the_engine_says_what_is_wrong_with_jobs() -> None:
 
 def test_a_setting_that_is_no_number_to_sort_by_is_left_to_the_engine() -> None:
     workload = Workload.of([(0.0, 5.0, 2), (1.0, 5.0, 4)])
-    assert not loop_of(workload, make("sjf-ageing:weight=inf"))
+    assert not loop_of(workload, SjfAgeing(weight=math.inf))
 
 
 def test_progress_is_told_as_jobs_come() -> None:
