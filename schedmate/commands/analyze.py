@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from shlex import quote
+from shlex import join, quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,7 +22,12 @@ if TYPE_CHECKING:
     from schedmate.settings import Settings
 
 
+CONTEXT = {"allow_extra_args": True}
+"""So that a launch command that is not quoted gets a sentence of what to type instead."""
+
+
 def analyze(
+    context: typer.Context,
     repo: Annotated[
         Path | None,
         typer.Argument(
@@ -133,6 +138,8 @@ def analyze(
     from schedmate.jobs import JobSpec, LaunchConfig
     from schedmate.settings import load_settings
 
+    if context.args:
+        raise UsageError(_unquoted(repo, context.args))
     settings = load_settings(
         history=history,
         top_k=top_k,
@@ -200,6 +207,20 @@ def analyze(
         abstained = _one(spec, mate, output, record, elsewhere, as_json, plain)
     if abstained and fail_on_abstain:
         raise typer.Exit(ABSTAINED)
+
+
+def _unquoted(repo: Path | None, words: list[str]) -> str:
+    """What to type instead of a command, or a second repository, after the first argument."""
+    if repo is not None and repo.is_dir():
+        if Path(words[0]).is_dir():
+            return "give one REPO; many jobs go into a file for --batch."
+        place = str(repo)
+    else:
+        place, words = ".", [str(repo), *words]
+    return (
+        "give the launch command as one argument, in quotes: "
+        f"schedmate analyze {quote(place)} --command {quote(join(words))}"
+    )
 
 
 def _mate(settings: Settings) -> SchedMate:

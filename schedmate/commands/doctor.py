@@ -75,7 +75,7 @@ def examine() -> Iterator[Check]:
     try:
         settings, origins = explain_settings()
     except SchedmateError as error:
-        yield Check("settings", "failed", str(error), "correct or remove that setting")
+        yield Check("settings", "failed", str(error), "correct that, then run this again")
         return
     yield from _settings(settings, origins)
     yield from _extras(settings)

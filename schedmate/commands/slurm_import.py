@@ -46,13 +46,13 @@ def import_runs(
     """
     from schedmate.commands.history_analysis import RepositoryAnalysis
     from schedmate.commands.history_common import opened
-    from schedmate.commands.slurm_setup import connect
+    from schedmate.commands.slurm_setup import reached
     from schedmate.durations import parse_duration
     from schedmate.schedulers.live.bounds import load_bounds
     from schedmate.settings import load_settings
 
     back, now = parse_duration(since), time.time()
-    adapter = connect(load_bounds(bounds))
+    adapter = reached(load_bounds(bounds))
     seen: set[str] = set()
     with (
         RepositoryAnalysis(load_settings().memory_mb) as analysis,

@@ -33,6 +33,19 @@ def connect(bounds: Bounds) -> SlurmAdapter:
     )
 
 
+def reached(bounds: Bounds) -> SlurmAdapter:
+    """The same, with what to do in the message of the `OutageError`."""
+    from schedmate.schedulers.live.slurm.reading.shapes import OutageError
+
+    try:
+        return connect(bounds)
+    except OutageError as error:
+        raise OutageError(
+            f"{str(error).rstrip('.')}. Run this where `scontrol ping` finds the controller; "
+            "`schedmate slurm doctor` checks the rest."
+        ) from None
+
+
 @contextmanager
 def opened(
     bounds: Path | None, state: Path | None, history: str | None, *, dry_run: bool = False
@@ -42,16 +55,9 @@ def opened(
     Raises `OutageError` when the cluster does not answer.
     """
     from schedmate.commands.slurm_recovery import SlurmRunner
-    from schedmate.schedulers.live.slurm.reading.shapes import OutageError
 
     allowed = load_bounds(bounds)
-    try:
-        adapter = connect(allowed)
-    except OutageError as error:
-        raise OutageError(
-            f"{str(error).rstrip('.')}. Run this where `scontrol ping` finds the controller; "
-            "`schedmate slurm doctor` checks the rest."
-        ) from None
+    adapter = reached(allowed)
     runner = SlurmRunner(adapter.commands)
     with assembled(adapter, allowed, state, history, runner, dry_run=dry_run) as setup:
         yield setup

@@ -23,6 +23,8 @@ from schedmate.plain import LONGEST_S
 from schedmate.scale.objects import is_object, url_of
 from schedmate.terminal import clean
 
+FIRST = 4_096
+"""Bytes at the beginning of a list that show whether it is text."""
 MAX_NODES = 20_000
 """Limit for the nodes of one job."""
 
@@ -126,6 +128,12 @@ def listed(path: Path, *, follow_links: bool = False, at: str | None = None) -> 
     `InputError` if it lists no jobs.
     """
     batch = Batch(at or str(path), [])
+    with path.open("rb") as raw:
+        if b"\0" in raw.read(FIRST):
+            raise InputError(
+                f"{batch.source} is not text; a job list is a CSV file, which is not packed. "
+                "For one log use `schedmate diagnose`."
+            )
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as stream:
         try:
             header = stream.readline()

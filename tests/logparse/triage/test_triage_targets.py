@@ -79,6 +79,7 @@ def test_a_list_of_jobs(tmp_path: Path) -> None:
         ("job_id,gpus\n1,8\n", "has no column `log` .it has: job_id, gpus"),
         ("just a log line\nTraceback\n", "use `schedmate diagnose`"),
         ("job_id,log\n", "lists no jobs"),
+        ("\x1f\x00\x08packed", "is not text; a job list is a CSV file"),
     ],
 )
 def test_a_file_that_is_no_list_of_jobs(tmp_path: Path, content: str, message: str) -> None:
