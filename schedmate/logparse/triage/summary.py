@@ -116,8 +116,8 @@ def _novelty(shown: Mapping[int, int], ledger: Ledger) -> Novelty:
     ordered = sorted(new, key=lambda number: (-shown[number], new[number].text))
     return Novelty(
         compared=True,
-        reason=f"{counted(len(new), 'template')} near failures in none of "
-        f"{batches:,} earlier batch{'es' * (batches != 1)}, which had {remembered:,}.",
+        reason=f"{counted(len(new), 'template')} near failures not seen in "
+        f"{batches:,} earlier batch{'es' * (batches != 1)} ({remembered:,} known).",
         total=len(new),
         templates=[
             NewTemplate(

@@ -116,7 +116,9 @@ def test_new_templates_are_those_of_no_earlier_batch(tmp_path: Path) -> None:
         "RuntimeError: CUDA error: uncorrectable ECC error encountered"
     ]
     assert (novelty.templates[0].jobs, novelty.templates[0].line) == (1, 31)
-    assert run(again, ledger).novelty.total == 0
+    last = run(again, ledger).novelty
+    assert last.total == 0
+    assert last.reason.startswith("0 templates near failures not seen in 2 earlier batches (")
 
 
 def test_what_an_unfinished_batch_learned_is_still_new_when_it_goes_on(tmp_path: Path) -> None:
