@@ -636,6 +636,18 @@ def test_columns_of_other_files_are_not_taken_for_those_of_a_trace() -> None:
     assert record.synthetic is None
 
 
+def test_columns_that_only_sound_like_a_field_are_named(tmp_path: Path, cli: Cli) -> None:
+    file = tmp_path / "jobs.csv"
+    file.write_text("job_id,duration,gpus,state\n1,90m,8,COMPLETED\n")
+    base = ("history", "import", str(file), "--history", str(tmp_path / "history"))
+    said = cli(*base).err
+    assert "columns not read, as no field has that very name: duration, gpus; " in said
+    assert "with --map, as in --map duration=duration." in said
+    said = cli(*base, "--map", "duration=duration", "--map", "gpus=gpus").err
+    assert "columns not read" not in said
+    assert "without a run time" not in said
+
+
 @pytest.mark.parametrize(
     ("text", "without", "waiting"),
     [

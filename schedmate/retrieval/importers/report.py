@@ -23,12 +23,14 @@ class ImportReport:
     """Counts of one import, filled while its records are drawn.
 
     `rows` counts jobs read, `bad` those that could not be used; `problems` holds the first
-    `MAX_PROBLEMS` reasons, each with its place (`line 17`, `job 4`).
+    `MAX_PROBLEMS` reasons, each with its place (`line 17`, `job 4`). `ignored` are columns that are
+    called like a field's short name, by which alone none is taken.
     """
 
     rows: int = 0
     bad: int = 0
     problems: list[str] = field(default_factory=list)
+    ignored: list[str] = field(default_factory=list)
 
     def reject(self, place: str, reason: str) -> None:
         """Count one bad row."""

@@ -129,6 +129,8 @@ def import_csv(
     except csv.Error as error:
         raise InputError(f"line 1 is not CSV: {error}; export the file again.") from None
     columns = _resolve(header, mapping or {})
+    aliases = table("columns")["aliases"]
+    report.ignored = [name for name in header if name in aliases and aliases[name] not in columns]
     rows = csv.reader(stream, delimiter=delimiter)
     while True:
         try:
