@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from schedmate.errors import (
@@ -17,6 +18,7 @@ from schedmate.errors import (
     ends_the_program,
 )
 from schedmate.schedulers.policy import Policy
+from schedmate.terminal import clean
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
@@ -171,6 +173,8 @@ def policy_class(name: str) -> type[Policy]:
             f"{did_you_mean(name, names()) or '.'}"
         )
     module, _, attribute = target.partition(":")
+    if module.endswith(".py") or "/" in module:
+        raise UsageError(_no_path(name, Path(module), attribute))
     try:
         found = getattr(import_module(module), attribute)
     except ModuleNotFoundError as error:
@@ -193,6 +197,15 @@ def policy_class(name: str) -> type[Policy]:
             "derive it from that (docs/policies.md)."
         )
     return found
+
+
+def _no_path(name: str, file: Path, attribute: str) -> str:
+    folder = "." if file.parent == Path() else file.parent
+    return (
+        f"policy {name!r} names a file; name its module, and say in PYTHONPATH where it is: "
+        f"PYTHONPATH={clean(folder, 200)} schedmate ... --policy "
+        f"{clean(file.stem, 200)}:{clean(attribute, 200)}"
+    )
 
 
 def parameters(policy: type[Policy]) -> list[Parameter]:

@@ -64,6 +64,16 @@ def test_says_who_won_and_that_an_oracle_helped(cli: Cli, trace: Path) -> None:
     assert "which no scheduler can know" in second
 
 
+def test_policies_that_change_nothing_share_the_first_place(cli: Cli, trace: Path) -> None:
+    result = cli("simulate", str(trace), "--policy", "fifo,sjf,srtf", "--cluster", "99x8")
+    assert result.out.startswith("best average JCT: fifo, sjf and srtf alike, ")
+    result = cli(
+        *("simulate", str(trace), "--policy", "fifo,sjf", "--cluster", "99x8"),
+        *("--seed", "1,2,3"),
+    )
+    assert result.out.startswith("best average JCT: fifo (seed 1) and 5 others alike, ")
+
+
 def test_the_published_mode_says_what_it_changes(cli: Cli, trace: Path) -> None:
     result = cli(
         *("simulate", str(trace), "--policy", "fifo,sjf,tiresias,lucid", "--cluster", "8x4"),
@@ -121,6 +131,8 @@ def test_a_finished_run_is_kept_and_not_repeated(cli: Cli, trace: Path, tmp_path
         (("--phases", "often"), USAGE, "--phases: 'often' is not a setting"),
         (("--policy", "json:JSONDecoder"), USAGE, "is not a subclass"),
         (("--policy", "no_such_module:X"), USAGE, "PYTHONPATH=. schedmate"),
+        (("--policy", "mine.py:X"), USAGE, "PYTHONPATH=. schedmate ... --policy mine:X"),
+        (("--policy", "../a/mine.py:X"), USAGE, "PYTHONPATH=../a schedmate ... --policy mine:X"),
         (("--estimator", "magic"), USAGE, "no estimator 'magic'"),
         (("--estimator", "column:x"), USAGE, "no column 'x' of numbers; it has guess"),
         (("--mode", "x"), USAGE, "none of honest, published"),
@@ -188,6 +200,7 @@ class Needs(Mine):
             INTERNAL,
             "decision of policy .* cannot be carried out .*: decide.view. returns a list",
         ),
+        ("Mine", INTERNAL, r"policy mine has no decide\(view\); write one"),
         ("Elsewhere", INTERNAL, "with nodes of the cluster"),
         ("Twice", INTERNAL, "decided Start of job j1 at 10.000 s, which is impossible: not all"),
         ("Never", INTERNAL, "left 12 jobs waiting forever, the first j0"),

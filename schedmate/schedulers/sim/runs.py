@@ -240,7 +240,11 @@ def _failed(policy: Policy, error: BaseException) -> BaseException:
     module = sys.modules[type(policy).__module__]
     if module.__name__.startswith(f"{__name__.partition('.')[0]}."):
         return error
-    what = f"{type(error).__name__}: {error}"
+    if isinstance(error, NotImplementedError) and type(policy).decide is Policy.decide:
+        return PolicyError(
+            f"policy {policy.name} has no decide(view); write one (docs/policies.md)."
+        )
+    what = ": ".join(filter(None, (type(error).__name__, str(error))))
     lines = [
         frame.lineno
         for frame in traceback.extract_tb(error.__traceback__)

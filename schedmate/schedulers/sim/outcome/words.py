@@ -9,7 +9,8 @@ Numbers = dict[str, Any]
 
 SETTINGS = ("cluster", "estimator", "seed")
 """Settings of a run besides its policy."""
-
+NAMED = 4
+"""Runs of the same average JCT that are all named."""
 
 ORIGINS = {
     "recorded": "a recorded trace",
@@ -39,10 +40,14 @@ def estimator_names(runs: Sequence[Numbers]) -> str:
 
 
 def headlines(runs: Sequence[Numbers]) -> list[str]:
-    """The policy with the least average JCT, and what the comparison rests on."""
+    """The policies with the least average JCT, and what the comparison rests on."""
     best = min(runs, key=lambda run: float(run["avg_jct_h"]))
     jct, queue, jobs = best["avg_jct_h"], best["avg_queue_h"], best["jobs"]
-    name, sources = label(best, varied(runs)), estimator_names(runs)
+    keys, sources = varied(runs), estimator_names(runs)
+    first = [label(run, keys) for run in runs if run["avg_jct_h"] == jct]
+    if len(first) > NAMED:
+        first[1:] = [f"{len(first) - 1} others"]
+    name = first[0] if len(first) == 1 else f"{', '.join(first[:-1])} and {first[-1]} alike"
     return [
         f"best average JCT: {name}, {jct:.2f} h over {jobs:,} jobs ({queue:.2f} h queueing)",
         f"run times estimated by {sources}; {best['mode']} costs; {ORIGINS[best['origin']]}",
