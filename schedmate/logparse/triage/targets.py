@@ -14,7 +14,7 @@ from stat import S_ISREG
 
 from schedmate.data import load
 from schedmate.durations import parse_duration
-from schedmate.errors import InputError, UsageError
+from schedmate.errors import InputError, UsageError, did_you_mean
 from schedmate.hosts import expand_hostlist
 from schedmate.logparse.reading import Log, open_log
 from schedmate.logparse.reading.inside import Folder
@@ -139,7 +139,9 @@ def listed(path: Path, *, follow_links: bool = False, at: str | None = None) -> 
             header = stream.readline()
             stream.seek(0)
             rows = csv.DictReader(stream, delimiter=max(",;\t|", key=header.count))
-            columns = _columns(list(rows.fieldnames or ()), path)
+            names = list(rows.fieldnames or ())
+            columns = _columns(names, path)
+            batch.warnings += _mistyped(names, columns, batch.source)
             for row in rows:
                 values = {name: (row.get(column) or "").strip() for name, column in columns.items()}
                 if values["log"]:
@@ -189,6 +191,16 @@ def _columns(header: list[str], path: Path) -> dict[str, str]:
             "and a column with the path of each job's log. For one log use `schedmate diagnose`."
         )
     return found
+
+
+def _mistyped(header: list[str], columns: dict[str, str], source: str) -> list[str]:
+    """Columns that are not read, and are called almost like one that is missing."""
+    missing = [name for name in load("logparse/triage/columns.yaml") if name not in columns]
+    return [
+        f"column {clean(column, 40)!r} of {source} is not read{hint}"
+        for column in header
+        if column and column not in columns.values() and (hint := did_you_mean(column, missing))
+    ]
 
 
 def _target(

@@ -89,6 +89,14 @@ def test_a_file_that_is_no_list_of_jobs(tmp_path: Path, content: str, message: s
         find_targets(str(path))
 
 
+def test_a_column_that_is_mistyped_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text("log,durtion,gpus,cost,gpu\na.log,3h,8,1,0\n")
+    assert [one.replace(str(path), "CSV") for one in find_targets(str(path)).warnings] == [
+        "column 'durtion' of CSV is not read; did you mean duration?"
+    ]
+
+
 def test_nothing_to_triage(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds no logs"):
         find_targets(str(tmp_path))
