@@ -51,6 +51,7 @@ def headline(analysis: Analysis) -> tuple[str, str, str]:
     if estimate.abstained:
         size = analysis.history_size
         reason = clean(estimate.reason or "no past job was close enough")
+        reason = reason.removeprefix("no similar job: ")  # which stands in the line above
         near = len(estimate.neighbours)
         outcome = f"no run time from {counted(near, 'similar job')}" if near else "no similar job"
         return job, f"{outcome} among {counted(size, 'record')}", f"because {reason}"
