@@ -230,11 +230,11 @@ def simulate(
     ]
     for plan in plans:
         check_plan(plan)
-    if out is not None and not parquet_is_there():
-        say(f"note: no Parquet files are written beside the CSV; {installing('parquet')}.")
     workload = load(trace, columns, skip_bad, workloads, tables, origin)
     if quota is not None:
         check_quotas(plans[0].cluster, workload)
+    if out is not None and not parquet_is_there():
+        say(f"note: no Parquet files are written beside the CSV; {installing('parquet')}.")
     with progress("simulating", len(plans) * len(names) * len(workload)) as advance:
         done = list(
             compare(workload, plans, out=out, processes=processes or 1, ray=ray, progress=advance)
