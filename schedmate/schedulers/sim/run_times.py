@@ -49,7 +49,7 @@ class RunTimes:
 
     def ranked_by(self) -> Floats:
         """The duration that a rank uses for each job, if known in advance [s]."""
-        limits = self._requests.column("time_limit_s")
+        limits = self._requests.values("time_limit_s")
         other = np.inf if limits is None else np.array([np.inf if x is None else x for x in limits])
         return np.where(np.isnan(self._known), other, self._known)
 
