@@ -45,7 +45,7 @@ AGAIN = 10
 COARSE = 0.05
 """Stated times with a coarser relative resolution than this are less exact than timestamps."""
 CLOSE = 0.05
-"""Relative difference up to which single step times are not preferred to the clock."""
+"""Relative difference above which an even clock is preferred to times of single steps."""
 COUNTED = 3
 """Lines without signs of training that are needed to count something."""
 UNITLESS = 60.0

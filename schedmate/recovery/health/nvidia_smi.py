@@ -38,7 +38,7 @@ COUNTS = (
 """Errors that were not corrected, since the driver was loaded."""
 
 LOST = ("gpu is lost", "unknown error", "err!", "gpu requires reset")
-"""Replaces the values of a GPU that does not answer."""
+"""Texts in place of the values of a GPU that does not answer."""
 
 SHOWN = ("product_name", "serial", "uuid", "fb_memory_usage/total", "vbios_version")
 """Values that every GPU that answers has."""

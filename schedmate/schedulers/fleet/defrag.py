@@ -97,7 +97,7 @@ PUBLISHED = Options(Rules(), by_type=False)
 BEST_FIT = Options(Rules(depth=1), by_type=False)
 """The same without ejection chains."""
 RANDOM_EVICTION = Options(Rules(depth=1, place="random"), by_type=False)
-"""The search as published: evicted tasks go to any node with room."""
+"""What Algorithm 1 is compared with: evicted tasks go to any node with room."""
 METHODS = {
     "schedmate": Options(),
     "large-nodes": Options(Rules(order="price")),

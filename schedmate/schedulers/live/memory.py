@@ -130,7 +130,7 @@ class Memory:
             )
 
     def progress(self) -> dict[str, tuple[float, Progress]]:
-        """Start and last reading of the progress of running jobs, by job."""
+        """Last known progress of running jobs and when it was read [s since epoch], by job."""
         rows = self._db.execute("SELECT job, at, document FROM progress")
         return {job: (at, Progress.model_validate_json(text)) for job, at, text in rows}
 

@@ -169,7 +169,7 @@ class Fit(NamedTuple):
     error: float
     """Mean relative error of the line."""
     interpolated: float
-    """The error of interpolating each point between its neighbours, for comparison."""
+    """The same of interpolating each point between its neighbours, as predictions do."""
 
 
 def fits(tables: Tables) -> list[Fit]:

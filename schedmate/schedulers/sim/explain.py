@@ -31,7 +31,7 @@ class Local:
     contributions: dict[str, float]
     """By term; they add up to the logarithm of `answer_s` + 1."""
     values: dict[str, float | None]
-    """Mean run time by value of each feature [s]; None: unknown."""
+    """The job's value of each feature, mean run times in [s]; None: unknown."""
 
 
 @dataclass(frozen=True)

@@ -135,9 +135,8 @@ class KubernetesActs(Lookups):
             return Finding("changed", f"there is no job {action.job} any more")
         left, begun = self._to_evict(job, action)
         if left:
-            self._evict(
-                job, left, dry_run=True
-            )  # a disruption budget refuses here, before any change
+            # a disruption budget refuses here, before any change
+            self._evict(job, left, dry_run=True)
             return Finding("ready", f"{len(left)} of its pods are on {', '.join(action.exclude)}")
         if begun is not None:
             if begun > action.run:

@@ -27,7 +27,7 @@ LONGEST = 32 << 20
 LOG_TIMEOUT_S = 15.0
 """How long fetching one log may take [s]."""
 MOST_UNREACHABLE = 3
-"""Failed fetches from a node after which no more logs of the run are requested."""
+"""Logs of a run that their nodes do not deliver, after which no more are requested."""
 MOST = 64
 """Logs that are fetched of one run."""
 KEPT = 200

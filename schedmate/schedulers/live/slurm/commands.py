@@ -17,7 +17,7 @@ _PASSED_ON = ("PATH", "SLURM_CONF", "TZ")
 
 
 NOT_FOUND = 127
-"""Last words of `env` and shells if there is no such command."""
+"""Exit code of `env` and shells if there is no such command."""
 
 
 class CommandError(OutageError):

@@ -99,7 +99,7 @@ class _Speeds:
         self._types = types
 
     def of(self, nodes: int, gpus: int) -> float:
-        """The mean over the types with known values; 1 if there are none."""
+        """The mean over the types with known values, 0 if there are none; 1 without an agent."""
         if self._agent is None:
             return 1.0
         alike = tuple(Shape(one, nodes, gpus) for one in self._types)

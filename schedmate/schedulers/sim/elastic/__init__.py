@@ -1,4 +1,4 @@
 """Ground truth of elastic jobs from measured tables: step times, gradients, epochs."""
 
 COLUMNS = frozenset({"name", "time", "application", "num_replicas", "batch_size"})
-"""Column that distinguishes a workload of elastic jobs from a trace."""
+"""Columns that distinguish a workload of elastic jobs from a trace."""

@@ -45,7 +45,7 @@ class Advice:
         self.learns = type(estimator).observe is not Estimator.observe
         """Whether the estimator wants to know of jobs that have ended."""
         self.rejected = 0
-        """Number of forecasts that no job's run time can have."""
+        """Number of unusable forecasts: durations that no job can have."""
 
     def forecast(self, job: Job) -> Forecast | None:
         """The estimator's forecast for a job, unless it is an impossible duration.

@@ -12,7 +12,7 @@ from schedmate.schedulers.terms import NEVER
 from schedmate.schedulers.view import View
 
 _IDLE = 1000
-"""Rounds without running jobs, arrivals or decisions after which the simulation ends."""
+"""Rounds without running jobs, arrivals or decisions after which the simulation fails."""
 
 
 MOST_ROUNDS = 1_000_000

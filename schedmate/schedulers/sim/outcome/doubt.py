@@ -26,7 +26,7 @@ _RECORDED = {
     *("first_start", "end", "held_s", "segments", "events", "decisions", "failures", "work"),
     *("bad_estimates", "assumed_s", "counts"),
 }
-"""Kinds of segments that are supported here."""
+"""Fields of an outcome that are supported here."""
 _AT_ONCE = 1 << 20
 """Rows sorted at once."""
 

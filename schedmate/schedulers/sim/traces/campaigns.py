@@ -91,7 +91,7 @@ class Campaigns:
         return np.floor(first + later[order]), of[order]
 
     def latent(self, of: Integers, rng: np.random.Generator) -> Floats:
-        """A standard normal number for each job, by its campaign: equal ones are close."""
+        """A standard normal number for each job, by its campaign: similar jobs have close ones."""
         count = len(of)
         middle = rng.standard_normal(int(of.max()) + 1)[of]
         close = middle + self.spread * rng.standard_normal(count)

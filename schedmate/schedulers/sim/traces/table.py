@@ -20,7 +20,7 @@ Rows = Iterator[tuple[int, list[str]]]
 
 _ROWS = 1 << 16
 _BYTES = 1 << 24
-"""Rows read at once."""
+"""Bytes read at once."""
 _SMALL = 1 << 18
 """Files that Python has read before Arrow is imported [bytes]."""
 _ODD = (b'"', b"\0", b"\n\n", b"\n\r", rb"\r(?!\n)")
