@@ -16,7 +16,6 @@ import os
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -143,18 +142,15 @@ class Stage:
     @contextmanager
     def played(self, page: str, folder: Path) -> Iterator[Stage]:
         """The same with its files there and what it starts running."""
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = str(free.getsockname()[1])
 
         def filled(text: str) -> str:
-            text = text.replace("{port}", port).replace("{clone}", str(ROOT))
-            return text.replace("{folder}", str(folder))
+            return text.replace("{clone}", str(ROOT)).replace("{folder}", str(folder))
 
         sources = PYTHON.findall(page)
         for name, source in zip(self.blocks, sources, strict=False):
             (folder / name).write_text(source, encoding="utf-8")
-        run(filled(self.setup), folder)
         try:
+            run(filled(self.setup), folder)
             yield Stage(replace={shown: filled(meant) for shown, meant in self.replace.items()})
         finally:
             run(filled(self.teardown), folder)
