@@ -143,8 +143,11 @@ def test_a_rate_that_is_none_is_not_replaced_by_another(
     assert _pair(tmp_path, code, f"--lr={rate}", kind) == ("Adam", None)
 
 
-def test_a_batch_size_that_is_none_is_not_replaced_by_that_of_a_loader(tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", ["many", "0.5"])
+def test_a_batch_size_that_is_none_is_not_replaced_by_that_of_a_loader(
+    tmp_path: Path, size: str
+) -> None:
     code = "torch.utils.data.DataLoader(open('x'), batch_size=4)\n"
     (tmp_path / "main.py").write_text(_OPTIONS.format(kind="float") + code)
-    found = extract(tmp_path, "python main.py --batch-size many").metadata
+    found = extract(tmp_path, f"python main.py --batch-size {size}").metadata
     assert found.get("training_config.batch_size") is None

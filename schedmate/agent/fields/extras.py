@@ -237,11 +237,11 @@ def _usable(field: str, value: Value) -> object:
     if not is_number(value) or not 0 < value.data <= called.LARGEST:
         return None
     number = value.data
-    return (
-        int(number)
-        if field != "lr" and isinstance(number, float) and number.is_integer()
-        else number
-    )
+    if field == "lr" or not isinstance(number, float):
+        return number
+    if number.is_integer():
+        return int(number)
+    return None if field.endswith("batch_size") else number  # a part of one, or of the memory
 
 
 def _precision(settings: list[Setting], found: dict[str, Candidate]) -> None:
