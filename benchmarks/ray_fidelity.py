@@ -412,11 +412,11 @@ def simulate(seed: int, name: str, ran: dict[str, Any] | None = None) -> dict[st
     from schedmate.mate import SchedMate
     from schedmate.schedulers import registry
     from schedmate.schedulers.adapters.modules import WithSchedMate
+    from schedmate.schedulers.adapters.simulated import SimulatedLogs
     from schedmate.schedulers.adapters.tracker import PackingTracker
     from schedmate.schedulers.model import Cluster, Job, Profile
     from schedmate.schedulers.sim.engine import Simulation
     from schedmate.schedulers.sim.equipment import Equipment, World
-    from schedmate.schedulers.sim.logs.source import SimulatedLogs
     from schedmate.schedulers.sim.logs.writer import JobLog, formats
     from schedmate.schedulers.sim.outcome.audit import audit
     from schedmate.schedulers.sim.parameters import HONEST
