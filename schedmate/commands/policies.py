@@ -33,6 +33,8 @@ def policies(
 
     screen = Screen(sys.stdout)
     rows = []
+    if name is not None:
+        name = registry.PolicySpec.parse(name).name  # as `--policy` takes it, settings and all
     for one in registry.names() if name is None else [name]:
         found = registry.policy_class(one)
         what = " ".join((found.__doc__ or "").strip().partition("\n\n")[0].split())

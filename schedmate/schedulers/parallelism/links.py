@@ -21,7 +21,6 @@ from schedmate.schedulers.parallelism.network import alpha_beta, interpolated
 from schedmate.schedulers.parallelism.profile import MEGABYTE, Tables
 
 COLUMNS = "gpu,precision,primitive,gpus,data_size(mb),time(ms),noise"
-PRIMITIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 VOLUMES_MB = (0.0625, 0.25, 1, 4, 16, 64)
 """Sizes of the whole tensor [MiB] that are timed."""
 WARM_UP = 2
