@@ -6,6 +6,9 @@ PYTHON ?= $(firstword $(foreach python,$(CANDIDATES),$(shell $(python) -c \
 VENV ?= .venv
 BIN := $(VENV)/bin
 
+# Tests and benchmarks start schedmate hundreds of times; without bytecode each start takes half as long again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo test test-shells test-browser test-live test-models models lint fix types docs docs-site pictures bench \
 	fuzz fuzz-coverage dist sbom man extras image clean
 
@@ -18,7 +21,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/base.stamp: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[llm]'
 	@touch $@
 
 $(VENV)/dev.stamp: pyproject.toml | $(BIN)/python
@@ -29,7 +32,7 @@ demo: $(VENV)/base.stamp ## Show the main commands on made-up files, which stay 
 	@$(BIN)/schedmate demo demo
 
 test: $(VENV)/dev.stamp ## Run the whole test suite, on up to four cores
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 $(ARGS)
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --durations 15 $(ARGS)
 
 test-shells: $(VENV)/dev.stamp ## Run the tests of completion in zsh and fish; .ci/install shells installs them
 	$(BIN)/python -m pytest -m shells -n 0 tests/test_completion.py $(ARGS)
@@ -73,6 +76,7 @@ docs-site: $(VENV)/dev.stamp ## Build the documentation site into build/site; a 
 docs: $(VENV)/dev.stamp ## Write docs/cli.md, schemas and the samples in README and docs anew
 	$(BIN)/python docs/generate_cli.py
 	$(BIN)/python docs/generate_diagrams.py
+	$(BIN)/python docs/generate_modules.py
 	$(BIN)/python docs/generate_benchmarks.py
 	$(BIN)/python docs/generate_samples.py
 
@@ -80,7 +84,7 @@ pictures: $(VENV)/dev.stamp ## Record the terminal session and the reports' scre
 	$(BIN)/python docs/generate_pictures.py
 
 # Those that need nothing besides this repository; benchmarks/README.md has all.
-BENCH := startup static_speed batch hostile reading redaction embedding history_index history_scale \
+BENCH := walks startup static_speed batch hostile reading redaction embedding history_index history_scale \
 	log_speed failure_nearest triage simulation_report schedulers_synthetic parallel_plans \
 	service_load fleet ray_overhead
 

@@ -4,7 +4,7 @@
 
 CODE is a folder with that version's `schedmate`, any since candidates have data, origin, score and
 note. OUT gets a JSON line a job: its evidence, every candidate that was made with the function that
-made it, and what was seen of the program. What lines stand in, today's `fields/surroundings.py` and
+made it, and what was seen of the program. What lines stand in, today's `fields/confidence.py` and
 `_flows.py` say.
 """
 
@@ -21,13 +21,13 @@ from typing import Any
 CODE, JOBS, REPOS, OUT = sys.argv[1:5]
 HERE = Path(__file__).parent
 sys.path.insert(0, CODE)
-sys.path += [str(HERE), str(HERE.parent / "schedmate/agent/fields")]  # today's surroundings.py
+sys.path.append(str(HERE))
 
 import _flows as flow  # noqa: E402
 
 from schedmate.agent import static  # noqa: E402
-from schedmate.agent.fields import candidates, words  # noqa: E402
-from schedmate.errors import SchedmateError  # noqa: E402
+from schedmate.agent.fields import candidates  # noqa: E402
+from schedmate.base.errors import SchedmateError  # noqa: E402
 from schedmate.jobs import LaunchConfig  # noqa: E402
 
 MOST = 60
@@ -163,7 +163,9 @@ def answer(job: dict[str, Any]) -> dict[str, Any]:
     names = {str(row[0]) for group in rows.values() for row in group}
     names |= {str(row[0]) for row in evidence.values()}
     known = {
-        table: sorted(name for name in names if len(name) < 200 and words.is_known(name, table))
+        table: sorted(
+            name for name in names if len(name) < 200 and candidates.is_known(name, table)
+        )
         for table in ("models", "datasets")
     }
     return {"evidence": evidence, "candidates": rows, "seen": dict(seen), "known": known}

@@ -8,16 +8,15 @@ from typing import Any, ClassVar
 
 from schedmate.retrieval.embedders import load_embedder
 from schedmate.retrieval.history import JobHistory
-from schedmate.schedulers.adapters.advisor import Advisor
-from schedmate.schedulers.adapters.lucid import LucidWithSchedMate
+from schedmate.schedulers.adapters.modules import Advisor
+from schedmate.schedulers.adapters.policies import LucidWithSchedMate
 from schedmate.schedulers.estimators import Estimator
 from schedmate.schedulers.model import Job
-from schedmate.schedulers.sim.equipment import Equipment, World
-from schedmate.schedulers.sim.observer import Observer
 from schedmate.schedulers.sim.workload import Workload
+from schedmate.schedulers.sim.world import Equipment, SimulationObserver, World
 
 
-class Knowing(Observer):
+class Knowing(SimulationObserver):
     """Tells the true slowdown of every pair, at once."""
 
     def packed(self, job: Job) -> None:

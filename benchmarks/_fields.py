@@ -9,7 +9,9 @@ from dataclasses import field as default
 from pathlib import Path
 from typing import Any
 
-from schedmate.agent.fields.facts import (
+from public_benchmark import FURTHER_FIELDS, is_right
+
+from schedmate.agent.fields.confidence import (
     FIELDS,
     ITERS,
     MODEL,
@@ -19,9 +21,8 @@ from schedmate.agent.fields.facts import (
     VALID,
     Scene,
     Weighed,
-    facts,
+    facts_about,
 )
-from schedmate.bench.verdicts import FURTHER, right
 
 GROUPS = {MODEL: "model", TASK: "task", ITERS: "length", UNIT: "length", TRAIN: "dataset",
           VALID: "dataset"}  # fmt: skip
@@ -158,12 +159,12 @@ def _answers(written: dict[str, Any], job: dict[str, Any]) -> Iterator[Answer]:
         **written["seen"],
     )
     answers: dict[str, Weighed] = {}
-    for name in (*FIELDS, *FURTHER.values()):
+    for name in (*FIELDS, *FURTHER_FIELDS.values()):
         chosen = _chosen(name, written["evidence"].get(name), considered, answers)
         if chosen is not None:
             answers[name] = chosen
     scene.answers = answers
-    for name in (*FIELDS, *FURTHER.values()):
+    for name in (*FIELDS, *FURTHER_FIELDS.values()):
         label = name.partition(".")[2]
         if label not in job["labels"]:
             continue
@@ -171,12 +172,16 @@ def _answers(written: dict[str, Any], job: dict[str, Any]) -> Iterator[Answer]:
         row = Answer(job["id"], job["repo"], name, None, expected is None)
         if answer is not None:
             weighed = considered.get(group_of(name), [])
-            row.data, row.right = answer.data, bool(right(answer.data, expected))
+            row.data, row.right = answer.data, bool(is_right(answer.data, expected))
             row.hand, row.prior = written["evidence"][name][4], answer.score
-            row.rule, row.facts = answer.rule, facts(name, answer, weighed, scene)
+            row.rule, row.facts = answer.rule, facts_about(name, answer, weighed, scene)
             if name in RANKED:
                 row.others = [
-                    (other, facts(name, other, weighed, scene), bool(right(other.data, expected)))
+                    (
+                        other,
+                        facts_about(name, other, weighed, scene),
+                        bool(is_right(other.data, expected)),
+                    )
                     for other in weighed
                 ]
         yield row

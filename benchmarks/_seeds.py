@@ -22,19 +22,18 @@ from _bounds import KnowingLucid  # noqa: F401 - policies name it
 from _runs import LARGEST, PROFILE_ERROR, demand
 from scipy import stats
 
-from schedmate.scale.spread import spread
+from schedmate.base.spread import spread
 from schedmate.schedulers.model import Cluster
-from schedmate.schedulers.sim.fingerprint import of_package
+from schedmate.schedulers.sim.comparison import package_digest
+from schedmate.schedulers.sim.interference import measured, named
 from schedmate.schedulers.sim.parameters import HONEST, Parameters, UtilisationCurve
 from schedmate.schedulers.sim.runs import Plan, run_policy
 from schedmate.schedulers.sim.traces import read_trace
 from schedmate.schedulers.sim.traces.assign import assign
-from schedmate.schedulers.sim.traces.calibration import Calibration
-from schedmate.schedulers.sim.traces.recipe import Recipe, parse
+from schedmate.schedulers.sim.traces.recipe import Calibration, Recipe, parse_recipe
 from schedmate.schedulers.sim.traces.synthesize import synthesize
 from schedmate.schedulers.sim.workload import Workload
-from schedmate.schedulers.sim.world.failures import FailureRates
-from schedmate.schedulers.sim.world.interference import measured, named
+from schedmate.schedulers.sim.world import FailureRates
 
 SEEDS = tuple(range(1, 21))
 PHILLY_STEP, PHILLY_TUNED, PHILLY_SHIFT = 4_000, 8, 4_000
@@ -101,7 +100,7 @@ def _work(group: list[Cell], shared: tuple[Path, Path]) -> list[dict[str, Any]]:
 
 
 def _key(cell: Cell) -> str:
-    return hashlib.sha256(repr(tuple(cell)).encode() + of_package()).hexdigest()[:20]
+    return hashlib.sha256(repr(tuple(cell)).encode() + package_digest()).hexdigest()[:20]
 
 
 def _run(cell: Cell, data: Path) -> dict[str, Any]:
@@ -153,7 +152,7 @@ def trace_of(
     part = part.select(n for n, job in enumerate(part.jobs) if job.gpus <= LARGEST)
     nodes = max(max(j.gpus for j in part.jobs) // 8 + 4, round(demand(part) / 8 / load))
     recipe = f"{recipe_of(name)}:seed={seed}" + f",{settings}" * bool(settings)
-    return assign(part, *parse(recipe)), f"{nodes}x8"
+    return assign(part, *parse_recipe(recipe)), f"{nodes}x8"
 
 
 def _part(name: str, data: Path, jobs: int, seed: int) -> Workload:
@@ -212,7 +211,7 @@ def _table1(data: Path, seed: int, load: float, settings: str) -> tuple[Workload
         work = Workload.of([(at * middle, length * scale, gpus) for at, length, gpus in rows])
         low, high = (low, middle) if demand(work) < load * TABLE1_GPUS else (middle, high)
     recipe = f"schedmate:seed={seed}" + f",{settings}" * bool(settings)
-    return assign(work, *parse(recipe)), f"{TABLE1_GPUS // 8}x8"
+    return assign(work, *parse_recipe(recipe)), f"{TABLE1_GPUS // 8}x8"
 
 
 class Gain(NamedTuple):

@@ -9,7 +9,7 @@ from _record import record
 from _runs import Trace, about, row, run, trace_of
 
 from schedmate.schedulers.sim.outcome.results import Result
-from schedmate.schedulers.sim.world.failures import FailureRates
+from schedmate.schedulers.sim.world import FailureRates
 
 PAPER = "method=mean"
 """The paper's estimates: the mean of the three nearest."""

@@ -30,29 +30,19 @@ from typing import Any
 from unittest import mock
 
 from _record import record
+from public_benchmark import FURTHER_FIELDS, MANDATORY_FIELDS, is_right
 
 from schedmate.agent import static
 from schedmate.agent.fields import candidates, confidence
-from schedmate.agent.fields.candidates import pattern, rules
-from schedmate.agent.fields.leaves import leaves, normal
-from schedmate.bench.verdicts import FIELDS, FURTHER, right
-from schedmate.errors import SchedmateError
+from schedmate.agent.fields.candidates import call_pattern, rules
+from schedmate.agent.fields.settings import all_settings, normal_name
+from schedmate.base.errors import SchedmateError
 from schedmate.jobs import LaunchConfig
 
 LABELS = Path(__file__).parent / "labels/dev.jsonl"
-PATHS = FIELDS | FURTHER
+PATHS = MANDATORY_FIELDS | FURTHER_FIELDS
 SEED = 20261123
-CORE = (
-    "about",
-    "candidates",
-    "confidence",
-    "facts",
-    "leaves",
-    "prior",
-    "proofs",
-    "surroundings",
-    "words",
-)
+CORE = ("about", "candidates", "confidence", "prior", "settings")
 """Modules that everything else is made of."""
 EMPTY = (list, bool, str, dict, float, set)
 """Types whose empty value a function that is switched off gives in place of its results."""
@@ -93,8 +83,8 @@ class Job:
         with (
             mock.patch.object(candidates.Candidate, "__init__", tracked),
             # which answers there are does not depend on how sure they are
-            mock.patch.object(confidence, "judge", lambda given, scene: given),
-            mock.patch.object(confidence, "scene", return_value=None),
+            mock.patch.object(confidence, "judge_answers", lambda given, scene: given),
+            mock.patch.object(confidence, "scene_of", return_value=None),
         ):
             metadata = static.assemble(trace, plan, launch, lines, [], *rest)
         return {name: metadata.get(PATHS[name]) for name in self.labels}, considered
@@ -157,17 +147,19 @@ def alternatives(text: str) -> list[str]:
 def of_tables(job: Job) -> Iterator[tuple[str, Off]]:
     """The rows of the tables that apply to a job."""
     trace = job.args[0]
-    keys = {setting.key for setting in leaves(trace)} | {normal(name) for name in trace.parameters}
-    keys |= {normal(name) for event in trace.calls for name in event.kwargs}
+    keys = {setting.key for setting in all_settings(trace)} | {
+        normal_name(name) for name in trace.parameters
+    }
+    keys |= {normal_name(name) for event in trace.calls for name in event.kwargs}
     for path, names in _lists(rules("names"), ""):
         for name in list(names):
-            if isinstance(name, str) and normal(name.rpartition(".")[2]) in keys:
+            if isinstance(name, str) and normal_name(name.rpartition(".")[2]) in keys:
                 yield f"names.yaml {path}: {name}", partial(without, names, name)
     paths = {event.path for event in trace.calls}
     for table in ("length", "model", "dataset"):
         listed = rules("calls")[table]
         for rule in list(listed):
-            if any(pattern(rule["call"]).match(path) for path in paths):
+            if any(call_pattern(rule["call"]).match(path) for path in paths):
                 what = f"calls.yaml {table}: {rule['call']}"
                 yield what, partial(without, listed, rule)
     texts = {re.sub(r"[_ ./]+", "-", value.lower()) for value in job.values if len(value) < 200}
@@ -260,7 +252,7 @@ def count(job: Job, kinds: Sequence[Find], effects: dict[str, Counter[str]]) -> 
                 effects[what]["fails"] += 1  # others need what it gives
                 continue
             for name, expected in job.labels.items():
-                before, after = (right(a[name], expected) for a in (job.answers, answers))
+                before, after = (is_right(a[name], expected) for a in (job.answers, answers))
                 if before != after:
                     effects[what]["lost" if before else "won"] += 1
                     effects[what][f"in {job.repo}"] = 1
@@ -292,7 +284,7 @@ def main() -> None:
             job = Job(row, options.repos)
         except SchedmateError:
             continue
-        answers.update(right(job.answers[name], value) for name, value in job.labels.items())
+        answers.update(is_right(job.answers[name], value) for name, value in job.labels.items())
         count(job, KINDS[options.rules], effects)
     idle = defaultdict(list)
     needed = []

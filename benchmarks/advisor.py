@@ -9,8 +9,8 @@ how long they would have run, and so those that cut-short runs tell most about a
 made-up trace knows, and every one of its jobs is a target. A relative error below 100 % is the
 paper's figure; it forgives every estimate that is too low, which the log error does not.
 
-Three more tables: the scaling exponents of schedmate/retrieval/adjust.py, measured from step times,
-similarities of pairs of workloads, and what a similarity threshold lets through.
+Three more tables: the scaling exponents of schedmate/retrieval/run_time.py, measured from step
+times, similarities of pairs of workloads, and what a similarity threshold lets through.
 """
 
 from __future__ import annotations
@@ -36,12 +36,18 @@ from advisor_traces import Trace, load
 
 from schedmate.jobs import Estimate, JobRecord, WorkloadMetadata
 from schedmate.retrieval import advisor
-from schedmate.retrieval.adjust import Adjustment
 from schedmate.retrieval.embedders import Embedder, load_embedder
 from schedmate.retrieval.history import Match
-from schedmate.retrieval.predictive import Run
-from schedmate.retrieval.render import render
-from schedmate.retrieval.spread import LATEST, UNLEARNED, Learned, Spread, learn
+from schedmate.retrieval.run_time import (
+    SPREAD_JOBS,
+    UNLEARNED_SPREAD,
+    Adjustment,
+    LearnedSpread,
+    Run,
+    Spread,
+    learn_spread,
+)
+from schedmate.retrieval.similarity import render
 
 MOST = 2000
 """Jobs estimated a trace: evenly spread over the half."""
@@ -61,14 +67,14 @@ class Replay:
     known: dict[str, Any] = field(default_factory=dict)
     by_text: dict[str, list[JobRecord]] = field(default_factory=lambda: defaultdict(list))
     by_print: dict[str, list[JobRecord]] = field(default_factory=lambda: defaultdict(list))
-    latest: deque[tuple[str, float]] = field(default_factory=lambda: deque(maxlen=LATEST))
+    latest: deque[tuple[str, float]] = field(default_factory=lambda: deque(maxlen=SPREAD_JOBS))
 
-    learned: Learned = UNLEARNED
+    learned: LearnedSpread = UNLEARNED_SPREAD
     size: int = 0
 
     def spread(self) -> Spread:
         if not self.learned.fits(self.size):
-            self.learned = Learned(self.size, learn(self.latest))
+            self.learned = LearnedSpread(self.size, learn_spread(self.latest))
         return self.learned.spread
 
     def add(self, job: JobRecord) -> None:
@@ -123,7 +129,7 @@ def variant(name: str) -> Iterator[str]:
         elif name == "cut-short runs as completed":
             swap("Run", lambda time, weight, _, spread: Run(time, weight, spread=spread))
         elif name == "cut-short runs left out":
-            usable = advisor.usable
+            usable = advisor.has_run_time
             swap("usable", lambda job, now: usable(job, now) and not job.censored)
         yield "mean" if name in ("mean", "median") else "weighted"
 

@@ -13,7 +13,7 @@ import yaml
 
 from schedmate.jobs import WorkloadMetadata
 from schedmate.retrieval.embedders import Embedder
-from schedmate.retrieval.render import render
+from schedmate.retrieval.similarity import render
 
 Pair = tuple[WorkloadMetadata, WorkloadMetadata]
 

@@ -13,7 +13,7 @@ The patterns were written down once and not changed after they had been scored. 
 a language model is shown the command and the scripts that `pattern` reads, up to 6,000 characters,
 for N jobs of heldout.jsonl drawn by seed, and answers once under a schema; the others are scored on
 that sample as well. Intervals are a bootstrap over repositories. `--answers` keeps the answers as
-`schedmate bench score` reads them.
+`public_benchmark.py score` reads them.
 """
 
 from __future__ import annotations
@@ -32,12 +32,10 @@ from typing import Any
 from _bootstrap import bootstrap
 from _model import Model, choice, number, words
 from _record import RESULTS, record
+from public_benchmark import FURTHER_FIELDS, MANDATORY_FIELDS, Label, job_labels, judge, score
 
 from schedmate.agent.static import extract
-from schedmate.bench.documents import Label, job_labels
-from schedmate.bench.scoring import judge, score
-from schedmate.bench.verdicts import FIELDS, FURTHER
-from schedmate.errors import SchedmateError
+from schedmate.base.errors import SchedmateError
 
 LABELS = Path(__file__).parent / "labels"
 READABLE = (".py", ".sh", ".yaml", ".yml", ".json", ".toml", ".cfg", ".slurm", ".sbatch")
@@ -150,7 +148,9 @@ def static(root: Path, label: Label) -> dict[str, Any]:
         metadata = extract(root, label.command, label.launch).metadata
     except SchedmateError:
         return {}
-    return {field: metadata.get(path) for field, path in (FIELDS | FURTHER).items()}
+    return {
+        field: metadata.get(path) for field, path in (MANDATORY_FIELDS | FURTHER_FIELDS).items()
+    }
 
 
 def answer(method: str, root: Path, label: Label) -> dict[str, Any]:
@@ -193,7 +193,9 @@ def row(
     scored = score(labels, answers, names=(f"{name}.jsonl", method), answered_only=True)
     judged = judge((labels[job] for job in roots), answers)
     outcomes = [
-        (repo, case["verdict"] == "right") for repo, case in judged if case["field"] in FIELDS
+        (repo, case["verdict"] == "right")
+        for repo, case in judged
+        if case["field"] in MANDATORY_FIELDS
     ]
     total = scored["fields"][-1]
     made = {

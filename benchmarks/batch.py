@@ -30,10 +30,9 @@ from pathlib import Path
 from _record import record
 
 from schedmate import Settings, load_settings
-from schedmate.advice import embedder_of
 from schedmate.commands.batch import Analyst, analyze_many
 from schedmate.jobs import JobRecord
-from schedmate.mate import SchedMate
+from schedmate.mate import SchedMate, embedder_of
 from schedmate.retrieval.history import JobHistory
 
 EXAMPLES = Path(__file__).parent.parent / "examples"

@@ -26,9 +26,8 @@ from _record import record
 from failure import in_half
 
 from schedmate.logparse.failure import diagnose
-from schedmate.logparse.failure.handler import Locator
-from schedmate.logparse.failure.rules import load_rules
-from schedmate.logparse.failure.wording import subsystems
+from schedmate.logparse.failure.examine import Locator
+from schedmate.logparse.failure.rules import load_rules, subsystems
 from schedmate.logparse.reading import open_log
 from schedmate.logparse.signs import signs
 

@@ -25,19 +25,24 @@ from _record import record
 from embedding_peers import Mixed, Ngrams, Words, minilm
 
 from schedmate.jobs import WorkloadMetadata
-from schedmate.retrieval.calibration import Job, Query, calibrate, labelled
 from schedmate.retrieval.embedders import Embedder, load_embedder
-from schedmate.retrieval.render import render
+from schedmate.retrieval.similarity import (
+    LabelledQuery,
+    WorkName,
+    calibrate,
+    labelled_queries,
+    render,
+)
 
 Render = Callable[[WorkloadMetadata], str]
 
 
-def all_jobs(queries: Sequence[Query]) -> list[Job]:
+def all_jobs(queries: Sequence[LabelledQuery]) -> list[WorkName]:
     """What the history holds."""
     return sorted({job for query in queries for job in (query.right, *query.wrong)})
 
 
-def metadata(job: Job, draw: np.random.Generator | None = None) -> WorkloadMetadata:
+def metadata(job: WorkName, draw: np.random.Generator | None = None) -> WorkloadMetadata:
     """Metadata as extraction gives it; hyperparameters are drawn, since they vary on their own."""
     task, model, data = job
     training: dict[str, Any] = {}
@@ -60,7 +65,9 @@ def metadata(job: Job, draw: np.random.Generator | None = None) -> WorkloadMetad
     )
 
 
-def scores(embedder: Embedder, queries: Sequence[Query], text: Render = render) -> dict[str, Any]:
+def scores(
+    embedder: Embedder, queries: Sequence[LabelledQuery], text: Render = render
+) -> dict[str, Any]:
     """Percentages of queries that find the right job, and the mean reciprocal rank."""
     draw = np.random.default_rng(0)
     jobs = all_jobs(queries)
@@ -114,7 +121,7 @@ TEXTS: dict[str, Render] = {
 }
 
 
-def speed(embedder: Embedder, queries: Sequence[Query]) -> float:
+def speed(embedder: Embedder, queries: Sequence[LabelledQuery]) -> float:
     """Texts a second, over texts that are all different."""
     jobs = all_jobs(queries)
     texts = [render(metadata(job)) for job in jobs]
@@ -147,7 +154,7 @@ def main() -> None:
     parser.add_argument("--embedder", action="append", default=[], metavar="NAME[=MODEL]")
     parser.add_argument("--only", action="store_true", help="only those of --embedder")
     options = parser.parse_args()
-    queries = labelled()
+    queries = labelled_queries()
     embedders: list[Embedder] = []
     for given in options.embedder:
         name, _, model = given.partition("=")

@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from schedmate.retrieval.embedders.bundled import BundledEmbedder
-from schedmate.retrieval.embedders.ngrams import embed_ngrams
-from schedmate.retrieval.embedders.vectors import unit
+from schedmate.retrieval.embedders import BundledEmbedder, embed_ngrams, unit_vectors
 
 Rows = NDArray[np.float32]
 
@@ -28,7 +26,7 @@ class Words:
         self._model: Any = BundledEmbedder()._model  # noqa: SLF001 - half of it is the point
 
     def embed(self, texts: Sequence[str]) -> Rows:
-        return unit(self._model.embed(list(texts), norm=False))
+        return unit_vectors(self._model.embed(list(texts), norm=False))
 
 
 class Ngrams:
@@ -80,7 +78,7 @@ class MiniLM:
         mask = np.array([each.attention_mask for each in encoded], dtype=np.int64)
         inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
         hidden = self._session.run(None, inputs)[0]
-        return unit((hidden * mask[:, :, None]).sum(1) / mask.sum(1, keepdims=True))
+        return unit_vectors((hidden * mask[:, :, None]).sum(1) / mask.sum(1, keepdims=True))
 
 
 class Mixed:
@@ -94,7 +92,9 @@ class Mixed:
         self._parts = ((first, share), (second, 1 - share))
 
     def embed(self, texts: Sequence[str]) -> Rows:
-        return unit(np.concatenate([e.embed(texts) * s**0.5 for e, s in self._parts], axis=1))
+        return unit_vectors(
+            np.concatenate([e.embed(texts) * s**0.5 for e, s in self._parts], axis=1)
+        )
 
 
 def minilm(tokenizer: Path | None) -> MiniLM | None:

@@ -37,10 +37,10 @@ from _record import RESULTS, record
 from interval_traces import traces, whole
 
 from schedmate.jobs import JobRecord
-from schedmate.report import axes, charts
+from schedmate.report import charts
 from schedmate.retrieval.advisor import SchedulingAdvisor
 from schedmate.retrieval.embedders import load_embedder
-from schedmate.retrieval.memory import MemoryHistory
+from schedmate.retrieval.history import MemoryHistory
 
 MOST = 2000
 """Jobs that are estimated of a trace: evenly spread over its second half."""
@@ -226,8 +226,8 @@ def _figure(errors: dict[str, np.ndarray]) -> None:
         RESULTS / "estimation_real.svg",
         "Relative error of run times at submission, image generation requests",
         curves,
-        (axes.linear("relative error", 0.0, 2.0, "ratio"),
-         axes.linear("share of requests", 0.0, 1.0, "share")),
+        (charts.linear_axis("relative error", 0.0, 2.0, "ratio"),
+         charts.linear_axis("share of requests", 0.0, 1.0, "share")),
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ expected (accepted forms of each mandatory field; null where the code does not s
 was not labelled is left out and not counted), also (the same of further fields, counted apart)
 and why.
 
-What counts as right: `schedmate/bench/verdicts.py`. The data set: docs/benchmark.md.
+What counts as right: `public_benchmark.py`. The data set: docs/benchmark.md.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import Any
 
 from _record import record
+from public_benchmark import FURTHER_FIELDS, MANDATORY_FIELDS, FieldRow, rows_by_field, verdict
 
 from schedmate.agent.static import extract
-from schedmate.bench.verdicts import FIELDS, FURTHER, FieldRow, by_field, verdict
-from schedmate.errors import SchedmateError
+from schedmate.base.errors import SchedmateError
 from schedmate.jobs import LaunchConfig
 
-PATHS = FIELDS | FURTHER
+PATHS = MANDATORY_FIELDS | FURTHER_FIELDS
 
 
 def by_confidence(labels: Path, sure: dict[float, Counter[str]]) -> None:
@@ -57,13 +57,13 @@ def report(
 ) -> None:
     """Print the tables, or record them."""
     if options.no_record:
-        for line in [*table, *(by_field(further) if further else [])]:
+        for line in [*table, *(rows_by_field(further) if further else [])]:
             print(line)
         print(meta)
     else:
         if further:
-            ordered = {field: further[field] for field in FURTHER if field in further}
-            record(f"extraction_{options.labels.stem}_further", by_field(ordered), **meta)
+            ordered = {field: further[field] for field in FURTHER_FIELDS if field in further}
+            record(f"extraction_{options.labels.stem}_further", rows_by_field(ordered), **meta)
         record(f"extraction_{options.labels.stem}", table, **meta)
         if cases:
             record(f"extraction_{options.labels.stem}_cases", cases, labels=options.labels.name)
@@ -90,7 +90,7 @@ def main() -> None:
         return
     if options.only:
         rows = [row for row in rows if row["id"] in options.only.split(",")]
-    counts: dict[str, Counter[str]] = {field: Counter() for field in FIELDS}
+    counts: dict[str, Counter[str]] = {field: Counter() for field in MANDATORY_FIELDS}
     further: dict[str, Counter[str]] = {}
     times: list[float] = []
     cases: list[dict[str, Any]] = []
@@ -113,9 +113,11 @@ def main() -> None:
         for field, accepted in (row["expected"] | row.get("also", {})).items():
             path = PATHS[field]
             outcome = verdict(got[field], accepted)
-            counter = counts[field] if field in FIELDS else further.setdefault(field, Counter())
+            counter = (
+                counts[field] if field in MANDATORY_FIELDS else further.setdefault(field, Counter())
+            )
             counter[outcome] += 1
-            if field in FIELDS and got[field] is not None and path in evidence:
+            if field in MANDATORY_FIELDS and got[field] is not None and path in evidence:
                 tenth = int(evidence[path].confidence * 10) / 10
                 sure.setdefault(tenth, Counter())[outcome] += 1
             if outcome != "right" and not (options.quiet or options.confidence):
@@ -137,7 +139,7 @@ def main() -> None:
     if options.confidence:
         by_confidence(options.labels, sure)
         return
-    table = by_field(counts)
+    table = rows_by_field(counts)
     times.sort()
     meta = {
         "labels": options.labels.name,

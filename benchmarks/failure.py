@@ -32,8 +32,7 @@ from _record import record
 
 from schedmate.jobs import Diagnosis
 from schedmate.logparse.failure import diagnose
-from schedmate.logparse.failure.binary import CHUNK
-from schedmate.logparse.failure.handler import Locator
+from schedmate.logparse.failure.examine import PROBED_CHUNK, Locator
 from schedmate.logparse.reading import open_log
 
 LABELS = Path(__file__).parent / "labels"
@@ -260,7 +259,7 @@ def speed(folder: Path) -> dict[str, Any]:
         row[f"{locator} [s]"] = round(float(took), 2)
         row[f"{locator} memory [MB]"] = int(memory) // 1024
         row[f"{locator} line"] = int(line)
-    row["probes"] = f"{probes} of {-(-path.stat().st_size // CHUNK)} chunks"
+    row["probes"] = f"{probes} of {-(-path.stat().st_size // PROBED_CHUNK)} chunks"
     return row
 
 

@@ -8,15 +8,16 @@ from __future__ import annotations
 import numpy as np
 from _record import record
 
-from schedmate.logparse.failure.nearest import labelled, vectors
+from schedmate.logparse.failure.describe import labelled_examples, word_vectors
+from schedmate.logparse.failure.rules import load_rules
 
 THRESHOLDS = (0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9)
 
 
 def main() -> None:
     """For each threshold, how many have a neighbour, how many a right one."""
-    pairs = labelled()
-    points = vectors([text for text, _ in pairs])
+    pairs = labelled_examples(load_rules())
+    points = word_vectors([text for text, _ in pairs])
     rules = [rule for _, rule in pairs]
     same = np.array([[one.id == other.id for other in rules] for one in rules])
     similar = np.where(same, -1.0, points @ points.T)

@@ -9,8 +9,9 @@ a version of the code from before anybody had looked at that repository (`labels
 and `fit` learns from those answers. The labels are today's: some accept forms that were added after
 the first reading, which flatters every row alike.
 
-A field's weights are those of a regularised logistic model over the facts of `fields/facts.py`
-(`_fitting.py`). Which candidate is the answer is tried with pairwise models besides, and recorded.
+A field's weights are those of a regularised logistic model over the facts of
+`fields/confidence.py` (`_fitting.py`). Which candidate is the answer is tried with pairwise models
+besides, and recorded.
 """
 
 from __future__ import annotations
@@ -32,9 +33,14 @@ from _fitting import FOLDS, SEED, Models, choices, fit, folds, out_of_fold, rows
 from _record import record
 from _tried import TRIED
 
-from schedmate.agent.fields.confidence import POOLED, cautious
-from schedmate.agent.fields.facts import FIELDS, OWN_TABLES
-from schedmate.agent.fields.surroundings import ENDS, FACTS
+from schedmate.agent.fields.confidence import (
+    BLOCK_ENDS,
+    FIELDS,
+    OWN_TABLES,
+    POOLED,
+    SURROUNDING_FACTS,
+    cautious_confidence,
+)
 
 HERE = Path(__file__).parent
 WEIGHTS = HERE.parent / "schedmate/agent/fields/weights"
@@ -112,7 +118,7 @@ def scaled(answers: Sequence[Answer], shares: np.ndarray) -> np.ndarray:
     for fold in range(FOLDS):
         points = [(x, y) for x, y in scale(shares[of != fold], right[of != fold])]
         for place in np.flatnonzero(of == fold):
-            out[place] = cautious(float(shares[place]), points)
+            out[place] = cautious_confidence(float(shares[place]), points)
     return out
 
 
@@ -181,7 +187,7 @@ def _ranked(answers: Sequence[Answer]) -> dict[str, Any]:
     }
 
 
-SURROUNDINGS = (ENDS, *FACTS)
+SURROUNDINGS = (BLOCK_ENDS, *SURROUNDING_FACTS)
 ALL = frozenset({*SURROUNDINGS, *TRIED})
 
 
@@ -296,7 +302,9 @@ def main() -> None:
     sure = scaled(answers, shares)
     models = fit(rows_of(answers), _used)
     if own := {name for name in models if name not in (*FIELDS, POOLED)} ^ {*OWN_TABLES}:
-        parser.error(f"facts.py's OWN_TABLES and the answers differ about {', '.join(sorted(own))}")
+        parser.error(
+            f"confidence.py's OWN_TABLES and the answers differ about {', '.join(sorted(own))}"
+        )
     write(models, scale(shares, right), answers)
     kinds = {"by hand": hand, "probability": shares, "confidence": sure}
     main = np.array([answer.field in FIELDS for answer in answers])

@@ -29,19 +29,15 @@ from typing import Any
 import numpy as np
 from _record import RESULTS, record
 
-from schedmate.schedulers.fleet import document, topology
-from schedmate.schedulers.fleet.bound import most_emptied
-from schedmate.schedulers.fleet.budget import choose
-from schedmate.schedulers.fleet.defrag import METHODS, Costs, search
-from schedmate.schedulers.fleet.diagnosis import diagnose
-from schedmate.schedulers.fleet.parts import Space
-from schedmate.schedulers.fleet.plan import Plan, make_plan
-from schedmate.schedulers.fleet.plan_document import planned
-from schedmate.schedulers.fleet.readers import openb, read_snapshot
-from schedmate.schedulers.fleet.requests import DEFAULT, Request
+from schedmate.cluster.exports import read_snapshot
+from schedmate.schedulers.fleet import document, openb, topology
+from schedmate.schedulers.fleet.defrag import METHODS, Costs, search_moves
+from schedmate.schedulers.fleet.diagnosis import DEFAULT_REQUESTS, Request, diagnose
+from schedmate.schedulers.fleet.plan import Plan, choose_steps, make_plan, planned_moves
+from schedmate.schedulers.fleet.room import Space
 from schedmate.schedulers.fleet.snapshot import FleetSnapshot
 from schedmate.schedulers.fleet.synthesize import ORIGIN, synthesize
-from schedmate.schedulers.fleet.verify import faults
+from schedmate.schedulers.fleet.verify import most_emptied, plan_faults
 
 SIZES = (1_000, 10_000, 37_707)
 SEEDS = (0, 1, 2)
@@ -54,7 +50,7 @@ def speed() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for size in SIZES:
             path = Path(folder) / f"{size}.json"
-            document.write(synthesize(size, seed=0), path)
+            document.write_snapshot(synthesize(size, seed=0), path)
             done = subprocess.run(
                 [sys.executable, __file__, "one", str(path)],
                 capture_output=True, text=True, check=True,
@@ -77,13 +73,13 @@ def one(path: Path) -> dict[str, Any]:
     snapshot = timed("load", lambda: read_snapshot(path))
     row = {"GPUs": snapshot.gpus, "tasks": len(snapshot.tasks), **row}
     row["load MB"] = _peak_mb()
-    timed("diagnose", lambda: diagnose(snapshot, DEFAULT))
-    found = timed("defrag, 1 process", lambda: search(snapshot, METHODS["schedmate"]))
-    again = timed("2 processes", lambda: search(snapshot, METHODS["schedmate"], processes=2))
+    timed("diagnose", lambda: diagnose(snapshot, DEFAULT_REQUESTS))
+    found = timed("defrag, 1 process", lambda: search_moves(snapshot, METHODS["schedmate"]))
+    again = timed("2 processes", lambda: search_moves(snapshot, METHODS["schedmate"], processes=2))
     assert found == again
-    plan = timed("plan", lambda: choose(make_plan(snapshot, found.moves), Costs()).plan)
-    assert timed("proof", lambda: faults(snapshot, planned(plan), plan.emptied)) == []
-    timed("place 256", lambda: topology.several([256], _room(snapshot).room))
+    plan = timed("plan", lambda: choose_steps(make_plan(snapshot, found.moves), Costs()).plan)
+    assert timed("proof", lambda: plan_faults(snapshot, planned_moves(plan), plan.emptied)) == []
+    timed("place 256", lambda: topology.allocate_in_best_order([256], _room(snapshot).room))
     row["emptied"] = len(plan.emptied)
     row["peak MB"] = _peak_mb()
     return row
@@ -115,11 +111,11 @@ def _gain(
     snapshot: FleetSnapshot, method: str, seed: int, budget: int | None = None
 ) -> dict[str, Any]:
     began = _cpu_s()
-    found = search(snapshot, replace(METHODS[method], seed=seed))
+    found = search_moves(snapshot, replace(METHODS[method], seed=seed))
     took = _cpu_s() - began
-    choice = choose(make_plan(snapshot, found.moves), Costs(), budget)
+    choice = choose_steps(make_plan(snapshot, found.moves), Costs(), budget)
     plan = choice.plan
-    assert faults(snapshot, planned(plan), plan.emptied) == []
+    assert plan_faults(snapshot, planned_moves(plan), plan.emptied) == []
     before, after = snapshot.slack(), snapshot.slack(plan.node_after())
     return {
         "emptied": len(plan.emptied),
@@ -182,8 +178,8 @@ def optimum(count: int = 10) -> None:
             sums["optimum"] += best.emptied
             sums["bound"] += best.most
             for name, options in METHODS.items():
-                plan = make_plan(part_of, search(part_of, replace(options, seed=k)).moves)
-                assert faults(part_of, planned(plan), plan.emptied) == []
+                plan = make_plan(part_of, search_moves(part_of, replace(options, seed=k)).moves)
+                assert plan_faults(part_of, planned_moves(plan), plan.emptied) == []
                 sums[name] += len(plan.emptied)
         rows.append(
             {
@@ -228,7 +224,7 @@ def _fleet(kind: str) -> FleetSnapshot:
 def _openb(folder: Path, filled: float, placement: str, seed: int) -> FleetSnapshot:
     key = (filled, placement, seed % 3)
     if key not in _FLEETS:
-        _FLEETS[key] = openb.read_snapshot(
+        _FLEETS[key] = openb.read_openb(
             folder, filled=filled, placement=placement, seed=seed % 3 + 42
         )
     return _FLEETS[key]
@@ -236,7 +232,7 @@ def _openb(folder: Path, filled: float, placement: str, seed: int) -> FleetSnaps
 
 def part(snapshot: FleetSnapshot, nodes: np.ndarray[Any, Any]) -> FleetSnapshot:
     """A snapshot of some nodes."""
-    from schedmate.schedulers.fleet.builder import Builder
+    from schedmate.schedulers.fleet.snapshot import Builder
 
     chosen = {snapshot.nodes.name[n] for n in nodes}
     builder = Builder("part")
@@ -254,15 +250,15 @@ def on_openb(folder: Path) -> None:
     rows = []
     for filled, placement in ((0.8, "random"),):
         for seed in (42,):
-            snapshot = openb.read_snapshot(folder, filled=filled, placement=placement, seed=seed)
+            snapshot = openb.read_openb(folder, filled=filled, placement=placement, seed=seed)
             for method, options in METHODS.items():
                 began = time.process_time()
-                found = search(snapshot, replace(options, seed=seed))
+                found = search_moves(snapshot, replace(options, seed=seed))
                 took = time.process_time() - began
                 whole = make_plan(snapshot, found.moves)
                 for budget in (None, 50, 500) if method == "large-nodes" else (None,):
-                    plan = choose(whole, Costs(), budget).plan
-                    assert faults(snapshot, planned(plan), plan.emptied) == []
+                    plan = choose_steps(whole, Costs(), budget).plan
+                    assert plan_faults(snapshot, planned_moves(plan), plan.emptied) == []
                     after = moved(snapshot, plan)
                     row: dict[str, Any] = {
                         "pods ask for": f"{filled:.0%}",
@@ -319,7 +315,7 @@ def placing() -> None:
                 "largest first, fewest switches": partial(
                     topology.allocate, largest, room, topology.fewest
                 ),
-                "searched orders": partial(topology.several, sizes, room),
+                "searched orders": partial(topology.allocate_in_best_order, sizes, room),
             }
             for name, work in methods.items():
                 began = time.process_time()
@@ -344,7 +340,7 @@ def pictures() -> None:
 
     from schedmate.report.fleet import WORDS, figures
 
-    found = diagnose(synthesize(seed=0), DEFAULT)
+    found = diagnose(synthesize(seed=0), DEFAULT_REQUESTS)
     causes, topology_too, _ = figures(found)
     for name, figure in (("causes", causes), ("large_jobs", topology_too)):
         path = RESULTS / f"fleet_{name}.svg"

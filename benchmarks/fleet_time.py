@@ -30,11 +30,9 @@ from fleet import _rate, moved
 from numpy.typing import NDArray
 from spot import ratio
 
-from schedmate.schedulers.fleet.budget import choose
-from schedmate.schedulers.fleet.defrag import METHODS, Costs, ends, search
-from schedmate.schedulers.fleet.plan import Plan, make_plan
-from schedmate.schedulers.fleet.plan_document import proved
-from schedmate.schedulers.fleet.readers import openb
+from schedmate.schedulers.fleet import openb
+from schedmate.schedulers.fleet.defrag import METHODS, Costs, node_ends, search_moves
+from schedmate.schedulers.fleet.plan import Plan, choose_steps, make_plan, require_safe
 from schedmate.schedulers.fleet.snapshot import FleetSnapshot
 from schedmate.schedulers.fleet.synthesize import ORIGIN, synthesize
 
@@ -54,10 +52,12 @@ def remaining() -> None:
         truth = total - ran
         for told in TOLD:
             known = with_times(snapshot, left_s(told, ran, total, seed))
-            plan = make_plan(known, search(known, replace(METHODS["schedmate"], seed=seed)).moves)
+            plan = make_plan(
+                known, search_moves(known, replace(METHODS["schedmate"], seed=seed)).moves
+            )
             for budget in BUDGETS:
-                choice = choose(plan, Costs(), budget)
-                proved(choice.plan)
+                choice = choose_steps(plan, Costs(), budget)
+                require_safe(choice.plan)
                 numbers = worth(with_times(snapshot, truth), choice.plan)
                 numbers["left to end"] = choice.ending
                 found.setdefault((told, budget), []).append(numbers)
@@ -127,8 +127,8 @@ def worth(truth: FleetSnapshot, plan: Plan) -> dict[str, float]:
     """What a plan wins by what then happens."""
     costs = Costs()
     horizon, gpus = costs.worth_h * 3600.0, truth.nodes.gpus
-    before = ends(truth)
-    after = ends(replace(truth, tasks=replace(truth.tasks, node=plan.node_after())))
+    before = node_ends(truth)
+    after = node_ends(replace(truth, tasks=replace(truth.tasks, node=plan.node_after())))
     # A node is free when its tasks have been brought up elsewhere.
     touched = np.array(sorted({step.source for step in plan.steps}), np.int64)
     after[touched] = np.maximum(after[touched], costs.overlap_s)
@@ -180,15 +180,15 @@ def cut(folder: Path, kept: Path, every: int) -> Path:
 def moment(folder: Path, day: int) -> list[dict[str, Any]]:
     """A row for each method."""
     rows = []
-    snapshot = openb.read_snapshot(folder, at_s=day * 86400.0, placement="random", seed=42)
+    snapshot = openb.read_openb(folder, at_s=day * 86400.0, placement="random", seed=42)
     for method, budget in (
         ("schedmate", None), ("large-nodes", None), ("large-nodes", 50), ("published", None),
     ):  # fmt: skip
         began = time.process_time()
-        found = search(snapshot, replace(METHODS[method], seed=42))
-        plan = choose(make_plan(snapshot, found.moves), Costs(), budget).plan
+        found = search_moves(snapshot, replace(METHODS[method], seed=42))
+        plan = choose_steps(make_plan(snapshot, found.moves), Costs(), budget).plan
         took = time.process_time() - began
-        proved(plan)
+        require_safe(plan)
         after = moved(snapshot, plan)
         row: dict[str, Any] = {
             "nodes": len(snapshot.nodes),

@@ -32,16 +32,19 @@ import numpy as np
 from _record import record
 
 from schedmate.schedulers import Allocation, Cluster, Job, Node
-from schedmate.schedulers.fleet.budget import choose
-from schedmate.schedulers.fleet.builder import Builder
-from schedmate.schedulers.fleet.defrag import METHODS, Costs, search
-from schedmate.schedulers.fleet.plan import make_plan
-from schedmate.schedulers.fleet.plan_document import proved
-from schedmate.schedulers.fleet.readers.openb import read_nodes, read_pods
-from schedmate.schedulers.fleet.snapshot import FleetSnapshot
-from schedmate.schedulers.fragmentation import Choices, FragmentationSpace
-from schedmate.schedulers.fragments import EPSILON, Floats
-from schedmate.schedulers.rests import STEPS, counted, worths
+from schedmate.schedulers.fleet.defrag import METHODS, Costs, search_moves
+from schedmate.schedulers.fleet.openb import read_nodes, read_pods
+from schedmate.schedulers.fleet.plan import choose_steps, make_plan, require_safe
+from schedmate.schedulers.fleet.snapshot import Builder, FleetSnapshot
+from schedmate.schedulers.fragmentation import (
+    EPSILON,
+    THOUSANDTHS,
+    Choices,
+    Floats,
+    FragmentationSpace,
+    count_parts,
+    remainder_values,
+)
 from schedmate.schedulers.space import Space
 
 SEEDS = tuple(range(42, 52))
@@ -241,9 +244,9 @@ def again(
     """Defragment, and let those who were turned away come again."""
     began = time.process_time()
     snapshot = snapshot_of(cluster, held)
-    moves = search(snapshot, METHODS["schedmate"]).moves
-    plan = choose(make_plan(snapshot, moves), Costs(), BUDGET).plan
-    proved(plan)
+    moves = search_moves(snapshot, METHODS["schedmate"]).moves
+    plan = choose_steps(make_plan(snapshot, moves), Costs(), BUDGET).plan
+    require_safe(plan)
     at, device = plan.node_after(), snapshot.tasks.device.copy()
     for step in plan.steps:
         device[step.task] = step.device
@@ -296,11 +299,15 @@ def bound(cluster: Cluster, jobs: Sequence[Job]) -> float:
         shares += [job.share] if job.gpus == 1 else []
         if arrived >= cluster.gpus:
             break
-    parts = counted(shares)
-    prices = worths(parts)
+    parts = count_parts(shares)
+    prices = remainder_values(parts)
     # By duality the fewest GPUs are what all parts are worth.
     gpus = sum(count * prices[part] for part, count in parts.items())
-    return 100 * (gpus - sum(part * count for part, count in parts.items()) / STEPS) / cluster.gpus
+    return (
+        100
+        * (gpus - sum(part * count for part, count in parts.items()) / THOUSANDTHS)
+        / cluster.gpus
+    )
 
 
 if __name__ == "__main__":

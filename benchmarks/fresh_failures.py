@@ -3,14 +3,15 @@
     python benchmarks/fresh_failures.py LOGS [--package DIR --code NAME[:BATCH,..]]...
 
 LOGS holds ID.log for each entry of labels/failures.jsonl with a numbered batch, as far as it is
-there, as `schedmate bench logs --from` writes them. `source` is the public thread that quotes the
-log, or OWNER/REPO@COMMIT:PATH of a file. Each was labelled before the Failure Handler had seen it:
-type, name, first failing line and component list what a careful reader accepts, and are left out
-where that is open. Batches were collected one after another, each with the code of its day measured
-at once: its first sight. Half `look` was then worked on; what that code made of half `report`,
-still unread, says what carries over. The last rows are of code for which both were read. Batch 4 is
-small and was sought to be hard: quotes of a line or a few, nearly all of infrastructure that others
-had little of. `3828b6a` had not seen it, nor had `families`, the rules of whole subsystems by name.
+there, as `public_benchmark.py logs --from` writes them. `source` is the public thread that quotes
+the log, or OWNER/REPO@COMMIT:PATH of a file. Each was labelled before the Failure Handler had seen
+it: type, name, first failing line and component list what a careful reader accepts, and are left
+out where that is open. Batches were collected one after another, each with the code of its day
+measured at once: its first sight. Half `look` was then worked on; what that code made of half
+`report`, still unread, says what carries over. The last rows are of code for which both were read.
+Batch 4 is small and was sought to be hard: quotes of a line or a few, nearly all of infrastructure
+that others had little of. `3828b6a` had not seen it, nor had `families`, the rules of whole
+subsystems by name.
 
 Batches 5 to 8 were drawn by kinds of failure, not by texts: about half of infrastructure, the rest
 failures of frameworks and scripts, and alarming logs of jobs that ended well. `sight-N` is the code

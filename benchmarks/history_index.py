@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from schedmate.retrieval import index
 from schedmate.retrieval.embedders import load_embedder
-from schedmate.retrieval.render import spell
+from schedmate.retrieval.similarity import spell
 
 Rows = NDArray[np.float32]
 
@@ -109,7 +109,7 @@ def indexes(size: int, dim: int) -> Iterator[tuple[str, Any]]:
     yield "all compared (flat)", faiss.IndexFlatIP(dim)
     if size < SIZES[1]:
         return
-    lists = index.lists(size)
+    lists = index.list_count(size)
     quantizer = faiss.IndexFlatIP(dim)
     inverted = faiss.IndexIVFScalarQuantizer(
         quantizer, dim, lists, faiss.ScalarQuantizer.QT_8bit, metric

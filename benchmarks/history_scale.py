@@ -39,9 +39,10 @@ from numpy.typing import NDArray
 
 from schedmate.jobs import JobRecord, LaunchConfig, WorkloadMetadata
 from schedmate.retrieval.advisor import SchedulingAdvisor
+from schedmate.retrieval.database import DATABASE
 from schedmate.retrieval.embedders import Embedder, load_embedder
-from schedmate.retrieval.history import DATABASE, JobHistory
-from schedmate.retrieval.render import render
+from schedmate.retrieval.history import JobHistory
+from schedmate.retrieval.similarity import render
 
 KINDS = ("repeated", "distinct")
 WORKLOADS = 5_000

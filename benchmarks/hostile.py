@@ -33,7 +33,7 @@ from _record import record
 from rich.progress import track
 
 from schedmate import JobSpec, LaunchConfig, SchedMate, load_settings
-from schedmate.errors import LimitError, SchedmateError
+from schedmate.base.errors import LimitError, SchedmateError
 from schedmate.readers import Readers
 
 DEADLINE_S = 0.5

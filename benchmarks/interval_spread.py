@@ -24,9 +24,8 @@ from _record import record
 from interval_traces import traces
 
 from schedmate.jobs import JobRecord
-from schedmate.retrieval.adjust import adjust
-from schedmate.retrieval.candidates import workload
-from schedmate.retrieval.spread import apart
+from schedmate.retrieval.advisor import workload_fingerprint
+from schedmate.retrieval.run_time import adjust, grouped_quantile
 
 LEVEL = 0.8
 
@@ -44,10 +43,10 @@ def main() -> None:
         others = [
             (group, one, other)
             for group, one, other in similar
-            if workload(one.metadata) != workload(other.metadata)
+            if workload_fingerprint(one.metadata) != workload_fingerprint(other.metadata)
         ]
         rows.append(_row(name, "similar", others))
-        longer = _pairs(done, lambda job: workload(job.metadata))
+        longer = _pairs(done, lambda job: workload_fingerprint(job.metadata))
         longer = [
             pair
             for pair in longer
@@ -88,7 +87,7 @@ def _row(trace: str, what: str, pairs: list[Pair]) -> dict[str, Any]:
         assert old.duration_s
         factor = adjust(new.metadata, new.launch, old).factor
         logs[group].append(abs(math.log(new.duration_s / (old.duration_s * factor))))
-    distance = apart(logs.values(), LEVEL)
+    distance = grouped_quantile(logs.values(), LEVEL)
     return {
         "trace": trace,
         "pairs of": what,
@@ -111,7 +110,7 @@ def _gpu_types(path: Path) -> dict[str, Any]:
         for key in rates[one]
         if key[1] == 1 and rates[one][key] and rates[other].get(key)
     ]
-    distance = apart(logs, LEVEL)
+    distance = grouped_quantile(logs, LEVEL)
     assert distance is not None
     return {
         "trace": "Gavel's throughputs",

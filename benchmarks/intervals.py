@@ -31,12 +31,11 @@ import numpy as np
 from _record import record
 from interval_traces import traces
 
-from schedmate.data import load
+from schedmate.base.data import load
 from schedmate.jobs import Estimate, JobRecord
-from schedmate.retrieval import spread
-from schedmate.retrieval.advisor import SchedulingAdvisor
-from schedmate.retrieval.candidates import workload
-from schedmate.retrieval.memory import MemoryHistory
+from schedmate.retrieval import run_time
+from schedmate.retrieval.advisor import SchedulingAdvisor, workload_fingerprint
+from schedmate.retrieval.history import MemoryHistory
 
 LINES = {
     "NASA": "NASA iPSC/860, 1993",
@@ -107,8 +106,8 @@ def _case(job: JobRecord, estimate: Estimate, known: dict[str, JobRecord]) -> Ca
     if any(one.exact for one in completed):
         recurrence = "exact"
     else:
-        same = workload(job.metadata)
-        like = [workload(known[one.job_id].metadata) == same for one in completed]
+        same = workload_fingerprint(job.metadata)
+        like = [workload_fingerprint(known[one.job_id].metadata) == same for one in completed]
         recurrence = "length" if any(like) else "similar"
     low, high = estimate.duration_p10_s, estimate.duration_p90_s
     assert low is not None
@@ -179,10 +178,13 @@ def strange(trace: str) -> Iterator[None]:
         what: {name: factor for name, factor in factors.items() if name != line}
         for what, factors in load("retrieval/spread.yaml").items()
     }
-    spread.measured.cache_clear()
-    with patch.object(spread, "load", lambda _: table), patch.object(spread, "WORTH", 1e12):
+    run_time.measured_spreads.cache_clear()
+    with (
+        patch.object(run_time, "load", lambda _: table),
+        patch.object(run_time, "MEASURED_WORTH", 1e12),
+    ):
         yield
-    spread.measured.cache_clear()
+    run_time.measured_spreads.cache_clear()
 
 
 def main() -> None:

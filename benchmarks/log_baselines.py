@@ -2,8 +2,8 @@
 
     python benchmarks/log_baselines.py LOGS [--answers DIR] [--model-url URL --sample N]
 
-LOGS holds ID.log for labels/failures.jsonl, as `schedmate bench logs --from` writes them; logs that
-are not there are left out, and the result says how many there were. `schedmate` is the Failure
+LOGS holds ID.log for labels/failures.jsonl, as `public_benchmark.py logs --from` writes them; logs
+that are not there are left out, and the result says how many there were. `schedmate` is the Failure
 Handler without a language model; `keywords`, `patterns` and `last error` are of log_baselines.yaml
 and of one expression: the last line that says error, exception or fatal, with the name of the
 exception class on it. `nothing` says of every log that nothing failed. With `--model-url`, a
@@ -11,7 +11,7 @@ language model is shown the first 10 and the last lines of N logs, drawn by seed
 numbers, up to 6,000 characters, and answers once under a schema; the others are scored on that
 sample as well. Intervals are a bootstrap over repositories. The package was worked on with every
 log of batch 1 and `wild 1` at hand, so that its row there is no estimate for other logs;
-results/fresh_failures.json has its first sights. `--answers` keeps answers as `schedmate bench
+results/fresh_failures.json has its first sights. `--answers` keeps answers as `public_benchmark.py
 score` reads them.
 """
 
@@ -31,10 +31,8 @@ import yaml
 from _bootstrap import bootstrap
 from _model import SHOWN, Model, choice, number
 from _record import record
+from public_benchmark import FAILURE_FIELDS, LogLabel, judge, log_labels, score
 
-from schedmate.bench.documents import LogLabel, log_labels
-from schedmate.bench.scoring import judge, score
-from schedmate.bench.verdicts import FAILURE
 from schedmate.jobs.diagnosis import ErrorType, FaultyComponent
 from schedmate.logparse.failure import diagnose
 from schedmate.logparse.reading import open_log
@@ -55,7 +53,7 @@ def schedmate(path: Path) -> dict[str, Any]:
     """What the Failure Handler says."""
     with open_log(path) as log:
         found = diagnose(log)
-    return {name: getattr(found, name) for name in FAILURE}
+    return {name: getattr(found, name) for name in FAILURE_FIELDS}
 
 
 def keywords(path: Path) -> dict[str, Any]:

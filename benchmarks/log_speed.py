@@ -60,7 +60,8 @@ def main() -> None:
 
 def _measure(task: str, path: Path) -> dict[str, Any]:
     from schedmate.logparse.progress.tracker import track
-    from schedmate.logparse.reading import attempts, open_log
+    from schedmate.logparse.reading import open_log
+    from schedmate.logparse.reading.blocks import attempts
     from schedmate.logparse.templates import Templates
 
     began = time.perf_counter()

@@ -33,11 +33,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from schedmate.schedulers.learned.durations import FEATURES, Learned
-from schedmate.schedulers.learned.ga2m import Ga2m
-from schedmate.schedulers.learned.throughput import FEATURES as SERIES
-from schedmate.schedulers.learned.throughput import features
-from schedmate.schedulers.load import BIN_S
+from schedmate.schedulers.estimators import BIN_S
+from schedmate.schedulers.learned import LOAD_FEATURES as SERIES
+from schedmate.schedulers.learned import RUN_TIME_FEATURES, Ga2m, Learned, load_features
 from schedmate.schedulers.sim.explain import replay
 from schedmate.schedulers.sim.traces import read_trace
 from schedmate.schedulers.sim.workload import Workload
@@ -74,7 +72,7 @@ def throughput(data: Path) -> None:
         table = list(csv.DictReader(stream))
     moments = [datetime.fromisoformat(row["time"]).replace(tzinfo=UTC) for row in table]
     counts = np.array([float(row["submit_job_all"]) for row in table])
-    rows = features(counts, int(moments[0].timestamp() // BIN_S))[:-1]
+    rows = load_features(counts, int(moments[0].timestamp() // BIN_S))[:-1]
     test = next(i for i, moment in enumerate(moments) if moment.month == 9)
     train, truth = slice(1008, test), counts[test:]
     answers = {
@@ -122,7 +120,7 @@ def run_times(data: Path) -> None:
         cut = len(rows) * 2 // 3
         past = [i for i in range(cut) if ended[i] <= workload.jobs[cut].submit_time]
         varies = [c for c in range(rows.shape[1]) if len(set(rows[past, c])) > 1]
-        names = [FEATURES[column] for column in varies]
+        names = [RUN_TIME_FEATURES[column] for column in varies]
         logs = np.log1p(np.array(workload.duration_s))
         mean = np.full(len(rows) - cut, logs[past].mean())
         answers: dict[str, tuple[Array, float]] = {"the mean of the past": (mean, 0.0)}

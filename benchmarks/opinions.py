@@ -31,18 +31,15 @@ from _record import record
 from cascades import EXCEPTIONS, compose, faults
 from failure import Case, in_half, inserted, provoked, real, share
 
-from schedmate.errors import ModelError
+from schedmate.base.errors import ModelError
 from schedmate.jobs import Diagnosis
 from schedmate.llm import LLM
-from schedmate.llm.budget import Budget
 from schedmate.llm.endpoint import Endpoint
 from schedmate.llm.scripted import Reply, Script, ScriptedChat
-from schedmate.llm.store import Store
+from schedmate.llm.store import Budget, Store
 from schedmate.logparse.failure import diagnose, load_rules
-from schedmate.logparse.failure.opinion import is_open, settle
-from schedmate.logparse.failure.proof import RefusedError
-from schedmate.logparse.failure.rules import RuleSet
-from schedmate.logparse.failure.wording import named
+from schedmate.logparse.failure.opinion import RefusedError, is_open, settle
+from schedmate.logparse.failure.rules import RuleSet, named_subsystems
 from schedmate.logparse.reading import Log, open_log
 
 KINDS = ("infrastructure", "framework", "script")
@@ -114,7 +111,7 @@ def answer(case: Case, found: Diagnosis, log: Log, model: str) -> str:
         kind = next(one for one in KINDS if one != kind)
     rule = load_rules().line(text)
     parts = [rule.component] if rule is not None and rule.type == "infrastructure" else []
-    parts += [one.component for one in named(text) if one.type == "infrastructure"]
+    parts += [one.component for one in named_subsystems(text) if one.type == "infrastructure"]
     part = next((one for one in parts if one), None) if kind == "infrastructure" else None
     where, quote = f"1:{line}", text.strip()[:80]
     said = {

@@ -25,9 +25,14 @@ from statistics import mean, median
 
 from _record import record
 
-from schedmate.schedulers.parallelism.devices import DeviceSpec, devices
-from schedmate.schedulers.parallelism.fitting import Kernel, fitted, kernels
-from schedmate.schedulers.parallelism.kernels import Shares, operator_time
+from schedmate.schedulers.parallelism.devices import DeviceSpec, bundled_devices
+from schedmate.schedulers.parallelism.operators import (
+    Kernel,
+    PeakShares,
+    fit_shares,
+    operator_time,
+    read_kernels,
+)
 
 MOST = 4000
 """Kernels of a split, GPU type and kind that are looked at, evenly through the table."""
@@ -52,7 +57,7 @@ def main() -> None:
     text = gzip.decompress((Path(sys.argv[1]) / "kernels.csv.gz").read_bytes()).decode()
     rows = list(csv.DictReader(io.StringIO(text)))
     train = [row for row in rows if row["split"] == "train"]
-    known = fitted(train, devices())
+    known = fit_shares(train, bundled_devices())
     print(
         {
             name: (round(one.products["fp32"], 2), round(one.memory, 2))
@@ -60,15 +65,15 @@ def main() -> None:
         }
     )
     parts: dict[tuple[str, str, str], list[Kernel]] = defaultdict(list)
-    for row, one in zip(rows, kernels(rows), strict=True):
+    for row, one in zip(rows, read_kernels(rows), strict=True):
         kind = "products" if one.operator.shape is not None else "others"
         parts[row["split"], one.gpu, kind].append(one)
     table = []
     totals: dict[tuple[str, str, str], list[float]] = defaultdict(list)
     for (split, gpu, kind), found in sorted(parts.items(), reverse=True):
-        spec, own = devices()[gpu], known.get(gpu)
+        spec, own = bundled_devices()[gpu], known.get(gpu)
         others = [one for name, one in known.items() if name != gpu]
-        left_out = Shares(
+        left_out = PeakShares(
             {"fp32": mean(one.products["fp32"] for one in others)},
             mean(one.memory for one in others),
         )

@@ -25,14 +25,16 @@ from statistics import median
 
 from _record import record
 
-from schedmate.errors import InputError
-from schedmate.schedulers.parallelism.candidates import Request
-from schedmate.schedulers.parallelism.models import model
+from schedmate.base.errors import InputError
+from schedmate.schedulers.parallelism.models import find_model
 from schedmate.schedulers.parallelism.network import Network
-from schedmate.schedulers.parallelism.planner import Planner
+from schedmate.schedulers.parallelism.planner import (
+    Planner,
+    PlanRequest,
+    Pruning,
+    search_exhaustively,
+)
 from schedmate.schedulers.parallelism.profile import Tables
-from schedmate.schedulers.parallelism.pruning import Pruning
-from schedmate.schedulers.parallelism.search import exhaustive
 
 MODELS = (
     ("gpt-0.76b", 128),
@@ -55,7 +57,7 @@ def quality(clusters: int) -> None:
     ratios: dict[tuple[str, str], list[float]] = defaultdict(list)
     fewer, kept, none = [], [], 0
     for (name, batch), (gpu, per_node), gpus in product(MODELS, GPUS, (4, 8)):
-        request = Request(model(name), gpu, gpus, per_node, batch, 1024, "bf16")
+        request = PlanRequest(find_model(name), gpu, gpus, per_node, batch, 1024, "bf16")
         for how in ("published", "priced"):
             planner = Planner(network, published=how == "published", clusters=clusters)
             try:
@@ -63,14 +65,16 @@ def quality(clusters: int) -> None:
             except InputError:
                 none += how == "priced"
                 continue
-            best, priced = exhaustive(found.request, planner.predictor, clusters)
+            best, priced = search_exhaustively(found.request, planner.predictor, clusters)
             assert best is not None
             ratio = best.iteration_s / found.best.proxy.iteration_s
             for family in (name.rsplit("-", 1)[0], "all"):
                 ratios[how, family].append(ratio)
             if how == "priced":
                 pruning = Pruning.of(found.best.frontier)
-                pruned, searched = exhaustive(found.request, planner.predictor, clusters, pruning)
+                pruned, searched = search_exhaustively(
+                    found.request, planner.predictor, clusters, pruning
+                )
                 fewer.append(priced / max(1, searched))
                 kept.append(best.iteration_s / pruned.iteration_s if pruned else 0.0)
     rows = [
@@ -100,7 +104,7 @@ def speed() -> None:
     """Planning a large model for many GPUs."""
     rows = []
     for gpu, per_node in (("A100-40", 4), ("A40", 2), ("L20", 16), ("H100-80", 8)):
-        request = Request(model("moe-27b"), gpu, 64, per_node, 512, 1024, "bf16")
+        request = PlanRequest(find_model("moe-27b"), gpu, 64, per_node, 512, 1024, "bf16")
         times = []
         for _ in range(5):
             start = time.process_time()

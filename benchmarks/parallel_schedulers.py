@@ -57,7 +57,7 @@ from typing import Any, NamedTuple
 from _record import record
 from scipy import stats
 
-from schedmate.schedulers.model import Cluster
+from schedmate.schedulers.model import NEVER, Cluster
 from schedmate.schedulers.parallelism.network import Network
 from schedmate.schedulers.parallelism.performance import Performance
 from schedmate.schedulers.parallelism.profile import Tables
@@ -67,7 +67,9 @@ from schedmate.schedulers.policies.gavel import Gavel
 from schedmate.schedulers.policies.queues import Fifo
 from schedmate.schedulers.policies.sia import Sia
 from schedmate.schedulers.policy import Policy
-from schedmate.schedulers.sim.elastic.planned import (
+from schedmate.schedulers.sim.engine import Simulation
+from schedmate.schedulers.sim.outcome.audit import audit
+from schedmate.schedulers.sim.planned import (
     LARGER,
     MODELS,
     Belief,
@@ -78,10 +80,7 @@ from schedmate.schedulers.sim.elastic.planned import (
     Submission,
     planned_workload,
 )
-from schedmate.schedulers.sim.engine.simulation import Simulation
-from schedmate.schedulers.sim.outcome.audit import audit
 from schedmate.schedulers.sim.traces import read_trace
-from schedmate.schedulers.terms import NEVER
 
 PRUNED_S, FULL_S = 90.0, 90.0 * 5.48
 TRIALS = (0, 9, 10, 11, 12, 13)

@@ -35,16 +35,13 @@ from typing import Any
 from _record import record
 from scipy.optimize import least_squares
 
-from schedmate.errors import InputError
-from schedmate.schedulers.parallelism import sharded
-from schedmate.schedulers.parallelism.compute import Compute
-from schedmate.schedulers.parallelism.kernels import calibration
-from schedmate.schedulers.parallelism.models import model
+from schedmate.base.errors import InputError
+from schedmate.schedulers.parallelism import predict
+from schedmate.schedulers.parallelism.models import find_model
 from schedmate.schedulers.parallelism.network import Network
-from schedmate.schedulers.parallelism.operators import Sizes
-from schedmate.schedulers.parallelism.plan import Plan
-from schedmate.schedulers.parallelism.plan_files import read_plans
-from schedmate.schedulers.parallelism.predict import Predictor
+from schedmate.schedulers.parallelism.operators import Sizes, calibration
+from schedmate.schedulers.parallelism.plan import Plan, read_plans
+from schedmate.schedulers.parallelism.predict import Compute, Predictor
 from schedmate.schedulers.parallelism.profile import Tables, read_tables
 
 FITTED = ("operator_overhead_s", "iteration_overhead_s", "message_s")
@@ -212,8 +209,8 @@ def memory(measured: Measured) -> None:
 def fsdp() -> None:
     """FSDP throughput, each row predicted by the others."""
     found = defaultdict(list)
-    for place, (at, measured) in enumerate(sharded.measured_rows()):
-        share, _ = sharded.utilisation(at, without=place)
+    for place, (at, measured) in enumerate(predict.measured_rows()):
+        share, _ = predict.flop_utilisation(at, without=place)
         kind = "H100" if at.peak > 1 else "A100-80" if at.memory == 0 else "A100-40"
         if at.precision:
             kind = "H100 fp8"
@@ -229,7 +226,7 @@ def single(folder: Path) -> None:
     for row in csv.DictReader((folder / "end_to_end.csv").open()):
         if row["model"] not in SINGLE or row["parallel"] != "single":
             continue
-        spec = model(SINGLE[row["model"]])
+        spec = find_model(SINGLE[row["model"]])
         sizes = Sizes(int(row["batch"]), int(row["sequence"]), "fp32", 1)
         forward, backward = compute.layers(spec, row["device"], sizes, 8).stage(0, spec.layers)
         predicted = forward if row["mode"] == "inf" else forward + backward

@@ -47,8 +47,8 @@ for step in range(begun, STEPS):
 
 def run(handler: bool) -> list[dict[str, Any]]:
     """One run; what became of each kind of job."""
-    from schedmate.schedulers.live.ray.backend import connect, prepare
-    from schedmate.schedulers.live.ray.local import LocalCluster
+    from schedmate.cluster.ray.backend import connect, prepare
+    from schedmate.cluster.ray.local import LocalCluster
     from schedmate.schedulers.model import Cluster
 
     prepare()
@@ -56,17 +56,15 @@ def run(handler: bool) -> list[dict[str, Any]]:
         connect(cluster.address)
         import ray
 
-        from schedmate.commands.ray_service import QueueActor
-        from schedmate.commands.ray_setup import Setup
+        from schedmate.cluster.ray.store import OVER, Request, Store
+        from schedmate.commands.ray_service import QueueActor, QueueSetup
         from schedmate.jobs import JobSpec, LaunchConfig
-        from schedmate.schedulers.live.queue.requests import OVER, Request
-        from schedmate.schedulers.live.queue.store import Store
 
         folder = Path(tempfile.mkdtemp(prefix="ray-faults-"))
         names = {"STEPS": STEPS, "STEP_S": STEP_S, "FAULTY": FAULTY, "BUGGY": BUGGY}
         text = "".join(f"{name} = {value!r}\n" for name, value in names.items()) + TRAIN
         (folder / "train.py").write_text(text)
-        setup = Setup(
+        setup = QueueSetup(
             name=f"f{uuid4().hex[:6]}",
             state=str(folder / "state"),
             policy="fifo:backfill=true",

@@ -251,9 +251,9 @@ def times(*shares: float) -> list[float]:
 
 def prepare(folder: Path, table: dict[str, float]) -> tuple[Path, tuple[str, ...]]:
     """The repository of all jobs, and the command that measures GPUs."""
-    from schedmate.schedulers.sim.logs.writer import formats
+    from schedmate.schedulers.adapters.simulated import log_formats
 
-    layouts = {one.name: one for one in formats()}
+    layouts = {one.name: one for one in log_formats()}
     repository = folder / "repository"
     (repository / "bin").mkdir(parents=True)
     (folder / "jobs").mkdir()
@@ -292,18 +292,16 @@ def run_live(
     jobs: list[Planned], policy: str, table: dict[str, float], cluster: Any = None
 ) -> dict[str, Any]:
     """Run the jobs by a queue actor of its own; what became of each."""
-    from schedmate.schedulers.live.ray.backend import prepare as prepare_ray
+    from schedmate.cluster.ray.backend import prepare as prepare_ray
 
     prepare_ray()
     import ray
 
-    from schedmate.commands.ray_service import QueueActor
-    from schedmate.commands.ray_setup import Setup
+    from schedmate.cluster.ray.backend import connect
+    from schedmate.cluster.ray.local import LocalCluster
+    from schedmate.cluster.ray.store import Request, Store
+    from schedmate.commands.ray_service import QueueActor, QueueSetup
     from schedmate.jobs import JobSpec, LaunchConfig
-    from schedmate.schedulers.live.queue.requests import Request
-    from schedmate.schedulers.live.queue.store import Store
-    from schedmate.schedulers.live.ray.backend import connect
-    from schedmate.schedulers.live.ray.local import LocalCluster
     from schedmate.schedulers.model import Cluster
 
     if cluster is None:
@@ -312,7 +310,7 @@ def run_live(
             return run_live(jobs, policy, table, made)
     folder = Path(tempfile.mkdtemp(prefix="ray-fidelity-"))
     repository, meter = prepare(folder, table)
-    setup = Setup(
+    setup = QueueSetup(
         name=f"q{uuid4().hex[:6]}",
         state=str(folder / "state"),
         policy=policy,
@@ -384,8 +382,8 @@ def run_live(
 
 def live(wanted: list[str]) -> None:
     """Run what is asked for one after another on one cluster, and keep what came of it."""
-    from schedmate.schedulers.live.ray.backend import connect
-    from schedmate.schedulers.live.ray.local import LocalCluster
+    from schedmate.cluster.ray.backend import connect
+    from schedmate.cluster.ray.local import LocalCluster
     from schedmate.schedulers.model import Cluster
 
     table = json.loads(CALIBRATION.read_text())["slow"]
@@ -411,17 +409,14 @@ def simulate(seed: int, name: str, ran: dict[str, Any] | None = None) -> dict[st
     from schedmate.jobs import JobSpec, LaunchConfig
     from schedmate.mate import SchedMate
     from schedmate.schedulers import registry
-    from schedmate.schedulers.adapters.modules import WithSchedMate
-    from schedmate.schedulers.adapters.simulated import SimulatedLogs
-    from schedmate.schedulers.adapters.tracker import PackingTracker
+    from schedmate.schedulers.adapters.modules import PackingTracker, WithSchedMate
+    from schedmate.schedulers.adapters.simulated import JobLog, SimulatedLogs, log_formats
     from schedmate.schedulers.model import Cluster, Job, Profile
     from schedmate.schedulers.sim.engine import Simulation
-    from schedmate.schedulers.sim.equipment import Equipment, World
-    from schedmate.schedulers.sim.logs.writer import JobLog, formats
     from schedmate.schedulers.sim.outcome.audit import audit
     from schedmate.schedulers.sim.parameters import HONEST
     from schedmate.schedulers.sim.workload import Workload
-    from schedmate.schedulers.sim.world.physics import TracePhysics
+    from schedmate.schedulers.sim.world import Equipment, TracePhysics, World
     from schedmate.settings import load_settings
 
     measured = json.loads(CALIBRATION.read_text())
@@ -438,7 +433,7 @@ def simulate(seed: int, name: str, ran: dict[str, Any] | None = None) -> dict[st
         seen = [one for one in ran["advised"] if one is not None]
         advice_s = statistics.median(seen) if seen else advice_s
     planned = workload(seed)
-    layouts = {one.name: one for one in formats()}
+    layouts = {one.name: one for one in log_formats()}
     intensity = {util(model): one["intensity"] for model, one in MODELS.items()}
 
     class Pairs:
@@ -663,8 +658,7 @@ def draw(points: list[tuple[str, float, float, float]]) -> None:
     import numpy as np
     from _figure import save
 
-    from schedmate.report.axes import Axis
-    from schedmate.report.charts import Series
+    from schedmate.report.charts import Axis, Series
 
     places = np.arange(len(points), dtype=float)
     names = ("on the Ray cluster", "simulated before", "simulated, with its start times")

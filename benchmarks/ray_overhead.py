@@ -20,19 +20,15 @@ from typing import Any
 
 from _record import record
 
+from schedmate.cluster.ray.controller import Controller, expected_starts, waiting_reasons
+from schedmate.cluster.ray.runner import News
+from schedmate.cluster.ray.runs import QueueOptions
+from schedmate.cluster.ray.seats import NodeSeen, Seats
+from schedmate.cluster.ray.store import Request, Store, new_mark
 from schedmate.jobs import JobSpec, LaunchConfig
 from schedmate.schedulers import registry
-from schedmate.schedulers.decisions import Decision
-from schedmate.schedulers.live.queue.backend import NodeSeen
-from schedmate.schedulers.live.queue.controller import Controller
-from schedmate.schedulers.live.queue.options import Options
-from schedmate.schedulers.live.queue.requests import Request
-from schedmate.schedulers.live.queue.runner import News
-from schedmate.schedulers.live.queue.seats import Seats
-from schedmate.schedulers.live.queue.store import Store, new_mark
-from schedmate.schedulers.live.queue.why import reasons, starts
 from schedmate.schedulers.model import Forecast
-from schedmate.schedulers.view import View
+from schedmate.schedulers.policy import Decision, View
 
 QUEUED, STEPS = 1000, 60
 POLICIES = ("fifo", "sjf", "srtf", "tiresias", "lucid", "lucid+schedmate", "sjf+schedmate")
@@ -116,7 +112,9 @@ def measure(policy: str) -> dict[str, Any]:
             return found
 
         made.decide = timed  # type: ignore[method-assign]
-        queue = Controller(store, made, seats, Options(Path(folder)), forecasts=lambda: forecasts)
+        queue = Controller(
+            store, made, seats, QueueOptions(Path(folder)), forecasts=lambda: forecasts
+        )
         queue.recover()
         for _ in range(40):
             queue.tick(0.0)
@@ -133,7 +131,7 @@ def measure(policy: str) -> dict[str, Any]:
             steps.append(time.process_time() - began)
             decisions.append(max(decided, default=0.0))
         began = time.process_time()
-        reasons(queue), starts(queue, {})
+        waiting_reasons(queue), expected_starts(queue, {})
         shown_s = time.process_time() - began
     return {
         "policy": policy,

@@ -49,8 +49,8 @@ def cpu_s(pid: int) -> float:
 
 def measure(kind: str, ahead: bool) -> list[dict[str, float]]:
     """The starts of four actors on a cluster of their own."""
-    from schedmate.schedulers.live.ray import local
-    from schedmate.schedulers.live.ray.backend import RayBackend, connect
+    from schedmate.cluster.ray import local
+    from schedmate.cluster.ray.backend import RayBackend, connect
     from schedmate.schedulers.model import Cluster
 
     class Wide(local.LocalCluster):

@@ -37,17 +37,15 @@ from typing import Any
 
 import yaml
 from _record import record
+from public_benchmark import MANDATORY_FIELDS, verdict
 
-from schedmate.agent.react.answer import ASKABLE, Finding
-from schedmate.agent.react.asking import questions
-from schedmate.agent.react.citations import COMMAND, Citations
-from schedmate.agent.react.reach import reached
+from schedmate.agent.react.citations import ASKABLE_FIELDS, COMMAND, Citations, Finding
+from schedmate.agent.react.extractor import fields_to_ask
+from schedmate.agent.react.sources import files_of_job
 from schedmate.agent.static import extract
-from schedmate.analysis import Analysis
-from schedmate.bench.verdicts import FIELDS, verdict
-from schedmate.errors import SchedmateError
+from schedmate.base.errors import SchedmateError
 from schedmate.jobs import Evidence, JobSpec, LaunchConfig, WorkloadMetadata
-from schedmate.mate import SchedMate
+from schedmate.mate import Analysis, SchedMate
 from schedmate.settings import load_settings
 from schedmate.tools import RepoFiles
 
@@ -87,7 +85,7 @@ def labelled(labels: Path, repos: Path, per_repo: int | None) -> Iterator[Job]:
         if not root.is_dir() or taken[row["repo"]] == per_repo:
             continue
         taken[row["repo"]] += 1
-        expected = {path: row["expected"].get(name) for name, path in FIELDS.items()}
+        expected = {path: row["expected"].get(name) for name, path in MANDATORY_FIELDS.items()}
         launch = LaunchConfig(**row.get("launch", {}))
         yield Job(row["id"], root, row["command"], launch, expected)
 
@@ -97,10 +95,10 @@ def script(job: Job, mode: str, path: Path) -> str:
     files = RepoFiles(job.repo)
     static = extract(job.repo, job.command, job.launch)
     cited = [proof.file for proof in static.metadata.evidence.values() if proof.file]
-    part = reached(files, job.command, [*([static.entry] if static.entry else []), *cited])
+    part = files_of_job(files, job.command, [*([static.entry] if static.entry else []), *cited])
     citations = Citations(files, part, job.command, static.metadata, static.entry)
     findings = []
-    for field in ASKABLE if mode == "agent" else questions(static):
+    for field in ASKABLE_FIELDS if mode == "agent" else fields_to_ask(static):
         expected = job.expected.get(field)
         options = expected if isinstance(expected, list) else [expected]
         proof = next((p for o in options if (p := _where(citations, part, files, field, o))), None)

@@ -31,7 +31,7 @@ from typing import Any
 from _record import record
 from _samples import sample
 
-from schedmate.agent.react.tokens import READABLE
+from schedmate.agent.react.sources import READABLE_SUFFIXES
 from schedmate.llm.redact import PLACEHOLDER, Redactor
 
 FIXTURES = Path(__file__).parent.parent / "tests" / "fixtures" / "repos"
@@ -43,7 +43,7 @@ DRAWN = 20
 def texts(repos: Path) -> Iterator[tuple[Path, str]]:
     """Code, configuration, scripts and documents below a directory, links left out."""
     for path in sorted(repos.rglob("*")):
-        if path.suffix.lower() not in READABLE | {".md", ".txt"} or path.is_symlink():
+        if path.suffix.lower() not in READABLE_SUFFIXES | {".md", ".txt"} or path.is_symlink():
             continue
         if path.is_file() and path.stat().st_size <= MOST_BYTES:
             yield path, path.read_text("utf-8", errors="replace")

@@ -10,7 +10,7 @@ from the first result to the last, so that it holds on a busy machine, where wal
 
 With these numbers and the CPU time that an item takes alone, the graph of tasks is simulated for
 more workers: the driver serves one completion after another, a worker has two tasks, tasks are
-sized as `schedmate.scale.flow` does. The bottleneck is who is busy all the time. The simulation
+sized as `schedmate.base.spread` does. The bottleneck is who is busy all the time. The simulation
 knows no storage, no network and no machine that is slower than the others: they only take away.
 """
 
@@ -36,13 +36,13 @@ from batch import lines
 
 from schedmate import load_settings
 from schedmate.agent.static import extract
+from schedmate.base.data import dumps
+from schedmate.base.pool import MOST_ITEMS, RAY_AHEAD, RAY_TASK_S
+from schedmate.base.spread import spread
 from schedmate.commands.batch import Analyst, analyze_many
 from schedmate.logparse.triage import Ledger, find_targets, triage
-from schedmate.logparse.triage.work import examine
+from schedmate.logparse.triage.run import examine
 from schedmate.mate import SchedMate
-from schedmate.plain import dumps
-from schedmate.ray_tasks import AHEAD, MOST, TASK_S
-from schedmate.scale.spread import spread
 
 WORKERS = (1, 2, 10, 30, 100, 300, 1000)
 BUSY = 0.95
@@ -218,7 +218,7 @@ def simulate(
 
     def give(worker: int, at: float) -> None:
         nonlocal left, driver_free, busy
-        count = min(size, left, max(1, -(-left // (AHEAD * workers * AHEAD))))
+        count = min(size, left, max(1, -(-left // (RAY_AHEAD * workers * RAY_AHEAD))))
         if not count:
             return
         left -= count
@@ -235,7 +235,7 @@ def simulate(
             working += count * item_s
             heapq.heappush(ends, (at + count * item_s, worker, count))
 
-    for _ in range(AHEAD):
+    for _ in range(RAY_AHEAD):
         for worker in range(workers):
             give(worker, 0.0)
     while ends:
@@ -244,7 +244,7 @@ def simulate(
         begin(worker, now)
         driver_free = max(driver_free, now) + count * driver_item_s
         busy += count * driver_item_s
-        size = max(1, min(MOST, int(TASK_S / item_s)))
+        size = max(1, min(MOST_ITEMS, int(RAY_TASK_S / item_s)))
         give(worker, driver_free)
     seconds = max(now, driver_free)
     return Outcome(seconds, busy / seconds, working / seconds / workers)

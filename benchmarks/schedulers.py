@@ -22,11 +22,11 @@ from typing import Any
 
 from _record import record
 
+from schedmate.schedulers.estimators import predicted_s
 from schedmate.schedulers.lanes import Rank
 from schedmate.schedulers.model import Cluster, Job, Profile
-from schedmate.schedulers.policies.lucid import Lucid
-from schedmate.schedulers.policies.lucid.binder import Bound, has_room
-from schedmate.schedulers.remaining import predicted_s
+from schedmate.schedulers.policies.lucid import Bound, Lucid, has_room
+from schedmate.schedulers.policy import View
 from schedmate.schedulers.sim.outcome.metrics import paired_difference
 from schedmate.schedulers.sim.parameters import (
     HONEST,
@@ -38,8 +38,7 @@ from schedmate.schedulers.sim.parameters import (
 from schedmate.schedulers.sim.runs import Plan, Run, run_policy
 from schedmate.schedulers.sim.traces import read_trace
 from schedmate.schedulers.sim.workload import Workload
-from schedmate.schedulers.sim.world.phases import Phases
-from schedmate.schedulers.view import View
+from schedmate.schedulers.sim.world import Phases
 
 PEER = {
     # average JCT, queueing, p99.9 queueing, makespan [h], CPU s; then the paper's average JCT [h]
@@ -464,7 +463,7 @@ def unstable(workload: Workload, pairs: Path, scores: Path) -> None:
         rows,
         trace="PhillyM, 12,389 jobs, 108 x 8 GPUs; partly synthetic; honest costs",
         interference="by summed utilisation: measured pairs know one use of each job only",
-        assumed="who changes, when and by how much (schedmate/schedulers/sim/world/phases.py)",
+        assumed="who changes, when and by how much (schedmate/schedulers/sim/world.py)",
     )
 
 

@@ -20,10 +20,9 @@ from schedmate.schedulers.model import Cluster
 from schedmate.schedulers.sim.parameters import HONEST
 from schedmate.schedulers.sim.runs import Plan, run_policy
 from schedmate.schedulers.sim.traces.assign import assign
-from schedmate.schedulers.sim.traces.calibration import Calibration, matches
-from schedmate.schedulers.sim.traces.recipe import parse
-from schedmate.schedulers.sim.traces.sample import facts
+from schedmate.schedulers.sim.traces.recipe import Calibration, matches, parse_recipe
 from schedmate.schedulers.sim.traces.synthesize import synthesize
+from schedmate.schedulers.sim.traces.writer import trace_facts
 from schedmate.schedulers.sim.workload import Workload
 
 CASES = (
@@ -58,7 +57,7 @@ def main() -> None:
         began = time.process_time()
         workload = synthesize(calibration, jobs, SEED)
         drawn = time.process_time()
-        workload = assign(workload, *parse(f"{calibration.assumed['recipe']}:seed={SEED}"))
+        workload = assign(workload, *parse_recipe(f"{calibration.assumed['recipe']}:seed={SEED}"))
         if not any(row["cluster"] == name for row in met):
             speed.append(
                 {
@@ -92,7 +91,7 @@ def _rows(
 ) -> list[dict[str, Any]]:
     cluster = Cluster.parse(spec)
     shown = f"{len(cluster.nodes)}x8" + " in virtual clusters" * ("@" in spec)
-    load = facts(workload)["load_gpus"] / cluster.gpus
+    load = trace_facts(workload)["load_gpus"] / cluster.gpus
     rows = []
     for policy, estimator in POLICIES:
         if policy == "horus" and "@" in spec:

@@ -22,10 +22,10 @@ from _runs import mean, ratio
 from _semantic import LUCID, PAPER, PERFECT, Options, Policies, table
 from _semantic_parts import beyond, sensitivity
 
-from schedmate.report import axes, charts
+from schedmate.report import charts
+from schedmate.schedulers.sim.interference import GavelPairs
 from schedmate.schedulers.sim.outcome.results import Result
 from schedmate.schedulers.sim.parameters import ColocationTable
-from schedmate.schedulers.sim.world.interference import GavelPairs
 
 ALONE = ("lucid", "ga2m")
 PHILLYM: Policies = {
@@ -53,12 +53,12 @@ def _cdfs(name: str, found: dict[str, dict[str, list[Result]]]) -> None:
         trace = key.partition(":")[0]
         shown = {t: np.concatenate([one.jobs["jct_s"] for one in r]) for t, r in policies.items()}
         shown = {t: values for t, values in shown.items() if not t.startswith("bound")}
-        x = axes.log_durations("JCT", 10.0, max(float(one.max()) for one in shown.values()))
+        x = charts.log_duration_axis("JCT", 10.0, max(float(one.max()) for one in shown.values()))
         curves = [
-            charts.Series(title, n, *charts.cdf(values, x))
+            charts.Series(title, n, *charts.cdf_chart(values, x))
             for n, (title, values) in enumerate(shown.items())
         ]
-        y = axes.linear("share of jobs", 0.0, 1.0, "share")
+        y = charts.linear_axis("share of jobs", 0.0, 1.0, "share")
         save(RESULTS / f"{name}_{trace.lower()}.svg", f"JCT on {trace}", curves, (x, y))
 
 
@@ -119,7 +119,10 @@ def load(options: Options) -> None:
         RESULTS / "semantic_load.svg",
         "Average JCT of Lucid over that of Lucid with SchedMate",
         curves,
-        (axes.linear("load", 0.8, 1.5, "count"), axes.linear("gain", 0.8, top, "ratio")),
+        (
+            charts.linear_axis("load", 0.8, 1.5, "count"),
+            charts.linear_axis("gain", 0.8, top, "ratio"),
+        ),
         (1.23, 1.91, "paper: 1.23 to 1.91"),
     )
 

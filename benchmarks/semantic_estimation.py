@@ -17,7 +17,7 @@ import numpy as np
 from _record import record
 from _runs import trace_of
 
-from schedmate.schedulers.adapters.advisor import Advisor
+from schedmate.schedulers.adapters.modules import Advisor
 from schedmate.schedulers.estimators import Estimator, UserMean
 from schedmate.schedulers.learned import Learned
 from schedmate.schedulers.model import Forecast, Job

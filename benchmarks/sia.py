@@ -30,16 +30,15 @@ import numpy as np
 from _figure import save
 from _record import RESULTS, record
 
-from schedmate.report import axes, charts
-from schedmate.schedulers.goodput.agent import Shape
+from schedmate.report import charts
+from schedmate.schedulers.goodput import Shape
 from schedmate.schedulers.model import Cluster, Job
-from schedmate.schedulers.policies.sia import Sia
-from schedmate.schedulers.policies.sia.program import Choice, solve
+from schedmate.schedulers.policies.sia import Choice, Sia, solve_program
+from schedmate.schedulers.policy import View
 from schedmate.schedulers.sim.comparison import compare
 from schedmate.schedulers.sim.parameters import world
 from schedmate.schedulers.sim.runs import Plan
 from schedmate.schedulers.sim.traces import read_trace
-from schedmate.schedulers.view import View
 
 CLUSTER = "6x4:aws,2x8:dgx-ext,3x8:rtx"
 PUBLISHED = {"philly-1": (0.547, 8.42, 15.83), "saturn-1": (0.591, 9.02, 14.05)}
@@ -275,8 +274,8 @@ def figure(rows: Sequence[dict[str, Any]]) -> None:
             for n, ((trace, rate), points) in enumerate(curves.items())
         ],
         (
-            axes.linear("profile of one GPU type [s]", 0.0, 360.0, "count"),
-            axes.linear("less", 0.0, 0.25, "share"),
+            charts.linear_axis("profile of one GPU type [s]", 0.0, 360.0, "count"),
+            charts.linear_axis("less", 0.0, 0.25, "share"),
         ),
         (0.133, 0.2, "paper: 13.3 to 20 %"),
     )
@@ -300,7 +299,7 @@ def solver() -> Iterator[dict[str, Any]]:
         for seed in range(8 if scale < 10 else 4):
             rows, capacity = program(jobs, scale, seed)
             began = time.process_time()
-            solve(rows, capacity)
+            solve_program(rows, capacity)
             times.append(1000 * (time.process_time() - began))
         times = times[1:]  # the first one loads the solver
         yield {

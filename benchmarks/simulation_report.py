@@ -20,7 +20,7 @@ from simulator_speed import synthetic
 from schedmate.report.simulation import Comparison, simulation_page
 from schedmate.schedulers.model import Cluster
 from schedmate.schedulers.sim.comparison import compare
-from schedmate.schedulers.sim.outcome.folder import read_result, write
+from schedmate.schedulers.sim.outcome.results import read_result, write_result
 from schedmate.schedulers.sim.parameters import HONEST
 from schedmate.schedulers.sim.runs import Plan
 
@@ -57,7 +57,7 @@ def main(trace: Path | None, cluster: str) -> None:
 
         def keep() -> int:
             for result in results:
-                write(result, out / result.numbers["policy"], plan.cluster, "")
+                write_result(result, out / result.numbers["policy"], plan.cluster, "")
             return sum(path.stat().st_size for path in out.rglob("*.*"))
 
         timed("write tables (CSV, Parquet) and Perfetto traces", keep, lambda size: size)

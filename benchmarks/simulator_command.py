@@ -153,11 +153,10 @@ def _stages(trace: Path) -> None:
     from schedmate.schedulers.registry import make
     from schedmate.schedulers.sim import static_queue
     from schedmate.schedulers.sim.engine import Simulation
-    from schedmate.schedulers.sim.options import make_estimator
     from schedmate.schedulers.sim.outcome.audit import audit
-    from schedmate.schedulers.sim.outcome.metrics import PerJob, summary
-    from schedmate.schedulers.sim.outcome.spent import spent
+    from schedmate.schedulers.sim.outcome.metrics import PerJob, spent, summary
     from schedmate.schedulers.sim.parameters import HONEST
+    from schedmate.schedulers.sim.runs import make_estimator
     from schedmate.schedulers.sim.traces import read_trace
 
     times: dict[str, float] = {}
@@ -175,7 +174,7 @@ def _stages(trace: Path) -> None:
     policy = make("fifo:backfill=true")
     outcome = timed(
         "simulate: the short loop",
-        lambda: static_queue.simulate(workload, policy, cluster, told, HONEST),
+        lambda: static_queue.simulate_queue(workload, policy, cluster, told, HONEST),
     )
     timed("audit", lambda: audit(workload, cluster, outcome))
 

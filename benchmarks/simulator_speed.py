@@ -23,17 +23,15 @@ from pathlib import Path
 
 from _record import record
 
-from schedmate.schedulers.decisions import Decision
 from schedmate.schedulers.estimators import Table
 from schedmate.schedulers.model import Cluster, Job, Profile
+from schedmate.schedulers.policy import Decision, View
 from schedmate.schedulers.registry import make
 from schedmate.schedulers.sim.engine import Simulation
-from schedmate.schedulers.sim.engine.record import Outcome
-from schedmate.schedulers.sim.outcome.metrics import PerJob, summary
-from schedmate.schedulers.sim.outcome.spent import spent
+from schedmate.schedulers.sim.outcome.metrics import PerJob, spent, summary
 from schedmate.schedulers.sim.parameters import HONEST
+from schedmate.schedulers.sim.record import Outcome
 from schedmate.schedulers.sim.workload import Workload
-from schedmate.schedulers.view import View
 
 NODES, SIZE = 80, 8
 

@@ -30,11 +30,11 @@ from scipy import stats
 
 from schedmate.schedulers import Cluster, Job, Node, Terms, registry
 from schedmate.schedulers.sim.engine import Simulation
-from schedmate.schedulers.sim.engine.record import Outcome
-from schedmate.schedulers.sim.options import make_estimator
 from schedmate.schedulers.sim.outcome.audit import audit
-from schedmate.schedulers.sim.outcome.besides import besides
+from schedmate.schedulers.sim.outcome.metrics import rare_numbers
 from schedmate.schedulers.sim.parameters import HONEST
+from schedmate.schedulers.sim.record import Outcome
+from schedmate.schedulers.sim.runs import make_estimator
 from schedmate.schedulers.sim.traces import read_trace
 from schedmate.schedulers.sim.traces.spot import DAY, draw
 from schedmate.schedulers.sim.workload import Workload
@@ -94,7 +94,7 @@ def run(
     weight = np.array(workload.duration_s)[spot] * np.array(
         [job.gpus * job.share for job in workload.jobs if low[job.index]]
     )
-    numbers = besides(workload, outcome)
+    numbers = rare_numbers(workload, outcome)
     lent = numbers.get("lent_gpu_h", 0.0)
     return Result(
         held[0] / capacity,
@@ -243,7 +243,7 @@ def knowledge() -> None:
 
 def openb(folder: Path) -> None:
     """Real pods, their classes and their times, on a real list of nodes cut so that it is full."""
-    from schedmate.schedulers.fleet.readers.openb import read_nodes
+    from schedmate.schedulers.fleet.openb import read_nodes
 
     whole = read_trace(folder / "openb_pod_list_default.csv")
     rows = []
@@ -298,7 +298,7 @@ STEP_S, ALPHA = 600.0, 0.5
 
 def bound() -> None:
     """Small cases: evictions and kept work of the policy against the best schedule there is."""
-    from schedmate.schedulers.policies.spot.bound import Case, best
+    from schedmate.schedulers.policies.spot_optimum import Case, optimal_schedule
 
     rows, totals = [], np.zeros(4)
     cluster, horizon, every = Cluster.parse("2x4"), 20, 2
@@ -338,7 +338,7 @@ def bound() -> None:
             for job in jobs
             if job.terms is not None and not job.terms.low
         }
-        optimum = best(
+        optimum = optimal_schedule(
             Case(
                 jobs, [blocks for *_, blocks, _ in drawn], [at for at, *_ in drawn], starts,
                 every, horizon,

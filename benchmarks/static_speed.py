@@ -4,7 +4,7 @@
 
 A made-up repository of 40,000 lines is always measured; DIR adds real checkouts, of which the
 largest ten are analysed by the entry that is found in them. Each runs in a process of its own,
-as a library (Python's collector as it is) and as the command line's processes do (`garbage.py`).
+as a library (Python's collector as it is) and as the command line's processes do.
 CHECKOUT is one of schedmate as it was before, run in turn with this one. Times are CPU time.
 """
 
@@ -31,7 +31,7 @@ import json, resource, sys, time
 from pathlib import Path
 begin = time.process_time()
 from schedmate.agent.static import extract
-from schedmate.garbage import collect_seldom
+from schedmate.base import collect_seldom
 if sys.argv[3] == "command":
     collect_seldom()
 loaded = time.process_time()

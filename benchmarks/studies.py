@@ -29,7 +29,7 @@ from _figure import save
 from _record import RESULTS, record
 from _seeds import SEEDS, Cell, Gain, found, gain
 
-from schedmate.report import axes, charts
+from schedmate.report import charts
 
 LUCID = ("lucid", "ga2m")
 SCHEDMATE = "lucid+schedmate"
@@ -158,8 +158,8 @@ def information(study: Study) -> None:
         RESULTS / "studies_information.svg",
         "Average JCT of Lucid over that of Lucid with SchedMate, Seren, 46 % end early",
         curves,
-        (axes.linear("share of jobs that recur", 0.2, 1.0, "share"),
-         axes.linear("gain", 0.9, 2.0, "ratio")),
+        (charts.linear_axis("share of jobs that recur", 0.2, 1.0, "share"),
+         charts.linear_axis("gain", 0.9, 2.0, "ratio")),
         (1.23, 1.91, "paper: 1.23 to 1.91"),
     )  # fmt: skip
 

@@ -18,7 +18,7 @@ import numpy as np
 from _record import record
 from _seeds import venus
 
-from schedmate.schedulers.sim.traces.calibration import Calibration
+from schedmate.schedulers.sim.traces.recipe import Calibration
 from schedmate.schedulers.sim.traces.synthesize import synthesize
 from schedmate.schedulers.sim.workload import Workload
 

@@ -19,7 +19,7 @@ from _record import record
 
 from schedmate.schedulers.sim.traces import read_trace
 from schedmate.schedulers.sim.traces.assign import GROUP, assign
-from schedmate.schedulers.sim.traces.recipe import parse
+from schedmate.schedulers.sim.traces.recipe import parse_recipe
 from schedmate.schedulers.sim.workload import Workload
 
 SETTINGS = (
@@ -37,7 +37,7 @@ def main(data: Path) -> None:
     trace = read_trace(data / "philly" / "philly.csv")
     rows = []
     for settings in SETTINGS:
-        workload = assign(trace, *parse(f"lucid:{settings}"))
+        workload = assign(trace, *parse_recipe(f"lucid:{settings}"))
         # Jobs of equal metadata share one object.
         metadata = [id(one) for one in workload.metadata]
         for match, keys in (

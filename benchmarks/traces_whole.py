@@ -17,13 +17,12 @@ from typing import Any
 
 from _record import record
 
-from schedmate.errors import InputError
+from schedmate.base.errors import InputError
 from schedmate.schedulers.model import Cluster
 from schedmate.schedulers.sim.parameters import HONEST
 from schedmate.schedulers.sim.runs import Plan, run_policy
 from schedmate.schedulers.sim.traces import read_trace
-from schedmate.schedulers.sim.traces.sample import facts
-from schedmate.schedulers.sim.traces.writer import write_trace
+from schedmate.schedulers.sim.traces.writer import trace_facts, write_trace
 from schedmate.schedulers.sim.workload import Workload
 
 
@@ -39,7 +38,7 @@ def _row(path: Path) -> dict[str, Any]:
         workload = read_trace(path)
     except InputError as error:
         return {**row, "refused": str(error).partition("; name them")[0].replace(str(path), "it")}
-    held = facts(workload)
+    held = trace_facts(workload)
     # GPU types and virtual clusters are the cluster's: here all nodes are open to all.
     for job in workload.jobs:
         job.gpu_type = ""

@@ -28,9 +28,9 @@ import yaml
 from _bounds import StoredLucid  # noqa: F401 - policies name it
 from _record import record
 from _seeds import _world, trace_of
+from public_benchmark import MANDATORY_FIELDS, verdict
 
 from schedmate.agent.static import extract
-from schedmate.bench.verdicts import FIELDS, verdict
 from schedmate.jobs import LaunchConfig, WorkloadMetadata
 from schedmate.schedulers.model import Cluster
 from schedmate.schedulers.sim.runs import Plan, run_policy
@@ -142,7 +142,7 @@ def extracted(work: Workload) -> tuple[Workload, Counter[str]]:
             command = project(root, int(group or 0) % 3, said)
             found = extract(root, command, LaunchConfig(gpus=job.gpus)).metadata
             read[group] = found
-            for field, path in FIELDS.items():
+            for field, path in MANDATORY_FIELDS.items():
                 outcome = verdict(found.get(path), said.get(path))
                 counts[outcome] += 1
                 if outcome != "right":

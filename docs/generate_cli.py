@@ -18,8 +18,8 @@ from typing import Any
 import typer.main
 from generate_schemas import files
 
+from schedmate.base.errors import EXIT_CODES
 from schedmate.cli import app
-from schedmate.errors import EXIT_CODES
 from schedmate.settings import Settings
 
 PAGE = Path(__file__).with_name("cli.md")
@@ -90,7 +90,7 @@ def settings() -> str:
     for name, field in Settings.model_fields.items():
         plain = isinstance(field.annotation, type)
         kind = field.annotation.__name__ if plain else str(field.annotation)
-        for long in ("typing.", "schedmate.places.", "pathlib."):
+        for long in ("typing.", "schedmate.base.files.", "pathlib."):
             kind = kind.replace(long, "")
         if field.default_factory is not None:
             default = "in the user's data folder"

@@ -18,8 +18,8 @@ from typing import Any
 import typer.main
 
 from schedmate import __version__
+from schedmate.base.errors import EXIT_CODES
 from schedmate.cli import app
-from schedmate.errors import EXIT_CODES
 
 
 def released() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NotRequired, get_type_hints
@@ -10,9 +11,12 @@ from typing import Any, NotRequired, get_type_hints
 from pydantic import TypeAdapter, create_model
 from typing_extensions import TypedDict
 
-from schedmate.bench.documents import ANSWER, Answer, BenchJob, BenchLog
-from schedmate.bench.scoring import BenchScore
-from schedmate.commands.checks import Check
+from schedmate.cluster.loop import Failed, Pass
+from schedmate.cluster.ray.store import QueueDocument
+from schedmate.cluster.record import Plan
+from schedmate.cluster.recovery.configuration import Configuration
+from schedmate.cluster.recovery.document import RecoverDocument
+from schedmate.commands.doctor import Check
 from schedmate.jobs import JobRecord
 from schedmate.llm.serving import Fit, ModelSize, Reading
 from schedmate.llm.store import Call
@@ -20,15 +24,20 @@ from schedmate.logparse.failure.rules import Rule
 from schedmate.logparse.progress.ratio import Slowdown
 from schedmate.logparse.triage import json_schema as triage
 from schedmate.logparse.triage.document import JobVerdict
-from schedmate.recovery.configuration import Configuration
-from schedmate.recovery.document import RecoverDocument
-from schedmate.retrieval.calibration import Calibration
+from schedmate.retrieval.similarity import Calibration
 from schedmate.retrieval.table import HistoryStats
-from schedmate.schedulers.live.plans import Plan
-from schedmate.schedulers.live.queue.document import QueueDocument
-from schedmate.schedulers.live.report import Failed, Pass
 from schedmate.schedulers.parallelism.plan import Plan as ParallelPlan
 from schedmate.settings import Settings
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
+
+from public_benchmark import (
+    ANSWER_SCHEMA,
+    Answer,
+    BenchJob,
+    BenchLog,
+    BenchScore,
+)
 
 FOLDER = Path(__file__).with_name("schemas")
 
@@ -364,7 +373,7 @@ def schemas() -> dict[str, dict[str, Any]]:
     made["bench-answer"] = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **Answer.model_json_schema(),
-        "title": ANSWER,
+        "title": ANSWER_SCHEMA,
     }
     made["parallel-plan"] = plan_schema()
     made["calibration"] = document("calibration", TypeAdapter(Calibration), embedder="string")

@@ -8,11 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
-
 if TYPE_CHECKING:
-    from schedmate.analysis import Analysis
-    from schedmate.errors import InputError, SchedmateError, SettingsError, UsageError
+    from schedmate.base.errors import InputError, SchedmateError, SettingsError, UsageError
     from schedmate.jobs import (
         Diagnosis,
         Estimate,
@@ -24,25 +21,29 @@ if TYPE_CHECKING:
         Progress,
         WorkloadMetadata,
     )
-    from schedmate.mate import SchedMate
+    from schedmate.mate import Analysis, SchedMate
     from schedmate.settings import Settings, load_settings
 
+
+__version__ = "0.1.0"
+
+
 _HOMES = {
-    "Analysis": "schedmate.analysis",
+    "Analysis": "schedmate.mate",
     "Diagnosis": "schedmate.jobs",
     "Estimate": "schedmate.jobs",
     "Evidence": "schedmate.jobs",
-    "InputError": "schedmate.errors",
+    "InputError": "schedmate.base.errors",
     "JobRecord": "schedmate.jobs",
     "JobSpec": "schedmate.jobs",
     "LaunchConfig": "schedmate.jobs",
     "Neighbour": "schedmate.jobs",
     "Progress": "schedmate.jobs",
     "SchedMate": "schedmate.mate",
-    "SchedmateError": "schedmate.errors",
+    "SchedmateError": "schedmate.base.errors",
     "Settings": "schedmate.settings",
-    "SettingsError": "schedmate.errors",
-    "UsageError": "schedmate.errors",
+    "SettingsError": "schedmate.base.errors",
+    "UsageError": "schedmate.base.errors",
     "WorkloadMetadata": "schedmate.jobs",
     "load_settings": "schedmate.settings",
 }

@@ -5,11 +5,11 @@ import os
 import signal
 import sys
 
+from schedmate.base.errors import INTERRUPTED
+
 if __name__ == "__main__" and not sys.flags.safe_path:
     # `python -m` looks for modules in the current directory first, which may be a job's repository.
     del sys.path[0]
-
-from schedmate.errors import INTERRUPTED
 
 
 def main() -> None:

@@ -11,14 +11,28 @@ import traceback
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from schedmate import __version__
-from schedmate.errors import EXIT_CODES, INPUT, INTERNAL, READER_LEFT, TERMINATED, SchedmateError
-from schedmate.garbage import collect_seldom
-from schedmate.terminal import clean, say
+from schedmate.base import collect_seldom
+from schedmate.base.errors import (
+    EXIT_CODES,
+    INPUT,
+    INTERNAL,
+    READER_LEFT,
+    TERMINATED,
+    SchedmateError,
+    UsageError,
+)
+from schedmate.base.plugins import CLUSTERS, load_plugin, plugins
+from schedmate.base.plugins import COMMANDS as REGISTERED
+from schedmate.base.terminal import clean, say
+from schedmate.cluster import BUNDLED, cluster_kind
+
+CLUSTER_GROUPS = {group: kind for kind, (group, _) in BUNDLED.items()}
+"""The kind of cluster of each group of commands."""
 
 COMMANDS = (
     "init",
@@ -37,12 +51,9 @@ COMMANDS = (
     "policies",
     "traces",
     "parallel",
-    "slurm",
-    "k8s",
-    "ray",
+    *CLUSTER_GROUPS,
     "serve",
     "fleet",
-    "bench",
     "doctor",
     "config",
 )
@@ -50,12 +61,15 @@ COMMANDS = (
 
 The module's `CONTEXT`, if it has one, holds Click's settings of the command."""
 
+_ELSEWHERE = {"rules": "diagnose", "tune": "policies", "explain": "policies"}
+"""Commands in a module of another name."""
+
 _debug = False
 _LONGEST = 1_000
 
 
 class _Warnings(logging.Handler):
-    """Shows what the library warns of as a line of talk."""
+    """Prints the library's logged warnings to standard error, one line each."""
 
     def emit(self, record: logging.LogRecord) -> None:
         say(f"warning: {record.getMessage()}")
@@ -97,7 +111,11 @@ def _options(
 
 
 def application(*names: str) -> typer.Typer:
-    """The command line with these commands, which alone are imported, or with all of them."""
+    """The command line with these commands, which alone are imported, or with all of them.
+
+    All of them include those that other packages register; one that cannot be loaded says so in the
+    list, and when it is asked for.
+    """
     app = typer.Typer(
         name="schedmate",
         help="Estimates how long GPU jobs will run, tracks their progress and explains why they "
@@ -110,14 +128,69 @@ def application(*names: str) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_options)
-    for name in names or COMMANDS:
-        module = import_module(f"schedmate.commands.{name}")
-        if hasattr(module, "app"):
-            app.add_typer(module.app, name=name)
+    for name in names or (*COMMANDS, *_registered()):
+        if name not in COMMANDS:
+            _add_registered(app, name)
+            continue
+        if name in CLUSTER_GROUPS:
+            app.add_typer(_cluster_commands(CLUSTER_GROUPS[name]), name=name)
+            continue
+        module = import_module(f"schedmate.commands.{_ELSEWHERE.get(name, name)}")
+        command = getattr(module, name, None) or module.app
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
         else:
             context = getattr(module, "CONTEXT", None)
-            app.command(name, context_settings=context)(getattr(module, name))
+            app.command(name, context_settings=context)(command)
     return app
+
+
+def _registered() -> list[str]:
+    """Commands of other packages, and of the kinds of clusters that they add."""
+    return [*plugins(REGISTERED, COMMANDS), *plugins(CLUSTERS, (*COMMANDS, *plugins(REGISTERED)))]
+
+
+def _cluster_commands(name: str) -> Any:
+    """The commands of a kind of cluster: its own, or those that every kind has."""
+    kind = cluster_kind(name)
+    if kind.commands:
+        return import_module(kind.commands).app
+    from schedmate.commands.agents import cluster_app
+
+    return cluster_app(kind)
+
+
+def _registered_command(name: str) -> Any:
+    if name not in plugins(REGISTERED):
+        return _cluster_commands(name)
+    target = plugins(REGISTERED)[name]
+    what = f"the command {name!r}, registered as {target},"
+    command = load_plugin(what, target)
+    if not callable(command):
+        raise UsageError(f"{what} is no function and no typer.Typer; register one of them.")
+    return command
+
+
+def _add_registered(app: typer.Typer, name: str) -> None:
+    """Add a command of another package: a function, or a `typer.Typer` with commands."""
+    try:
+        command = _registered_command(name)
+    except SchedmateError as error:
+        failure = error
+
+        def unusable() -> None:
+            raise failure
+
+        app.command(
+            name,
+            help=str(error),
+            context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+        )(unusable)
+        return
+    if isinstance(command, typer.Typer):
+        app.add_typer(command, name=name)
+    else:
+        app.command(name)(command)
 
 
 def __getattr__(name: str) -> typer.Typer:
@@ -126,10 +199,11 @@ def __getattr__(name: str) -> typer.Typer:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def _asked(arguments: Sequence[str]) -> list[str]:
+def _requested_command(arguments: Sequence[str]) -> list[str]:
     """The command that is asked for, if nothing but options of `schedmate` itself is before it."""
     first = next((word for word in arguments if word != "--debug"), "")
-    return [first] if first in COMMANDS else []
+    is_command = first in COMMANDS or (not first.startswith("-") and first in _registered())
+    return [first] if is_command else []
 
 
 def _terminated(_signal: int, _frame: object) -> None:
@@ -140,7 +214,7 @@ def _terminated(_signal: int, _frame: object) -> None:
 def _run() -> None:
     try:
         try:
-            application(*_asked(sys.argv[1:]))()
+            application(*_requested_command(sys.argv[1:]))()
         finally:
             sys.stdout.flush()  # what Python finds when it ends, it can only complain of
     except (SystemExit, BrokenPipeError) as end:

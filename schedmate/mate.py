@@ -1,9 +1,11 @@
-"""`SchedMate`: the library hook. Composes static extraction, the history and the advisor.
+"""`SchedMate`, the library hook: what a job trains, how long it runs, its progress, its failure.
 
     with SchedMate(load_settings()) as mate:
         estimate = mate.on_submit(JobSpec(repo="/jobs/17", command="python train.py"))
 
-One object serves many threads.
+One object serves many threads. It composes the extraction of metadata, the job history with its
+Scheduling Advisor (`Advice`), and the reading of logs in confined processes (`schedmate.readers`).
+`Analysis` is its answer about a job before it runs.
 """
 
 from __future__ import annotations
@@ -12,42 +14,215 @@ import logging
 import os
 import threading
 import time
+import uuid
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
-from schedmate.advice import Advice
-from schedmate.analysis import Analysis
-from schedmate.errors import UsageError
+from pydantic import BaseModel, ConfigDict, Field
+
+from schedmate.base.data import plain
+from schedmate.base.errors import InputError, UsageError
+from schedmate.base.terminal import clean
 from schedmate.jobs import (
     Diagnosis,
     Estimate,
     JobRecord,
     JobSpec,
     LaunchConfig,
+    ModelUse,
     Progress,
     WorkloadMetadata,
 )
 from schedmate.readers import Readers
 from schedmate.settings import Settings, load_settings
-from schedmate.terminal import clean
+
+if TYPE_CHECKING:
+    from schedmate.agent import Extraction
+    from schedmate.agent.react.extractor import MetadataExtractor
+    from schedmate.llm import LLM
+    from schedmate.retrieval.advisor import SchedulingAdvisor
+    from schedmate.retrieval.embedders import Embedder
+    from schedmate.retrieval.history import JobHistory
+
+
+ANALYSIS_SCHEMA = "schedmate.analyze/v1"
+
+
+class Analysis(BaseModel):
+    """Everything schedmate can say about one job before it runs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    spec: JobSpec
+    metadata: WorkloadMetadata
+    launch: LaunchConfig = Field(description="`spec.launch`, completed from command and scripts")
+    estimate: Estimate
+    history_size: int = Field(ge=0, description="Records in the history that was asked")
+    source: Literal["static", "hybrid", "agent"] = Field(
+        "static", description="Who decided the metadata: static analysis, it and a model, a model"
+    )
+    model: ModelUse | None = Field(None, description="What a language model was asked, if any was")
+    timing_s: dict[str, float] = Field(description="Wall time of each part [s]")
+    warnings: list[str] = Field(default_factory=list)
+
+    def document(self) -> dict[str, Any]:
+        """The JSON document `schedmate.analyze/v1` (docs/schemas/analyze-v1.schema.json)."""
+        whole = plain(self.model_dump(mode="json", by_alias=True))
+        metadata, estimate = whole["metadata"], whole["estimate"]
+        evidence = metadata.pop("evidence")
+        neighbours = estimate.pop("neighbours")
+        return {
+            "schema": ANALYSIS_SCHEMA,
+            "job": {
+                key: whole["spec"][key] for key in ("job_id", "name", "user", "repo", "command")
+            },
+            "metadata": metadata,
+            "evidence": evidence,
+            "fingerprint": self.metadata.fingerprint(),
+            "launch": whole["launch"],
+            "estimate": estimate,
+            "neighbours": neighbours,
+            "history_size": self.history_size,
+            "source": self.source,
+            "model": whole["model"],
+            "timing_s": {name: round(value, 6) for name, value in self.timing_s.items()},
+            "warnings": whole["warnings"],
+        }
+
+    def record(self) -> JobRecord:
+        """The job as a pending record of the history; without a job id, a new one."""
+        return JobRecord(
+            job_id=self.spec.job_id or f"job-{uuid.uuid4().hex[:12]}",
+            name=self.spec.name,
+            user=self.spec.user,
+            command=self.spec.command,
+            launch=self.launch,
+            metadata=self.metadata,
+            submit_time=time.time() if self.spec.submit_time is None else self.spec.submit_time,
+        )
+
+
+# The job history that the settings name, and the Scheduling Advisor on it.
+
+
+def embedder_of(settings: Settings) -> Embedder:
+    """The embedder that the settings name; raises what `load_embedder` raises."""
+    from schedmate.retrieval.embedders import load_embedder
+
+    return load_embedder(
+        settings.embedder, model=settings.embedder_model, base_url=settings.embedder_base_url
+    )
+
+
+class Advice:
+    """Opened when first needed; may be used from any thread."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._lock = threading.Lock()
+        self._writing = threading.Lock()
+        self._opened: tuple[JobHistory, SchedulingAdvisor] | None = None
+        self._closed = False
+
+    def close(self) -> None:
+        """Close the history; whoever asks later gets `UsageError`. May be repeated."""
+        with self._lock:
+            self._closed = True
+            opened, self._opened = self._opened, None
+        if opened is not None:
+            opened[0].close()
+
+    def prepare(self, *, create: bool) -> None:
+        """Open the history and load what makes vectors, if it can be loaded before it is used."""
+        opened = self.open(create=create)
+        prepare = None if opened is None else getattr(opened[0].embedder, "prepare", None)
+        if prepare is not None:
+            prepare()
+
+    def open(self, *, create: bool) -> tuple[JobHistory, SchedulingAdvisor] | None:
+        """The history and the advisor on it; None when there is no history and none is wanted."""
+        with self._lock:
+            if self._closed:
+                raise UsageError("this SchedMate is closed; make a new one.")
+            if self._opened is None:
+                from schedmate.retrieval.database import DATABASE
+                from schedmate.retrieval.shared import open_history
+
+                settings, place = self.settings, self.settings.history
+                here = not isinstance(place, str)
+                if here and not create and not (Path(place) / DATABASE).exists():
+                    return None
+                from schedmate.retrieval.advisor import SchedulingAdvisor
+
+                history = open_history(
+                    place,
+                    embedder_of(settings),
+                    create=create,
+                    read_only=not create and here and not os.access(place, os.W_OK),
+                    poll=True,
+                )
+                advisor = SchedulingAdvisor(
+                    history,
+                    threshold=settings.threshold,
+                    k=settings.top_k,
+                    method=settings.method,
+                )
+                self._opened = history, advisor
+            return self._opened
+
+    def estimate(
+        self, metadata: WorkloadMetadata, launch: LaunchConfig, now: float | None
+    ) -> tuple[Estimate, int]:
+        """The advisor's estimate at the time `now` [s since epoch], and how many jobs it knows."""
+        opened = self.open(create=False)
+        if opened is None:
+            return Estimate(reason=f"there is no history at {self.settings.history} yet"), 0
+        history, advisor = opened
+        return advisor.estimate(metadata, launch, now), len(history)
+
+    def store(self, record: JobRecord) -> str:
+        """Add a record to the history; gives its job id.
+
+        A pending job of the same id is replaced. Raises `InputError` when the history cannot be
+        written or says that the job of that id has ended.
+        """
+        opened = self.open(create=True)
+        assert opened is not None
+        history = opened[0]
+        with self._writing:
+            stored = history.get(record.job_id)
+            if stored is not None and stored.ended:
+                raise InputError(
+                    f"job {record.job_id} is in the history as {stored.state}; "
+                    "record this one under another job id."
+                )
+            history.add(record)
+        return record.job_id
+
+    def learn(self, records: Sequence[JobRecord]) -> None:
+        """Add jobs that have ended; those of the same ids are replaced.
+
+        Raises `InputError` when the history cannot be written.
+        """
+        opened = self.open(create=True)
+        assert opened is not None
+        with self._writing:
+            opened[0].add_many(records)
+
 
 T = TypeVar("T")
 
-if TYPE_CHECKING:
-    from schedmate.agent.extraction import Extraction
-    from schedmate.agent.react.extractor import MetadataExtractor
-    from schedmate.llm import LLM
 
 THREADS = 2
 
-LONGEST_S = 1e6
+LONGEST_DEADLINE_S = 1e6
 """The longest deadline [s]; clocks of the system do not take an endless one."""
 
 DIAGNOSIS_S = 60.0
-"""How long a failed job's logs are read at most [s]; nobody waits for a slot meanwhile."""
+"""Limit for the time that a failed job's logs are read [s]; no job waits in a queue for it."""
 
 _log = logging.getLogger("schedmate")
 _log.addHandler(logging.NullHandler())
@@ -80,7 +255,12 @@ class SchedMate:
         self.settings = settings if settings is not None else load_settings()
         self._record = record
         self._llm = llm
-        self._readers = Readers(self.settings.memory_mb, at_once=at_once, own_process=own_process)
+        self._readers = Readers(
+            self.settings.memory_mb,
+            rules_folder=self.settings.rules_folder,
+            at_once=at_once,
+            own_process=own_process,
+        )
         self._closed = False
         self._reset()
         _alive.add(self)
@@ -149,7 +329,7 @@ class SchedMate:
     def _conclude(
         self, spec: JobSpec, extraction: Extraction, began: float, *, with_model: bool
     ) -> Analysis:
-        """What follows from what the code says; `began` [s] by `time.perf_counter`."""
+        """The analysis that follows from an extraction; `began` [s] by `time.perf_counter`."""
         extracted = time.perf_counter()
         timing = {"static": extracted - began}
         metadata, use = extraction.metadata, None
@@ -205,10 +385,10 @@ class SchedMate:
         None if no past job is similar, if `deadline_s` [s] (default: the setting) has passed, and
         on any failure, which is logged to the logger `schedmate`. Never raises.
         """
-        found = self._in_time(
+        estimate = self._in_time(
             "estimate", spec, lambda deadline: self._advise(spec, deadline), deadline_s
         )
-        return None if found is None or found.abstained else found
+        return None if estimate is None or estimate.abstained else estimate
 
     def on_progress(
         self,
@@ -232,7 +412,7 @@ class SchedMate:
             "progress",
             job,
             lambda deadline: self._readers.track(
-                log, since=since, batch_size=batch_size, wall_s=_left(deadline)
+                log, since=since, batch_size=batch_size, wall_s=_left_s(deadline)
             ),
             deadline_s,
         )
@@ -262,7 +442,7 @@ class SchedMate:
                 [logs] if isinstance(logs, Path | str) else list(logs),
                 node_logs=node_logs,
                 nodes=tuple(job.node_names),
-                wall_s=_left(deadline),
+                wall_s=_left_s(deadline),
             ),
             deadline_s,
         )
@@ -275,7 +455,7 @@ class SchedMate:
         try:
             self._ensure_open()
             allowed_s = self.settings.deadline_s if deadline_s is None else deadline_s
-            return work(time.monotonic() + min(allowed_s, LONGEST_S))
+            return work(time.monotonic() + min(allowed_s, LONGEST_DEADLINE_S))
         except TimeoutError:
             _log.warning("no %s for job %s in time", what, job)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - advice fails open
@@ -309,7 +489,7 @@ class SchedMate:
 
     def _advise(self, spec: JobSpec, deadline: float) -> Estimate:
         began = time.perf_counter()
-        left_s = _left(deadline)
+        left_s = _left_s(deadline)
         budget_s = min(left_s, self.settings.budget_s)
         extraction = self._readers.extract(spec, budget_s, left_s)
 
@@ -322,12 +502,12 @@ class SchedMate:
 
         places = self._places
         # a thread of its own: the history may lie on a disk that does not answer
-        if not self._places.acquire(timeout=_left(deadline)):
+        if not self._places.acquire(timeout=_left_s(deadline)):
             raise TimeoutError
         task = self._workers.submit(conclude)
         task.add_done_callback(lambda _: places.release())
         try:
-            return task.result(timeout=_left(deadline))
+            return task.result(timeout=_left_s(deadline))
         finally:
             task.cancel()
 
@@ -336,7 +516,7 @@ class SchedMate:
             raise UsageError("this SchedMate is closed; make a new one.")
 
 
-def _left(deadline: float) -> float:
+def _left_s(deadline: float) -> float:
     """Time until the deadline by `time.monotonic` [s]; raises `TimeoutError` when there is none."""
     left_s = deadline - time.monotonic()
     if left_s <= 0:
@@ -348,7 +528,7 @@ _alive: weakref.WeakSet[SchedMate] = weakref.WeakSet()
 _inherited: list[object] = []
 
 
-def _begin_again() -> None:
+def _forget_after_fork() -> None:
     """In a child that the host forked: threads, locks and connections are its parent's."""
     for one in list(_alive):
         # kept for ever: closing a connection of SQLite would disturb the parent's
@@ -356,4 +536,4 @@ def _begin_again() -> None:
         one._reset()  # noqa: SLF001
 
 
-os.register_at_fork(after_in_child=_begin_again)
+os.register_at_fork(after_in_child=_forget_after_fork)

@@ -12,10 +12,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
-from schedmate.agent.extraction import Extraction
-from schedmate.confine.client import Confinement
-from schedmate.confine.limits import MEMORY_MB, Limits
-from schedmate.errors import UsageError
+from schedmate.agent import Extraction
+from schedmate.base.confine.client import Confinement
+from schedmate.base.confine.limits import MEMORY_MB, Limits
+from schedmate.base.errors import UsageError
 from schedmate.jobs import Diagnosis, JobSpec, LaunchConfig, Progress, WorkloadMetadata
 
 UNPACKED_MB = 4 << 10
@@ -40,10 +40,17 @@ class Readers:
     """
 
     def __init__(
-        self, memory_mb: int = MEMORY_MB, *, at_once: int | None = None, own_process: bool = False
+        self,
+        memory_mb: int = MEMORY_MB,
+        *,
+        rules_folder: Path | None = None,
+        at_once: int | None = None,
+        own_process: bool = False,
     ) -> None:
-        """`memory_mb` [MiB] bounds each process; the rest is as of `Confinement`."""
+        """`memory_mb` [MiB] bounds each process, `rules_folder` has the site's failure rules; the
+        rest is as of `Confinement`."""
         self._memory_mb = memory_mb
+        self._rules = None if rules_folder is None else os.fspath(rules_folder.absolute())
         self._confinement = Confinement(at_once=at_once, own_process=own_process)
 
     def __enter__(self) -> Self:
@@ -53,7 +60,7 @@ class Readers:
         self.close()
 
     def prepare(self) -> None:
-        """Load now what the first job would otherwise wait for."""
+        """Load the code of all kinds of work now, so that the first job does not wait for it."""
         self._confinement.prepare(EXTRACT, TRACK, DIAGNOSE)
 
     def close(self) -> None:
@@ -113,6 +120,7 @@ class Readers:
             "logs": [os.fspath(one) for one in logs],
             "node_logs": [os.fspath(one) for one in node_logs],
             "nodes": list(nodes),
+            "rules_folder": self._rules,
         }
         what = f"the log {logs[0]}" if len(logs) == 1 else f"the {len(logs)} logs of the job"
         return Diagnosis.model_validate(self._read(DIAGNOSE, request, what, wall_s))
@@ -126,7 +134,7 @@ def extract_work(request: Any) -> Any:
     """`Readers.extract` in the confined process."""
     from schedmate.agent.static import extract
 
-    found = extract(
+    extraction = extract(
         Path(request["repo"]),
         request["command"],
         LaunchConfig.model_validate(request["launch"]),
@@ -134,11 +142,11 @@ def extract_work(request: Any) -> Any:
         wall_s=request["wall_s"],
     )
     return {
-        "metadata": found.metadata.model_dump(mode="json", by_alias=True),
-        "launch": found.launch.model_dump(mode="json"),
-        "warnings": found.warnings,
-        "timing_s": found.timing_s,
-        "entry": found.entry,
+        "metadata": extraction.metadata.model_dump(mode="json", by_alias=True),
+        "launch": extraction.launch.model_dump(mode="json"),
+        "warnings": extraction.warnings,
+        "timing_s": extraction.timing_s,
+        "entry": extraction.entry,
     }
 
 
@@ -154,13 +162,16 @@ def track_work(request: Any) -> Any:
 
 def diagnose_work(request: Any) -> Any:
     """`Readers.diagnose` in the confined process."""
-    from schedmate.logparse.failure import diagnose, open_job
+    from schedmate.logparse.failure import diagnose, open_job, site_rules
     from schedmate.logparse.reading import open_log
 
-    with open_job(request["logs"]) as log, ExitStack() as stack:
+    rules_folder = request.get("rules_folder")
+    with ExitStack() as stack:
+        stack.enter_context(site_rules(rules_folder and Path(rules_folder)))
+        log = stack.enter_context(open_job(request["logs"]))
         kernel = [stack.enter_context(open_log(path)) for path in request["node_logs"]]
-        found = diagnose(log, node_logs=kernel, nodes=request["nodes"])
-    return found.model_dump(mode="json")
+        diagnosis = diagnose(log, node_logs=kernel, nodes=request["nodes"])
+    return diagnosis.model_dump(mode="json")
 
 
 def warm(work: str) -> None:

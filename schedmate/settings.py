@@ -26,9 +26,9 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from schedmate.errors import SettingsError
-from schedmate.places import Place, is_remote, place_of
-from schedmate.validation import expected
+from schedmate.base.errors import SettingsError
+from schedmate.base.files import Place, is_remote, place_of
+from schedmate.base.inputs import fault_meaning
 
 UNREAD_FILE = "schedmate.toml"
 """The file that earlier versions read from the current directory; users are told how to name it."""
@@ -83,9 +83,10 @@ class Settings(BaseSettings):
         default_factory=lambda: data_dir() / "history",
         description="Directory of the job history, or postgresql://USER@HOST/DATABASE",
     )
-    scheduler: Literal["slurm", "kubernetes", "ray"] | None = Field(
+    scheduler: str | None = Field(
         default=None,
-        description="The scheduler of this cluster, which `schedmate doctor` then looks for",
+        description="The scheduler of this cluster, which `schedmate doctor` then looks for: "
+        "slurm, kubernetes, ray or one of an installed package",
     )
     embedder: str = Field(
         default="bundled",
@@ -181,11 +182,15 @@ class Settings(BaseSettings):
         default_factory=lambda: data_dir() / "trajectories",
         description="Directory of the records of what the model was shown and said",
     )
+    rules_folder: Path | None = Field(
+        default=None,
+        description="Directory of failure rules of this site, which count beside the bundled ones",
+    )
 
-    @field_validator("history", "trajectories", mode="after")
+    @field_validator("history", "trajectories", "rules_folder", mode="after")
     @classmethod
-    def _expand_home(cls, value: Place) -> Place:
-        return value if isinstance(value, str) else value.expanduser()
+    def _expand_home(cls, value: Place | None) -> Place | None:
+        return value.expanduser() if isinstance(value, Path) else value
 
     @classmethod
     def settings_customise_sources(
@@ -235,8 +240,8 @@ def settings_of_flags(**flags: Any) -> Settings:
 
     Raises `SettingsError` for an invalid value.
     """
-    given = {name: value for name, value in flags.items() if value is not None}
-    return _fitting(given, {name: _named("flag", name) for name in given})
+    flags_set = {name: value for name, value in flags.items() if value is not None}
+    return _fitting(flags_set, {name: _named("flag", name) for name in flags_set})
 
 
 def _fitting(values: dict[str, Any], origins: dict[str, str]) -> Settings:
@@ -245,7 +250,9 @@ def _fitting(values: dict[str, Any], origins: dict[str, str]) -> Settings:
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0])
-        raise SettingsError(f"setting {name!r} from {origins[name]}: {expected(first)}.") from None
+        raise SettingsError(
+            f"setting {name!r} from {origins[name]}: {fault_meaning(first)}."
+        ) from None
 
 
 def named_file() -> Path | None:
@@ -256,8 +263,10 @@ def named_file() -> Path | None:
 
 def unknown_variables() -> list[str]:
     """`SCHEDMATE_*` environment variables that are not settings."""
-    known = _variables()
-    return sorted(name for name in os.environ if name.startswith(ENV_PREFIX) and name not in known)
+    variables = _variables()
+    return sorted(
+        name for name in os.environ if name.startswith(ENV_PREFIX) and name not in variables
+    )
 
 
 def nearest_variable(name: str) -> str | None:
@@ -272,7 +281,7 @@ def _variables() -> set[str]:
 
 @cache
 def _tell_unknown(name: str) -> None:
-    """Say once that a variable does nothing."""
+    """Warn, once per name, that an environment variable is not a setting."""
     near = nearest_variable(name)
     hint = f"did you mean {near}?" if near else "`schedmate config show` lists them all."
     logging.getLogger("schedmate").warning(
@@ -324,7 +333,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise SettingsError(
             f"cannot read the settings file {path}: {error}; correct it: lines such as top_k = 3."
         ) from None
-    for name in ("history", "trajectories"):
+    for name in ("history", "trajectories", "rules_folder"):
         if isinstance(values.get(name), str) and not is_remote(values[name]):
             # A relative path in a file means relative to that file.
             values[name] = path.parent / Path(values[name]).expanduser()

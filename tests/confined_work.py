@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from schedmate.errors import InputError
+from schedmate.base.errors import InputError
 from schedmate.readers import extract_work
 
 

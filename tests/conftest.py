@@ -15,7 +15,7 @@ import pytest
 from cli_runner import Cli, Output
 from hypothesis import HealthCheck, settings
 
-from schedmate.confine.client import Confinement
+from schedmate.base.confine.client import Confinement
 
 # The same examples in every run, however slow the machine is.
 settings.register_profile(

@@ -13,20 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import schedmate
-from schedmate.data import load
+from schedmate.base.data import load
 
 PACKAGE = Path(schedmate.__file__).parent
 BOUNDS = {
     "agent/fields/": 300,  # `MAX_TEXT` of agent/static.py, `MAX_NAME` of agent/syntax.py
     "agent/fields/about.py": 2000,  # `_WIDE`
-    "agent/fields/dataset/hints.py": 500,
-    "agent/regex.py": 200,  # `MAX_PATTERN`
-    "agent/interp/observe/watcher.py": 300,  # the name of a class
+    "agent/fields/dataset.py": 500,
+    "agent/bounds.py": 200,  # `MAX_PATTERN`
+    "agent/interp/trace.py": 300,  # the name of a class
     "logparse/templates.py": 400,  # `LONGEST`
     "logparse/classify/": 400,  # templates
-    "logparse/progress/bars.py": 400,
-    "logparse/progress/general.py": 200,
-    "logparse/reading/prefixes.py": 255,  # the name of a file
+    "logparse/progress/line.py": 400,
+    "logparse/reading/lines.py": 255,  # the name of a file
 }
 """The longest text [characters] that callers give the patterns of a place; the longest key counts.
 

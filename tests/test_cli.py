@@ -18,7 +18,7 @@ from cli_runner import Cli
 from processes import LONG_S, ended_in_time
 
 from schedmate import __version__
-from schedmate.errors import EXIT_CODES
+from schedmate.base.errors import EXIT_CODES
 
 ROOT = Path(__file__).parent.parent
 

@@ -18,8 +18,8 @@ from cli_runner import Cli
 from processes import LONG_S, ended_in_time
 from pyarrow.parquet import read_table
 
+from schedmate.base.errors import InputError
 from schedmate.commands import batch
-from schedmate.errors import InputError
 from schedmate.jobs import JobSpec
 from schedmate.mate import SchedMate
 from schedmate.settings import load_settings

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from schedmate.commands import completing
+from schedmate.commands import options
 
 SCHEDMATE = Path(sys.executable).with_name("schedmate")
 TIME_S = 120.0
@@ -119,11 +119,11 @@ def test_zsh_completes(variables: dict[str, str], tmp_path: Path) -> None:
 
 
 def test_names_are_offered() -> None:
-    assert completing.one_policy("tire") == ["tiresias"]
-    assert completing.policies("fifo,sia") == ["fifo,sia", "fifo,sia+schedmate"]
-    assert set(completing.policies("fifo,")) > {"fifo,sjf", "fifo,lucid"}
-    assert completing.estimators("no") == ["noisy", "none"]
-    assert "best-fit" in completing.placements("")
+    assert options.complete_policy("tire") == ["tiresias"]
+    assert options.complete_policies("fifo,sia") == ["fifo,sia", "fifo,sia+schedmate"]
+    assert set(options.complete_policies("fifo,")) > {"fifo,sjf", "fifo,lucid"}
+    assert options.complete_estimators("no") == ["noisy", "none"]
+    assert "best-fit" in options.complete_placements("")
 
 
 def until(terminal: int, text: str) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from cli_runner import Cli
 
+from schedmate.base.errors import installing
+from schedmate.base.files import without_password
 from schedmate.commands import doctor
-from schedmate.errors import installing
-from schedmate.places import without_password
-from schedmate.retrieval import disk, index, vectors
+from schedmate.retrieval import database, index
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -52,7 +52,7 @@ def test_an_unmeasured_threshold_is_a_warning(
     cli: Cli, example_history: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SCHEDMATE_HISTORY", str(example_history))
-    monkeypatch.setattr("schedmate.retrieval.embedders.bundled.BundledEmbedder.threshold", 0.99)
+    monkeypatch.setattr("schedmate.retrieval.embedders.BundledEmbedder.threshold", 0.99)
     code, found = checks(cli)
     assert code == 0
     assert found["threshold"]["status"] == "warning"
@@ -77,7 +77,7 @@ def test_a_history_of_another_embedder_is_a_failed_check(
     cli: Cli, example_history: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SCHEDMATE_HISTORY", str(example_history))
-    monkeypatch.setattr("schedmate.retrieval.embedders.bundled.BundledEmbedder.id", "newer")
+    monkeypatch.setattr("schedmate.retrieval.embedders.BundledEmbedder.id", "newer")
     code, found = checks(cli)
     assert code == 1
     assert found["history"]["status"] == "failed"
@@ -91,7 +91,7 @@ def test_a_history_on_a_network_file_system(
     assert checks(cli)[1]["history disk"]["status"] == "ok"
     table = example_history.parent / "mounts"
     table.write_text(f"40 22 0:45 / {example_history} rw - nfs4 server:/export rw\n")
-    monkeypatch.setattr(disk, "MOUNTS", table)
+    monkeypatch.setattr(database, "MOUNTS", table)
     code, found = checks(cli)
     assert code == 0
     assert found["history disk"]["status"] == "warning"
@@ -102,7 +102,7 @@ def test_a_large_index_that_is_lost(
     cli: Cli, example_history: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SCHEDMATE_HISTORY", str(example_history))
-    for module in (index, vectors):
+    for module in (index, index):
         monkeypatch.setattr(module, "EXACT_UP_TO", 5)
     _, found = checks(cli)
     assert found["index"]["status"] == "warning"

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from cli_runner import Cli
 
-from schedmate.errors import INPUT, OK, USAGE, did_you_mean, installing, similar_file
+from schedmate.base.errors import INPUT, OK, USAGE, did_you_mean, installing, similar_file
 
 ROOT = Path(__file__).parent.parent
 REPO = ROOT / "examples" / "train_repo"
+SHOW_HINT = "from schedmate.base.errors import installing; print(installing('ray'))"
 
 WITHOUT = """
 import sys
@@ -80,9 +81,13 @@ def test_the_hint_is_for_where_schedmate_comes_from(
     installed = tmp_path / "site-packages" / "schedmate"
     installed.mkdir(parents=True)
     (installed / "__init__.py").touch()
-    (installed / "errors.py").write_text((ROOT / "schedmate" / "errors.py").read_text())
+    (installed / "base").mkdir()
+    (installed / "base" / "__init__.py").touch()
+    (installed / "base" / "errors.py").write_text(
+        (ROOT / "schedmate" / "base" / "errors.py").read_text()
+    )
     done = subprocess.run(
-        [sys.executable, "-c", "from schedmate.errors import installing; print(installing('ray'))"],
+        [sys.executable, "-c", SHOW_HINT],
         capture_output=True,
         text=True,
         check=True,
@@ -95,7 +100,7 @@ def test_the_hint_is_for_where_schedmate_comes_from(
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: schedmate\nVersion: 9\n")
     (about / "direct_url.json").write_text(f'{{"url": "{ROOT.as_uri()}", "dir_info": {{}}}}')
     done = subprocess.run(
-        [sys.executable, "-c", "from schedmate.errors import installing; print(installing('ray'))"],
+        [sys.executable, "-c", SHOW_HINT],
         capture_output=True,
         text=True,
         check=True,
@@ -170,7 +175,7 @@ def test_a_slip_of_the_pen_is_told(
         ("python train.py --config-name confg", "config"),
         ("python train.py model=resnet5", "resnet50 or resnet18"),
         ("python train.py optim=adamwe", "adamw"),
-        ("python plain.py --config configs/gpt_smal.yaml", "configs/gpt_small.yaml"),
+        ("python data.py --config configs/gpt_smal.yaml", "configs/gpt_small.yaml"),
         ("python flags.py --cfg configs/gpt_smal.yaml", "configs/gpt_small.yaml"),
     ],
 )
@@ -182,7 +187,7 @@ def test_a_configuration_that_is_not_there(
     repo = Path(shutil.copytree(REPO, tmp_path / "repo"))
     (repo / "configs").mkdir()
     (repo / "configs" / "gpt_small.yaml").write_text("epochs: 3\n")
-    (repo / "plain.py").write_text(
+    (repo / "data.py").write_text(
         "import argparse, yaml\nparser = argparse.ArgumentParser()\n"
         "parser.add_argument('--config')\nwith open(parser.parse_args().config) as f:\n"
         "    settings = yaml.safe_load(f)\n"

@@ -205,7 +205,10 @@ def test_a_scheduler_is_named_as_people_write_it(cli: Cli, file: Path) -> None:
     done = cli("init", "--yes", "--scheduler", "Kubernetes")
     assert done.code == 1
     assert settings(file)["scheduler"] == "kubernetes"
-    assert "'slurm', 'kubernetes', 'ray', 'none'" in cli("init", "--scheduler", "SLRM").err
+    assert cli("init", "--yes", "--replace", "--scheduler", "K8s").code == 1
+    assert settings(file)["scheduler"] == "kubernetes"
+    said = cli("init", "--scheduler", "SLRM").err
+    assert "not one of slurm, kubernetes, ray, none; did you mean slurm?" in said
 
 
 def answering(*lines: str) -> tuple[int, str]:

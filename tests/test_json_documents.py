@@ -31,8 +31,17 @@ def fitting(text: str) -> dict[str, Any]:
 def test_every_document_has_a_schema() -> None:
     named = {
         f"{name}-{version}"
-        for path in (ROOT / "schedmate").rglob("*.py")
+        for path in (
+            *(ROOT / "schedmate").rglob("*.py"),
+            ROOT / "benchmarks" / "public_benchmark.py",
+        )
         for name, version in re.findall(r"\"schedmate\.([a-z-]+)/(v\d+)\"", path.read_text())
+    }
+    agents = (ROOT / "schedmate" / "commands" / "agents.py").read_text()
+    named |= {
+        f"{kind}-{name}-v1"
+        for kind in ("slurm", "kubernetes")  # whose commands have one body
+        for name in re.findall(r"schedmate\.\{kind\.name\}-(\w+)/v1", agents)
     }
     records = {"journal-v1", "scripted-v1", "trajectory-v1"}  # files that schedmate reads itself
     assert named - records == set(SCHEMAS)

@@ -26,7 +26,7 @@ from schedmate import (
     load_settings,
 )
 from schedmate.agent.static import extract
-from schedmate.errors import LimitError
+from schedmate.base.errors import LimitError
 
 ROOT = Path(__file__).parent.parent
 REPO = str(ROOT / "examples" / "train_repo")

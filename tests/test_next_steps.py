@@ -13,7 +13,7 @@ import pytest
 from cli_runner import Cli
 from command_calls import calls, command_line, parse
 
-from schedmate.errors import INPUT, NOT_TAKEN, USAGE
+from schedmate.base.errors import INPUT, NOT_TAKEN, USAGE
 
 ROOT = Path(__file__).parent.parent
 REPO = ROOT / "examples" / "train_repo"

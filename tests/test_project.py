@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 import runpy
 import subprocess
 import sys
 import tomllib
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -76,17 +74,6 @@ def test_the_example_history_is_what_its_script_writes(tmp_path: Path) -> None:
     assert all(record.job_id.startswith("example-") and record.ended for record in records)
 
 
-@pytest.mark.parametrize(
-    "target",
-    ["demo", "test", "test-shells", "test-browser", "test-live", "lint", "types", "docs", "bench"],
-)
-def test_make_knows_its_targets(target: str) -> None:
-    done = subprocess.run(
-        ["make", "-n", target, "PYTHON=" + sys.executable], cwd=ROOT, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-
-
 def test_a_suite_of_continuous_integration_is_a_marker_a_target_and_a_way_to_install_it() -> None:
     suites = re.search(r"^suites=\((.+)\)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
     assert suites is not None
@@ -136,129 +123,6 @@ def test_make_says_what_it_needs(tmp_path: Path) -> None:
     done = subprocess.run(["make", "test", "PYTHON="], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode != 0
     assert "schedmate needs Python >= 3.11" in done.stderr
-
-
-# The map of ARCHITECTURE.md: every place is on it, with all that it imports.
-
-PACKAGE = ROOT / "schedmate"
-MODULES = {
-    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
-    for path in sorted(PACKAGE.rglob("*.py"))
-}
-EVERYTHING, GROUND = "everything", "the ground floor"
-
-
-def places_of_the_map() -> list[tuple[list[str], str]]:
-    """The rows of the map: its places in the package, without `.py` and `/`, and its last cell."""
-    found = []
-    for line in (ROOT / "ARCHITECTURE.md").read_text().splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        places = [
-            name.removesuffix("/").removesuffix(".py") for name in re.findall("`(.+?)`", cells[0])
-        ]
-        if len(cells) == 3 and any(
-            (PACKAGE / f"{name}.py").exists() or (PACKAGE / name).is_dir() for name in places
-        ):
-            found.append((places, cells[2]))
-    return found
-
-
-ROWS = places_of_the_map()
-ALLOWED = {place: allowed for places, allowed in ROWS for place in places}
-ROW = {place: row for row, (places, _) in enumerate(ROWS) for place in places}
-
-
-def place(module: str) -> str:
-    """The narrowest place of the map that holds a module."""
-    path = module.removeprefix("schedmate").removeprefix(".").replace(".", "/") or "__init__"
-    while path and path not in ALLOWED:
-        path = path.rpartition("/")[0]
-    return path
-
-
-@cache
-def imported(module: str) -> set[str]:
-    """The modules of the package that one imports anywhere in it, also only for types."""
-    found = set()
-    for node in ast.walk(ast.parse(MODULES[module].read_text())):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names if alias.name.startswith("schedmate.")}
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("schedmate"):
-            names = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= {name if name in MODULES else str(node.module) for name in names}
-            if names == {"schedmate.__version__"}:
-                found.discard("schedmate")
-    return found
-
-
-def test_every_module_has_its_place() -> None:
-    lost = [name for name in MODULES if not place(name) and imported(name)]
-    assert not lost, f"ARCHITECTURE.md has no place for {lost}"
-
-
-def test_every_place_of_the_map_exists() -> None:
-    gone = [
-        name
-        for name in ALLOWED
-        if not ((PACKAGE / name).is_dir() or (PACKAGE / f"{name}.py").exists())
-    ]
-    assert not gone, f"ARCHITECTURE.md lists {gone}, which are not in schedmate/"
-
-
-@pytest.mark.parametrize("row", range(len(ROWS)), ids=[" ".join(places) for places, _ in ROWS])
-def test_a_place_imports_what_the_map_says(row: int) -> None:
-    places, allowed = ROWS[row]
-    if allowed == EVERYTHING:
-        return
-    ground = {name for name, cell in ALLOWED.items() if cell == GROUND}
-    arrows = {
-        place(target): f"{module} imports {target}"
-        for module in MODULES
-        if place(module) in places
-        for target in imported(module)
-        if ROW[place(target)] != row and place(target) not in ground
-    }
-    listed = set() if allowed == GROUND else set(re.findall(r"[\w/]+", allowed))
-    unlisted = {target: arrow for target, arrow in arrows.items() if target not in listed}
-    assert not unlisted, f"not among what ARCHITECTURE.md lets {places} import: {unlisted}"
-    assert listed <= arrows.keys(), (
-        f"ARCHITECTURE.md lets {places} import {listed - arrows.keys()}, which nothing there does"
-    )
-
-
-def test_of_the_ground_floor_the_nouns_import_only_plain_values() -> None:
-    nouns = [module for module in MODULES if place(module) == "jobs"]
-    outside = {name for module in nouns for name in imported(module) if place(name) != "jobs"}
-    assert outside == {"schedmate.plain"}
-
-
-def test_modules_do_not_import_each_other_in_a_circle() -> None:
-    """Not even for types or within functions: what two modules share belongs below both."""
-    arrows = {name: imported(name) & MODULES.keys() - {name} for name in MODULES}
-    assert sum(map(len, arrows.values())) > len(MODULES)
-    circles = set()
-    for name in MODULES:
-        reached, new = set(arrows[name]), arrows[name]
-        while new:
-            new = set[str]().union(*(arrows[target] for target in new)) - reached
-            reached |= new
-        if name in reached:
-            circles.add(name)
-    assert not circles, sorted(circles)
-
-
-def test_packages_of_the_agent_leave_their_names_in_their_modules() -> None:
-    """What a package's `__init__` imports, every import of one of its modules brings along."""
-    packages = [
-        name
-        for name, path in MODULES.items()
-        if path.name == "__init__.py" and name.startswith("schedmate.agent")
-    ]
-    importing = {name for name in packages if imported(name)}
-    assert importing <= {
-        "schedmate.agent.interp.values",  # registers the kinds of values
-        *(f"schedmate.agent.fields.{name}" for name in ("dataset", "length", "model")),
-    }
 
 
 def test_no_two_test_modules_have_one_name() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from processes import LONG_S
 
-from schedmate.errors import OK, READER_LEFT
+from schedmate.base.errors import OK, READER_LEFT
 from schedmate.retrieval.history import JobHistory
 
 ROOT = Path(__file__).parent.parent

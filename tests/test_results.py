@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -103,3 +107,90 @@ def test_tidying_needs_the_whole_history(tmp_path: Path) -> None:
     assert "`git fetch --unshallow`" in done.stderr
     assert done.stderr.count("\n") == 1
     assert (clone / "benchmarks" / "results" / "speed.json").read_text() == document
+
+
+MEASURED = """\
+from _record import record
+record("speed", [{"what": "a", "s": 1.5}])
+record("speed_cases", [{"what": "b"}], working=True)
+"""
+
+
+@pytest.fixture
+def measure(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs a benchmark in a repository with one commit, with these environment variables."""
+    folder = tmp_path / "benchmarks"
+    folder.mkdir()
+    (folder / "_record.py").write_text((ROOT / "benchmarks" / "_record.py").read_text())
+    (folder / "speed.py").write_text(MEASURED)
+    (tmp_path / ".gitignore").write_text("/build\n__pycache__\n")
+    who = ("-c", "user.name=A", "-c", "user.email=a@example.org")
+    for arguments in (("init", "--quiet"), ("add", "."), ("commit", "--quiet", "-m", "one")):
+        subprocess.run(["git", *who, *arguments], cwd=tmp_path, check=True)
+
+    def run(**environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "benchmarks/speed.py"],
+            cwd=tmp_path,
+            env={**os.environ, "GIT_CEILING_DIRECTORIES": str(tmp_path.parent), **environment},
+            capture_output=True,
+            text=True,
+        )
+
+    return run
+
+
+def kept(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.glob("b*/**/*.json")}
+
+
+def test_a_result_is_recorded_with_the_commit_that_made_it(
+    tmp_path: Path, measure: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    for _ in range(2):  # the results themselves do not count as changes
+        done = measure()
+        assert (done.returncode, done.stderr) == (0, "")
+    assert kept(tmp_path) == {
+        "benchmarks/results/speed.json",
+        "build/benchmarks/speed_cases.json",
+    }
+    head = ["git", "rev-parse", "--short", "HEAD"]
+    commit = subprocess.run(head, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    document = json.loads((tmp_path / "benchmarks" / "results" / "speed.json").read_text())
+    assert document["commit"] == commit.strip()
+    assert document["rows"] == [{"what": "a", "s": 1.5}]
+
+
+def test_a_changed_tree_records_nothing(
+    tmp_path: Path, measure: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    (tmp_path / "new.py").touch()
+    done = measure()
+    assert done.returncode == 1
+    assert "1.5" in done.stdout
+    assert "speed is not recorded, because new.py differs from the commit" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert kept(tmp_path) == {"build/benchmarks/speed.json"}
+    for name in "abcd":
+        (tmp_path / f"{name}.py").touch()
+    assert "a.py, b.py, c.py and 2 more differ from the commit" in measure().stderr
+
+
+def test_a_folder_without_commits_records_nothing(
+    tmp_path: Path, measure: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    shutil.rmtree(tmp_path / ".git")
+    done = measure()
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "is in no git repository with a commit" in done.stderr
+    assert not (tmp_path / "benchmarks" / "results").exists()
+
+
+def test_a_dry_run_prints_and_keeps_nothing(
+    tmp_path: Path, measure: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    (tmp_path / "new.py").touch()
+    done = measure(BENCH_DRY="1")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "1.5" in done.stdout
+    assert kept(tmp_path) == set()

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 import schedmate
-from schedmate.errors import SettingsError
+from schedmate.base.errors import SettingsError
 from schedmate.settings import (
     Settings,
     config_dir,

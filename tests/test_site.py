@@ -69,7 +69,7 @@ def test_the_site_builds_without_a_warning_and_its_links_lead_somewhere(tmp_path
     assert f"{results[1]['logs_per_s']}" in (site / "results" / "triage.html").read_text()
 
 
-@pytest.mark.parametrize("script", ["cli", "diagrams", "benchmarks"])
+@pytest.mark.parametrize("script", ["cli", "diagrams", "benchmarks", "modules"])
 def test_what_is_generated_is_current(script: str) -> None:
     subprocess.run([sys.executable, DOCS / f"generate_{script}.py", "--check"], check=True)
 

@@ -45,8 +45,11 @@ def test_diagnose_imports_the_rules_and_no_more(log: str) -> None:
     imported("diagnose", log)  # reads the rules' YAML, and keeps what it says
     found = imported("diagnose", log)
     assert found & HEAVY == {"re2"}
-    others = ("schedmate.agent", "schedmate.retrieval", "schedmate.schedulers", "schedmate.report")
+    others = ("schedmate.agent", "schedmate.retrieval", "schedmate.schedulers")
     assert not [name for name in found if name.startswith(others)]
+    assert {name for name in found if name.startswith("schedmate.report.")} == {
+        "schedmate.report.jobs"
+    }
     assert "schedmate.logparse.progress.tracker" not in found
     assert "schedmate.commands.simulate" not in found
 

@@ -19,6 +19,8 @@ TOKEN: Unit = "token"  # noqa: S105 - no password
 SAMPLE: Unit = "sample"
 ENVIRONMENT_STEP: Unit = "environment step"
 
+ITERS, UNIT = "training_config.iters", "training_config.iter_type"
+"""The fields of a length: how many, and of what."""
 _AS_STEPS = (STEP, ENVIRONMENT_STEP, "rollout")
 """Units that a scheduler's history counts as steps: each is one turn of the program's own loop."""
 _BATCHES = ("global_batch_size", "batch_size")
@@ -44,15 +46,15 @@ class Factor(NamedTuple):
     where: str
 
 
-def as_length(value: float, unit: Unit | None, known: WorkloadMetadata) -> Length | str:
+def as_length(value: float, unit: Unit | None, metadata: WorkloadMetadata) -> Length | str:
     """A length in steps or epochs, or the sentence that says what is missing for it.
 
     Tokens and samples are divided by the global batch (and the sequence length), as far as static
     analysis knows these.
     """
-    names = [name for name in _BATCHES if name != "batch_size" or not _of_one_device(known)]
-    batch = next((f for name in names if (f := _factor(known, name, "global batch"))), None)
-    length = convert(value, unit, batch, _factor(known, "seq_length", "sequence length"))
+    names = [name for name in _BATCHES if name != "batch_size" or not _of_one_device(metadata)]
+    batch = next((f for name in names if (f := _factor(metadata, name, "global batch"))), None)
+    length = convert(value, unit, batch, _factor(metadata, "seq_length", "sequence length"))
     if isinstance(length, str) and length.endswith("not known"):
         return f"{length}; cite what makes the steps as terms of a formula"
     return length
@@ -102,13 +104,13 @@ def _factor(known: WorkloadMetadata, field: str, name: str) -> Factor | None:
     return Factor(name, proof.value, proof.where())
 
 
-def _of_one_device(known: WorkloadMetadata) -> bool:
+def _of_one_device(metadata: WorkloadMetadata) -> bool:
     """Whether the batch size is that of one device of several, or of an unknown number."""
     batch, one = (
-        known.evidence.get(f"training_config.{name}")
+        metadata.evidence.get(f"training_config.{name}")
         for name in ("batch_size", "per_device_batch_size")
     )
-    if batch is None or one is None or known.get("training_config.num_gpus") == 1:
+    if batch is None or one is None or metadata.get("training_config.num_gpus") == 1:
         return False
     return (batch.value, batch.file, batch.line) == (one.value, one.file, one.line)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
-from schedmate.agent.sizes import MAX_ITEMS, MAX_NESTING, is_plain, measure
+from schedmate.agent.bounds import MAX_ITEMS, MAX_NESTING, is_plain, measure
 from schedmate.jobs import Source
 
 
@@ -34,6 +34,10 @@ class Origin(NamedTuple):
     line: int | None = None
     text: str | None = None
     computed: Place | str | None = None
+
+    def operand(self) -> Origin:
+        """Where it was read, whatever the program computes of it."""
+        return self if self.computed is None else self._replace(computed=None)
 
 
 def stated(name: str, fact: object) -> Origin:

@@ -1,30 +1,38 @@
-"""What the agents of all schedulers share: their files, their options, their output, the lease."""
+"""`schedmate KIND agent|doctor|plan`, for every kind of cluster: `cluster_app`.
+
+`schedmate slurm` and `schedmate k8s` add what only they have. Here are their options and files, the
+loop under the lease, and a pass or a plan printed for people.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic
 
 import typer
 
-from schedmate.plain import dumps
-from schedmate.schedulers.live.bounds import Bounds
-from schedmate.terminal import counted, say
+from schedmate.base.data import dumps
+from schedmate.base.inputs import format_duration
+from schedmate.base.terminal import counted, say
+from schedmate.cluster import A, Check, ClusterKind
+from schedmate.commands.options import HistoryOption, JsonOption
 
 if TYPE_CHECKING:
+    from schedmate.base.terminal import Tone
+    from schedmate.cluster.adapter import EndedRun
+    from schedmate.cluster.bounds import Bounds
+    from schedmate.cluster.loop import Agent, Done, Pass
+    from schedmate.cluster.memory import Memory
+    from schedmate.cluster.record import Record
+    from schedmate.cluster.recovery.recover import ClusterRecovery
     from schedmate.mate import SchedMate
-    from schedmate.recovery.cluster import ClusterRecovery
-    from schedmate.schedulers.live.adapter import ClusterAdapter
-    from schedmate.schedulers.live.executor import Runner
-    from schedmate.schedulers.live.loop import Agent
-    from schedmate.schedulers.live.memory import Memory
-    from schedmate.schedulers.live.record import Record
-    from schedmate.schedulers.live.report import Pass
+
 
 BoundsOption = Annotated[
     Path | None,
@@ -50,14 +58,75 @@ UndoOption = Annotated[
     bool, typer.Option("--undo", help="Undo the ordering that was applied, and exit.")
 ]
 
-MEMORY = "memory.db"
-RECORD = "record.db"
+MEMORY_FILE = "memory.db"
+RECORD_FILE = "record.db"
 
-A = TypeVar("A", bound="ClusterAdapter")
+
+def cluster_app(kind: ClusterKind[Any]) -> typer.Typer:
+    """`schedmate KIND` with the commands that every kind of cluster has."""
+    app = typer.Typer(
+        help=f"Run schedmate's agent beside a {kind.title} cluster.", no_args_is_help=True
+    )
+
+    def agent(
+        once: OnceOption = False,
+        dry_run: DryRunOption = False,
+        undo: UndoOption = False,
+        bounds: BoundsOption = None,
+        state: StateOption = None,
+        history: HistoryOption = None,
+        as_json: JsonOption = False,
+    ) -> None:
+        with opened_agent(kind, bounds, state, history, dry_run=dry_run) as setup:
+            run_agent(setup, once=once, undo=undo, as_json=as_json)
+
+    def doctor(bounds: BoundsOption = None, as_json: JsonOption = False) -> None:
+        examine(kind, bounds, as_json=as_json)
+
+    def plan(
+        job: str,
+        bounds: BoundsOption = None,
+        state: StateOption = None,
+        history: HistoryOption = None,
+        as_json: JsonOption = False,
+    ) -> None:
+        plan_for(kind, job, bounds, state, history, as_json=as_json)
+
+    # `kind` is known here only, so that an annotation as text could not name it
+    plan.__annotations__["job"] = Annotated[str, typer.Argument(metavar="JOB", help=kind.job_help)]
+    helps = {"group": kind.group, "title": kind.title}
+    app.command(help=_AGENT_HELP.format_map(helps))(agent)
+    app.command(help=_DOCTOR_HELP.format_map(helps))(doctor)
+    app.command(help=_PLAN_HELP)(plan)
+    return app
+
+
+_AGENT_HELP = """\
+Estimate pending jobs, follow running ones, diagnose failed ones.
+
+Without --bounds it changes nothing on the cluster. One agent works on a cluster at a time; a
+second one waits for the first to end. With --json each pass is a line, with --once a document.
+
+Examples:
+
+  schedmate {group} agent --once --dry-run
+
+  schedmate {group} agent --bounds /etc/schedmate/bounds.yaml
+"""
+_DOCTOR_HELP = """\
+Check {title}, and test each right that the bounds need with a command that changes nothing.
+
+Exits with 1 when a check failed (✗); a warning (!) leaves the exit code at 0.
+"""
+_PLAN_HELP = """\
+Read the log of a failed job and show a plan; change nothing.
+
+With recovery in the bounds, the plan is the one that the agent would propose.
+"""
 
 
 @dataclass(frozen=True, slots=True)
-class Setup(Generic[A]):
+class AgentSetup(Generic[A]):
     """An agent and what it works with; `record` is None in a dry run."""
 
     bounds: Bounds
@@ -66,59 +135,71 @@ class Setup(Generic[A]):
     memory: Memory
     record: Record | None
     agent: Agent
-    recovery: ClusterRecovery | None = None
+    recovery: ClusterRecovery | None
     """What carries out plans of recovery, where the bounds name a recovery.yaml."""
-    lease: Callable[[], AbstractContextManager[object]] = nullcontext
-    """What the agent has to hold besides the record, to be the only one."""
-    pause: Callable[[float], object] = field(default=time.sleep)
-    """How it waits between passes."""
-    goes_on: Callable[[], bool] = lambda: True
-    """Whether it is still the one that works."""
+    lease: Callable[[], AbstractContextManager[object]]
+    """As of `Reached`, like the next two."""
+    pause: Callable[[float], object]
+    goes_on: Callable[[], bool]
 
 
 def state_dir(state: Path | None) -> Path:
-    """Where an agent keeps its files."""
+    """The directory of an agent's files: `state`, else the default in the user's data directory."""
     from schedmate.settings import data_dir
 
     return data_dir() / "agent" if state is None else state
 
 
 @contextmanager
-def assembled(
-    adapter: A,
-    allowed: Bounds,
+def opened_agent(
+    kind: ClusterKind[A],
+    bounds: Path | None,
     state: Path | None,
     history: str | None,
-    runner: Runner,
     *,
     dry_run: bool = False,
+    watches: bool = True,
     mate: SchedMate | None = None,
-) -> Iterator[Setup[A]]:
-    """An agent with everything that it needs, closed afterwards; a `mate` of one's own is not."""
+    **where: Any,
+) -> Iterator[AgentSetup[A]]:
+    """An agent with everything that it needs, closed afterwards; a `mate` of one's own is not.
+
+    `watches` and `where` are as of `ClusterKind.reached`. Raises `SchedmateError` when the cluster
+    does not answer.
+    """
+    from schedmate.cluster.bounds import load_bounds
+    from schedmate.cluster.loop import Agent
+    from schedmate.cluster.memory import Memory
+    from schedmate.cluster.record import Record
+    from schedmate.cluster.recovery.recover import ClusterRecovery, load_recovery
     from schedmate.mate import SchedMate
-    from schedmate.recovery.cluster import ClusterRecovery, load_recovery
-    from schedmate.schedulers.live.loop import Agent
-    from schedmate.schedulers.live.memory import Memory
-    from schedmate.schedulers.live.record import Record
     from schedmate.settings import load_settings
 
-    # a language model takes longer than a pass may
-    settings = load_settings(history=history, mode="static")
+    allowed = kind.limited(load_bounds(bounds), **where)
     folder = state_dir(state)
     with ExitStack() as stack:
-        memory = stack.enter_context(Memory(folder / MEMORY, scratch=dry_run))
+        reached = stack.enter_context(kind.reached(allowed, folder, watches=watches, **where))
+        adapter = reached.adapter
+        # a language model takes longer than a pass may
+        settings = load_settings(history=history, mode="static")
+        memory = stack.enter_context(Memory(folder / MEMORY_FILE, scratch=dry_run))
         recovery = load_recovery(allowed, adapter.cluster)
-        place = folder / RECORD if recovery is None else recovery.record
+        place = folder / RECORD_FILE if recovery is None else recovery.record
         record = None if dry_run else stack.enter_context(Record(place))
         if mate is None:
             mate = stack.enter_context(SchedMate(settings))
-        healer = None if recovery is None else ClusterRecovery(adapter, recovery, record, runner)
+        healer = None
+        if recovery is not None:
+            healer = ClusterRecovery(adapter, recovery, record, reached.runner)
         agent = Agent(adapter, mate, memory, record, allowed, healer=healer)
-        yield Setup(allowed, adapter, mate, memory, record, agent, healer)
+        yield AgentSetup(
+            *(allowed, adapter, mate, memory, record, agent, healer),
+            *(reached.lease, reached.pause, reached.goes_on),
+        )
 
 
 def run_agent(
-    setup: Setup[A],
+    setup: AgentSetup[A],
     *,
     once: bool,
     undo: bool,
@@ -126,17 +207,16 @@ def run_agent(
     seen: Callable[[Pass], object] | None = None,
 ) -> None:
     """Make passes, alone on the cluster, until Ctrl-C; one in a dry run. `seen` hears of each."""
-    from schedmate.schedulers.live.claims import ClaimedError
-    from schedmate.schedulers.live.loop import only_agent
-    from schedmate.schedulers.live.watch import watch
+    from schedmate.cluster.claims import ClaimedError
+    from schedmate.cluster.loop import only_agent, watch
 
-    def tell(found: Pass) -> None:
+    def tell(result: Pass) -> None:
         if seen is not None:
-            seen(found)
+            seen(result)
         if as_json:
-            _print_json(found, indent=2 if once else None)
-        elif once or found.eventful:
-            _print(found)
+            _print_pass_json(result, indent=2 if once else None)
+        elif once or result.eventful:
+            _print_pass(result)
 
     if setup.record is None:
         tell(setup.agent.once())
@@ -165,19 +245,192 @@ def run_agent(
         time.sleep(min(5.0, setup.bounds.poll))
 
 
-def _print_json(found: Pass, indent: int | None) -> None:
-    from schedmate.schedulers.live.report import SCHEMA
+def _print_pass_json(result: Pass, indent: int | None) -> None:
+    from schedmate.cluster.loop import REPORT_SCHEMA
 
-    document = {"schema": SCHEMA, **found.model_dump(mode="json")}
+    document = {"schema": REPORT_SCHEMA, **result.model_dump(mode="json")}
     typer.echo(dumps(document, indent=indent))
     sys.stdout.flush()
 
 
-def _print(found: Pass) -> None:
-    from schedmate.commands.agent_words import lines_of
-    from schedmate.terminal.screen import Screen
+def _print_pass(result: Pass) -> None:
+    from schedmate.base.terminal import Screen
 
     screen = Screen(sys.stdout)
-    for line, tone in lines_of(found):
+    for line, tone in pass_lines(result):
         screen.line(line, tone)
     sys.stdout.flush()
+
+
+# Whether schedmate may do on a cluster what its bounds ask for.
+
+
+def examine(kind: ClusterKind[Any], bounds: Path | None, *, as_json: bool, **where: Any) -> None:
+    """Print every check of a cluster; ends the command with 1 when one failed."""
+    from schedmate.cluster.bounds import load_bounds
+    from schedmate.commands.doctor import print_checks
+
+    allowed = kind.limited(load_bounds(bounds), **where)
+    checks = list(examine_cluster(kind, allowed, **where))
+    print_checks(checks, f"schedmate.{kind.name}-doctor/v1", as_json=as_json)
+
+
+def examine_cluster(kind: ClusterKind[Any], bounds: Bounds, **where: Any) -> Iterator[Check]:
+    """Every check, in the order in which a fault would be looked for."""
+    from schedmate.base.errors import MissingExtraError, SchedmateError, installing
+
+    try:
+        yield from kind.checks(bounds, **where)
+    except MissingExtraError as error:
+        packages = ", ".join(error.packages)
+        yield Check(kind.contact, "failed", f"{packages} is not installed", installing(error.extra))
+        return
+    except SchedmateError as error:
+        yield Check(kind.contact, "failed", str(error), kind.contact_hint)
+        return
+    stop = bounds.kill_switch
+    if stop.exists():
+        yield Check("kill switch", "warning", f"{stop} is there: nothing is changed", f"rm {stop}")
+    else:
+        yield Check("kill switch", "ok", f"`touch {stop}` stops every change at once")
+
+
+# The plan for a failed job, shown without carrying it out, for every kind of cluster.
+
+
+def plan_for(
+    kind: ClusterKind[Any],
+    job: str,
+    bounds: Path | None,
+    state: Path | None,
+    history: str | None,
+    *,
+    as_json: bool,
+    **where: Any,
+) -> None:
+    """Print the verdict and the plan for the last run of a job that failed; nothing is done."""
+    from schedmate.base.errors import InputError
+
+    with opened_agent(kind, bounds, state, history, dry_run=True, **where) as setup:
+        now = time.time()
+        runs = kind.runs_of(setup.adapter, job, now)
+        if not runs:
+            raise InputError(kind.no_run.format(job=job))
+        show_plan(setup, runs[-1], now, f"schedmate.{kind.name}-plan/v1", as_json=as_json)
+
+
+def show_plan(
+    setup: AgentSetup[Any], run: EndedRun, now: float, schema: str, *, as_json: bool
+) -> None:
+    """Read the logs of a run that failed and print the verdict and the plan; nothing is done."""
+    from schedmate.base.terminal import Screen
+    from schedmate.cluster.loop import Pass
+
+    failed, proposed = setup.agent.look_into(run, now)
+    if as_json:
+        document = {
+            "schema": schema,
+            "cluster": setup.adapter.cluster,
+            "failure": failed.model_dump(mode="json"),
+            "plan": None if proposed is None else proposed.model_dump(mode="json"),
+        }
+        typer.echo(dumps(document, indent=2))
+        return
+    screen = Screen(sys.stdout)
+    result = Pass(cluster=setup.adapter.cluster, time=now, failed=[failed])
+    for line, tone in list(pass_lines(result))[1:]:
+        screen.line(line, tone)
+    if failed.diagnosis is not None:
+        for evidence in failed.diagnosis.evidence[:5]:
+            screen.line(evidence.text, label=f"  {evidence.file}:{evidence.line}: ")
+    if proposed is not None:
+        screen.line(f"plan {proposed.id}:", "heading")
+        for step, action in enumerate(proposed.actions, 1):
+            screen.line(
+                f"{action.kind} {action.target}, if {action.precondition}", label=f"  {step}. "
+            )
+    elif setup.bounds.recovery is None:
+        screen.line("No plan: the bounds name no recovery.yaml.")
+
+
+# The lines in which a pass of an agent is printed.
+
+
+Line = tuple[str, "Tone | None"]
+
+
+def pass_lines(result: Pass) -> Iterator[Line]:
+    """What a pass found and did, most important first."""
+    head = f"{result.cluster}: {result.pending:,} pending, {result.running:,} running"
+    if result.unread:
+        head += f", {result.unread:,} still to be read"
+    yield f"{head} ({result.took_s:.1f} s)", "heading"
+    if result.stopped:
+        yield "The kill switch is set: nothing is changed.", "doubtful"
+    for problem in result.problems:
+        yield f"! {problem}", "doubtful"
+    for failure in result.failed:
+        yield from _failure_lines(failure.model_dump())
+    for estimated in result.estimated:
+        estimate = estimated.estimate
+        if estimate.abstained or estimate.duration_s is None:
+            yield f"job {estimated.job} ({estimated.user}): no estimate: {estimate.reason}", None
+            continue
+        text = (
+            f"job {estimated.job} ({estimated.user}): about {format_duration(estimate.duration_s)}"
+        )
+        if estimate.duration_p10_s is not None and estimate.duration_p90_s is not None:
+            low, high = estimate.duration_p10_s, estimate.duration_p90_s
+            text += f", {format_duration(low)} to {format_duration(high)}"
+        yield f"{text}, from {counted(len(estimate.neighbours), 'past run')}", None
+    for done in result.actions:
+        yield from _action_lines(done)
+    if result.learned:
+        yield f"learned from {counted(result.learned, 'ended run')}", None
+    for followed in result.followed:
+        progress = followed.progress
+        eta = "" if progress.eta_s is None else f", {format_duration(progress.eta_s)} left"
+        step = "" if progress.step_time_s is None else f"{progress.step_time_s:.3g} s a step"
+        yield f"job {followed.job}: {step}{eta}", None
+    if result.waiting:
+        yield (
+            f"{counted(len(result.waiting), 'plan')} to approve: {', '.join(result.waiting)}",
+            None,
+        )
+
+
+def _failure_lines(failed: dict[str, object]) -> Iterator[Line]:
+    text = f"job {failed['job']} ended {failed['state']}"
+    diagnosis = failed["diagnosis"]
+    if isinstance(diagnosis, dict):
+        name = diagnosis["error_name"] or diagnosis["error_type"]
+        text += f": {name}"
+        if diagnosis["line"]:
+            text += f" ({diagnosis['file']}:{diagnosis['line']})"
+        if diagnosis["plan"]:
+            text += f". {diagnosis['plan']['summary']}"
+    else:
+        text += ": its log cannot be read" + (f" ({failed['log']})" if failed["log"] else "")
+    yield text, "bad"
+    if failed["plan"]:
+        yield f"  plan {failed['plan']} is proposed", None
+
+
+def _action_lines(done: Done) -> Iterator[Line]:
+    from schedmate.cluster.actions import Annotate, Order
+
+    action, state = done.action, done.state
+    verb = {"would": "would be", "applied": "is"}.get(state, f"({state})")
+    if isinstance(action, Order):
+        levels = Counter(action.values.values())
+        text = ", ".join(
+            f"{counted(count, 'job')} at {value:+d}"
+            for value, count in sorted(levels.items())[::-1]
+        )
+        yield f"the order {verb} set: {text}", None
+    elif isinstance(action, Annotate):
+        yield f"an estimate {verb} written beside {action.target}", None
+    else:
+        yield f"{action.kind} of {action.target}: {state}", None
+    if done.detail and state not in ("applied", "would"):
+        yield f"  {done.detail}", "doubtful"

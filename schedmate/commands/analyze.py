@@ -1,20 +1,37 @@
-"""`schedmate analyze`: from a repository and a launch command to an estimate."""
+"""`schedmate analyze`: estimates a job from its repository and launch command.
+
+With --batch it answers many jobs from a file as JSON lines; `batch.py` spreads that work.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from shlex import join, quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from schedmate.commands.model_options import LlmBaseUrl, LlmDeadline, LlmModel, LlmTimeout, announce
-from schedmate.commands.options import HistoryOption, PlainOption
-from schedmate.commands.scale_options import JournalOption, ParquetOption, RayOption, Where
-from schedmate.durations import parse_duration
-from schedmate.errors import ABSTAINED, InputError, UsageError
-from schedmate.files import open_output
-from schedmate.plain import MOST_GPUS, dumps
+from schedmate.base.data import MOST_GPUS, dumps
+from schedmate.base.errors import ABSTAINED, InputError, UsageError
+from schedmate.base.files import open_output
+from schedmate.base.inputs import parse_duration
+from schedmate.base.terminal import counted, outlasting, progress
+from schedmate.commands.options import (
+    HistoryOption,
+    JournalOption,
+    LlmBaseUrl,
+    LlmDeadline,
+    LlmModel,
+    LlmTimeout,
+    ParquetOption,
+    PlainOption,
+    RayOption,
+    Workers,
+    announce_model,
+)
 
 if TYPE_CHECKING:
     from schedmate.jobs import JobSpec
@@ -23,7 +40,7 @@ if TYPE_CHECKING:
 
 
 CONTEXT = {"allow_extra_args": True}
-"""So that a launch command that is not quoted gets a sentence of what to type instead."""
+"""Extra words are accepted so that an unquoted launch command gets an error that corrects it."""
 
 
 def analyze(
@@ -156,11 +173,11 @@ def analyze(
 
         check_embedder(settings.embedder)
     if batch is not None:
-        for name, given in (("--show-prompt", show_prompt), ("--replay", replay is not None)):
-            if given:
+        for name, is_given in (("--show-prompt", show_prompt), ("--replay", replay is not None)):
+            if is_given:
                 raise UsageError(f"{name} is for one job, not for --batch; leave it out.")
         if settings.mode != "static":
-            announce(settings, "the source code")
+            announce_model(settings, "the source code")
         described = {
             "REPO": repo,
             "--command": command,
@@ -173,9 +190,8 @@ def analyze(
         for name, value in described.items():
             if value is not None:
                 raise UsageError(f"{name} describes one job; with --batch it goes into the lines.")
-        where = Where(processes, ray, journal)
+        where = Workers(processes, ray, journal)
         where.check()
-        from schedmate.commands.analyze_batch import analyze_batch
 
         failed, abstained = analyze_batch(batch, settings, output, parquet, where, record=record)
         if failed:
@@ -204,7 +220,7 @@ def analyze(
             return
         mate = _mate(settings) if replay is None else _replaying(replay, spec, settings)
         elsewhere = f" --history {quote(str(history))}" if history is not None else ""
-        abstained = _one(spec, mate, output, record, elsewhere, as_json, plain)
+        abstained = _analyze_one(spec, mate, output, record, elsewhere, as_json, plain)
     if abstained and fail_on_abstain:
         raise typer.Exit(ABSTAINED)
 
@@ -227,18 +243,20 @@ def _mate(settings: Settings) -> SchedMate:
     from schedmate.mate import SchedMate
 
     if settings.mode != "static":
-        announce(settings, "the source code")
+        announce_model(settings, "the source code")
     return SchedMate(settings, own_process=True)
 
 
 def _replaying(record: Path, spec: JobSpec, settings: Settings) -> SchedMate:
-    """A `SchedMate` whose model says what the record says."""
-    from schedmate.agent.react.trajectory import load
-    from schedmate.llm import replay_llm
-    from schedmate.mate import SchedMate
-    from schedmate.terminal import say
+    """A `SchedMate` whose model repeats the replies of a recorded reading."""
+    from schedmate.llm import replay_llm, require_packages
 
-    job, use, script = load(record)
+    require_packages()
+    from schedmate.agent.react.trajectory import load_trajectory
+    from schedmate.base.terminal import say
+    from schedmate.mate import SchedMate
+
+    job, use, script = load_trajectory(record)
     if job.command != spec.command:
         say(f"note: the recorded job was {job.command or 'without a command'}")
     settings = settings.model_copy(update={"mode": use.mode})
@@ -246,8 +264,8 @@ def _replaying(record: Path, spec: JobSpec, settings: Settings) -> SchedMate:
 
 
 def _show_prompt(spec: JobSpec, settings: Settings, output: Path | None) -> None:
+    from schedmate.base.terminal import say
     from schedmate.mate import SchedMate
-    from schedmate.terminal import say
 
     with SchedMate(settings, own_process=True) as mate:
         request = mate.prompt(spec)
@@ -258,7 +276,7 @@ def _show_prompt(spec: JobSpec, settings: Settings, output: Path | None) -> None
         stream.write(dumps(request, indent=2) + "\n")
 
 
-def _one(
+def _analyze_one(
     spec: JobSpec,
     mate: SchedMate,
     output: Path | None,
@@ -271,9 +289,8 @@ def _one(
 
     `elsewhere` is the option that names the history to the next command, where one was given.
     """
-    from schedmate.render.analysis import show
-    from schedmate.terminal import clean, say
-    from schedmate.terminal.screen import Screen
+    from schedmate.base.terminal import Screen, clean, say
+    from schedmate.report.jobs import show_analysis
 
     with mate:
         analysis = mate.analyze(spec)
@@ -291,5 +308,73 @@ def _one(
             if as_json:
                 stream.write(dumps(analysis.document(), indent=2) + "\n")
             else:
-                show(analysis, Screen(stream, plain=plain))
+                show_analysis(analysis, Screen(stream, plain=plain))
     return analysis.estimate.abstained
+
+
+# `schedmate analyze --batch`: many jobs from a file, answered as JSON lines.
+
+
+def analyze_batch(
+    batch: str,
+    settings: Settings,
+    output: Path | None,
+    parquet: Path | None,
+    where: Workers,
+    *,
+    record: bool,
+) -> tuple[int, int]:
+    """Analyse the lines of `batch`; gives how many failed and how many abstained."""
+    from schedmate.base.files import parquet_rows
+    from schedmate.base.objects import local_copy
+    from schedmate.commands.batch import COLUMNS, Analyst, analyze_many
+    from schedmate.mate import SchedMate
+
+    failed = abstained = 0
+    with ExitStack() as stack:
+        try:
+            if batch == "-":
+                # A buffer of its own that is not closed: a thread may be waiting in it.
+                lines = open(0, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
+            else:
+                path = stack.enter_context(local_copy(Path(batch)))
+                lines = stack.enter_context(path.open(encoding="utf-8", errors="replace"))
+        except OSError as error:
+            raise InputError(
+                f"cannot read {batch}: {error.strerror}; --batch takes a file of JSON lines or -."
+            ) from None
+        stream = stack.enter_context(open_output(output))
+        write: Callable[[str], None] = partial(print, file=stream, flush=True)
+        if record:  # every job is, also when nobody reads the answers any more
+            write = stack.enter_context(outlasting(stream))
+        add_row = stack.enter_context(parquet_rows(parquet, COLUMNS))
+        mate = stack.enter_context(SchedMate(settings, at_once=where.at_once))
+        what = f"analyze{' --record' if record else ''} with {_digest(settings)}"
+        journal = stack.enter_context(where.journal(what))
+        advance = stack.enter_context(progress("analysing"))
+        results = analyze_many(
+            lines,
+            Analyst(settings, mate),
+            at_once=where.at_once,
+            ray=where.ray,
+            journal=journal,
+        )
+        for done, result in enumerate(results, start=1):
+            failed += result.failed
+            abstained += result.abstained
+            if record and result.record is not None:
+                result.document["recorded_as"] = mate.store(result.record)
+            add_row(result.row())
+            write(dumps(result.document))
+            advance(done, counted(done, "job"))
+    return failed, abstained
+
+
+def _digest(settings: Settings) -> str:
+    """The settings and the version, as a journal names them."""
+    from hashlib import sha256
+
+    from schedmate import __version__
+
+    text = settings.model_dump_json(exclude={"memory_mb", "deadline_s", "trajectories"})
+    return f"schedmate {__version__}, settings {sha256(text.encode()).hexdigest()[:12]}"

@@ -13,19 +13,17 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from schedmate.analysis import Analysis
-from schedmate.durations import parse_duration
-from schedmate.errors import INTERNAL, InputError, SchedmateError
+from schedmate.base.data import dumps
+from schedmate.base.errors import INTERNAL, InputError, SchedmateError
+from schedmate.base.files import ColumnKind
+from schedmate.base.inputs import fault_sentence, parse_duration
+from schedmate.base.journal import Journal, Memo
+from schedmate.base.objects import copy_tree, is_object, url_of
+from schedmate.base.spread import spread
 from schedmate.jobs import JobRecord, JobSpec, LaunchConfig
-from schedmate.jobs.bounds import Gpus, Nodes
-from schedmate.mate import SchedMate
-from schedmate.plain import dumps
-from schedmate.scale.journal import Journal, Memo
-from schedmate.scale.objects import copy_tree, is_object, url_of
-from schedmate.scale.rows import Kind
-from schedmate.scale.spread import spread
+from schedmate.jobs.metadata import Gpus, Nodes
+from schedmate.mate import Analysis, SchedMate
 from schedmate.settings import Settings
-from schedmate.validation import sentence
 
 ERROR_SCHEMA = "schedmate.error/v1"
 
@@ -34,7 +32,7 @@ ENDED = (
     "for that machine?"
 )
 
-COLUMNS: dict[str, Kind] = {
+COLUMNS: dict[str, ColumnKind] = {
     "index": "int64",
     **dict.fromkeys(("job_id", "name", "user", "repo", "command"), "string"),
     **dict.fromkeys(("model_name", "task_type"), "string"),
@@ -71,7 +69,7 @@ class BatchJob(BaseModel):
     submit_time: float | None = None
 
     def spec(self) -> JobSpec:
-        """The same as a `JobSpec`; raises `UsageError` for a time limit that is none."""
+        """The line as a `JobSpec`; raises `UsageError` for an invalid time limit."""
         limit = None if self.time_limit is None else parse_duration(str(self.time_limit))
         return JobSpec(
             **self.model_dump(include={"repo", "command", "job_id", "name", "user", "submit_time"}),
@@ -94,14 +92,19 @@ class Result(NamedTuple):
         return bool(self.document["schema"] == ERROR_SCHEMA)
 
     def row(self) -> dict[str, Any]:
-        """The values of `COLUMNS`."""
-        found = self.document
-        parts = [found, found.get("job", {}), found.get("launch", {}), found.get("estimate", {})]
-        parts += found.get("metadata", {}).values()
+        """The row of the Parquet table: all parts of the document in one mapping."""
+        document = self.document
+        parts = [
+            document,
+            document.get("job", {}),
+            document.get("launch", {}),
+            document.get("estimate", {}),
+        ]
+        parts += document.get("metadata", {}).values()
         merged: dict[str, Any] = {}
         for part in reversed(parts):
             merged |= part if isinstance(part, dict) else {}
-        return merged | {"document": dumps(found)}
+        return merged | {"document": dumps(document)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +114,11 @@ class _Line:
 
 
 class Analyst:
-    """What each process analyses with; it travels as its settings alone."""
+    """Analyses jobs in one process of a pool; pickled as its settings alone."""
 
     def __init__(self, settings: Settings, mate: SchedMate | None = None) -> None:
         """`mate` is what this very process has; another one makes its own."""
-        from schedmate.retrieval.history import DATABASE
+        from schedmate.retrieval.database import DATABASE
 
         place = settings.history
         if not isinstance(place, str):  # another process may be in another directory
@@ -164,18 +167,18 @@ def _analysis(spec: JobSpec, mate: SchedMate) -> Analysis:
         copied = Path(folder) / PurePosixPath(spec.repo).name
         notes = copy_tree(url_of(spec.repo), copied)
         try:
-            found = mate.analyze(spec.model_copy(update={"repo": str(copied)}))
+            analysis = mate.analyze(spec.model_copy(update={"repo": str(copied)}))
         except InputError as error:
             raise type(error)(str(error).replace(str(copied), spec.repo)) from None
-        said = [text.replace(str(copied), spec.repo) for text in found.warnings]
-        return found.model_copy(update={"spec": spec, "warnings": [*said, *notes]})
+        warnings = [text.replace(str(copied), spec.repo) for text in analysis.warnings]
+        return analysis.model_copy(update={"spec": spec, "warnings": [*warnings, *notes]})
 
 
 def _parse(line: _Line) -> BatchJob:
     try:
         job = BatchJob.model_validate_json(line.text)
     except ValidationError as error:
-        fault = sentence(error, BatchJob.model_fields, place="the line")
+        fault = fault_sentence(error, BatchJob.model_fields, place="the line")
         raise InputError(f"line {line.index + 1}: {fault}") from None
     return job
 
@@ -235,12 +238,12 @@ def _key(line: _Line) -> str:
 
 
 def _packed(result: Result) -> str | None:
-    """As it is printed; an error may be gone the next time."""
+    """The journal's text of a result; None for an error, which may be gone the next time."""
     if result.failed:
         return None
     return dumps({"document": result.document, "abstained": result.abstained})
 
 
 def _unpacked(text: str) -> Result:
-    kept = json.loads(text)
-    return Result(kept["document"], None, kept["abstained"])
+    fields = json.loads(text)
+    return Result(fields["document"], None, fields["abstained"])

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from schedmate.base.data import dumps
 from schedmate.commands.options import JsonOption
-from schedmate.plain import dumps
 
 SCHEMA = "schedmate.config/v1"
 
@@ -31,9 +31,9 @@ def show(
 
     Of a password in an address only `***` is shown.
     """
-    from schedmate.places import without_password
+    from schedmate.base.files import without_password
+    from schedmate.base.terminal import Screen
     from schedmate.settings import ADDRESSES, explain_settings
-    from schedmate.terminal.screen import Screen
 
     settings, origins = explain_settings()
     values = {

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from schedmate.errors import SchedmateError
+from schedmate.base.errors import SchedmateError
 
 TRAIN = "torchrun --nproc_per_node=4 train.py model=resnet50 trainer.epochs=60"
 STEPS: list[tuple[str, list[str]]] = [
@@ -30,7 +30,7 @@ STEPS: list[tuple[str, list[str]]] = [
         ["simulate", "{}/trace.csv", "--policy", "fifo,sjf,tiresias", "--cluster", "4x8"],
     ),
 ]
-"""What is answered, and the command; {} is the folder."""
+"""The question that each step answers, and its command; {} is the folder of the demo."""
 NEXT: list[tuple[str, list[str]]] = [
     (
         "another model and length of training",
@@ -50,7 +50,7 @@ NEXT: list[tuple[str, list[str]]] = [
     ("your own code", ["analyze", "REPO", "--command", "LAUNCH COMMAND"]),
     ("set up with your own history", ["init"]),
 ]
-"""What to try afterwards."""
+"""What to try after the demo, and the command."""
 
 
 def demo(
@@ -94,9 +94,11 @@ def _filled(words: list[str], folder: Path) -> list[str]:
 
 def _environment(folder: Path, elsewhere: Path) -> dict[str, str]:
     """Variables that keep the user's own settings and data out of it."""
-    kept = {name: text for name, text in os.environ.items() if not name.startswith("SCHEDMATE_")}
+    inherited = {
+        name: text for name, text in os.environ.items() if not name.startswith("SCHEDMATE_")
+    }
     return {
-        **kept,
+        **inherited,
         "SCHEDMATE_HISTORY": str(folder / "history"),
         "XDG_CONFIG_HOME": str(elsewhere),
         "XDG_DATA_HOME": str(elsewhere),
@@ -106,8 +108,8 @@ def _environment(folder: Path, elsewhere: Path) -> dict[str, str]:
 def _exports(folder: Path) -> str:
     """What a shell needs to go on: the history, and the command where it is not found yet."""
     own = Path(sys.executable).parent
-    found = shutil.which("schedmate")
+    installed = shutil.which("schedmate")
     history = f"SCHEDMATE_HISTORY={shlex.quote(str((folder / 'history').resolve()))}"
-    if found is not None and Path(found).parent == own:
+    if installed is not None and Path(installed).parent == own:
         return history
     return f'PATH={shlex.quote(str(own))}:"$PATH" {history}'

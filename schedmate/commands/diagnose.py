@@ -1,4 +1,4 @@
-"""`schedmate diagnose`: what failed first in a job, whose fault it is, what to do."""
+"""`schedmate diagnose` and `rules`: what failed first in a job, and the rules that say so."""
 
 from __future__ import annotations
 
@@ -11,17 +11,26 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from schedmate.commands.mixed_logs import mixed_logs
-from schedmate.commands.model_options import LlmBaseUrl, LlmDeadline, LlmModel, LlmTimeout, announce
-from schedmate.commands.options import FollowLinks, JsonOption
-from schedmate.errors import FAILED_JOB, UsageError
-from schedmate.plain import dumps
-from schedmate.terminal import say
+from schedmate.base.data import dumps
+from schedmate.base.errors import FAILED_JOB, INTERNAL, UsageError, did_you_mean
+from schedmate.base.terminal import say
+from schedmate.commands.options import (
+    FollowLinks,
+    JsonOption,
+    LlmBaseUrl,
+    LlmDeadline,
+    LlmModel,
+    LlmTimeout,
+    announce_model,
+    mixed_logs_warnings,
+)
 
 if TYPE_CHECKING:
     from schedmate.jobs import Diagnosis
+    from schedmate.logparse.failure.rules import RuleSet
     from schedmate.logparse.reading import Log
     from schedmate.settings import Settings
+
 
 SCHEMA = "schedmate.diagnose/v1"
 
@@ -88,7 +97,7 @@ def diagnose(
     type of the failure open, or ranks contradict each other, a language model is asked if one is
     named. It has to cite a line as proof, and its answer never extends what the plan may do.
     """
-    from schedmate.confine.limits import bounded
+    from schedmate.base.confine.limits import bounded
     from schedmate.settings import load_settings
 
     settings = load_settings(
@@ -97,43 +106,46 @@ def diagnose(
         llm_timeout_s=llm_timeout,
         llm_deadline_s=llm_deadline,
     )
+    from schedmate.base.terminal import Screen
     from schedmate.logparse.failure import diagnose as run
-    from schedmate.logparse.failure import open_job
+    from schedmate.logparse.failure import open_job, site_rules
     from schedmate.logparse.reading import open_log
-    from schedmate.render.diagnosis import show
-    from schedmate.terminal.screen import Screen
+    from schedmate.report.jobs import show_diagnosis
 
     with ExitStack() as stack:
         if "-" in logs and len(logs) > 1:
             raise UsageError("- stands for standard input alone; give files or -, not both.")
         stack.enter_context(bounded(f"the log {logs[0]}", settings.memory_mb))
+        stack.enter_context(site_rules(settings.rules_folder))
         log = stack.enter_context(open_job(logs, follow_links=follow_links))
         usual = [stack.enter_context(open_log(path)) for path in healthy or ()]
-        several = mixed_logs(logs[0], log, follow_links=follow_links) if len(logs) == 1 else []
+        several = (
+            mixed_logs_warnings(logs[0], log, follow_links=follow_links) if len(logs) == 1 else []
+        )
         if as_json:
             log.warnings += several
         else:  # before the verdict that it puts in doubt
             for warning in several:
                 say(f"warning: {warning}")
-        found = run(
+        diagnosis = run(
             log,
             node_logs=[stack.enter_context(node_log(one)) for one in node_logs or ()],
             nodes=node_names(nodes or ()),
             healthy=usual,
             locator=locator,
         )
-        found = _consulted(found, log, settings, window, usual)
+        diagnosis = _with_opinion(diagnosis, log, settings, window, usual)
     if as_json:
-        typer.echo(dumps(document(found), indent=2))
+        typer.echo(dumps(diagnosis_document(diagnosis), indent=2))
     else:
-        show(found, Screen(sys.stdout))
-    if exit_code and found.error_type != "none":
+        show_diagnosis(diagnosis, Screen(sys.stdout))
+    if exit_code and diagnosis.error_type != "none":
         raise typer.Exit(FAILED_JOB)
 
 
 def node_log(text: str) -> Log:
     """The log of a node, named before it (`gpu-7=dmesg.txt`) or not."""
-    from schedmate.hosts import host_name
+    from schedmate.base.inputs import host_name
     from schedmate.logparse.reading import open_log
 
     node, named, path = text.partition("=")
@@ -149,31 +161,122 @@ def node_names(nodes: Iterable[str]) -> list[str]:
     """The names in lists of nodes as Slurm writes them."""
     from schedmate.logparse.triage.targets import expand_hosts
 
-    found = [name for text in nodes for name in expand_hosts(text)]
-    if nodes and not found:
+    names = [name for text in nodes for name in expand_hosts(text)]
+    if nodes and not names:
         raise UsageError("--nodes names no node; give names as the scheduler has, as gpu[01-04].")
-    return found
+    return names
 
 
-def _consulted(
-    found: Diagnosis, log: Log, settings: Settings, window: int, healthy: Sequence[Log]
+def _with_opinion(
+    diagnosis: Diagnosis, log: Log, settings: Settings, window: int, healthy: Sequence[Log]
 ) -> Diagnosis:
     """What a language model makes of a failure that the rules left open, if one is named."""
     from schedmate.llm import open_llm
 
     llm = None if settings.mode == "static" else open_llm(settings)
     if llm is None:
-        return found
+        return diagnosis
     from schedmate.logparse.failure.opinion import consult, is_open
 
     try:
-        if is_open(found):
-            announce(settings, "the log")
-        return consult(found, log, llm, window=window, healthy=healthy)
+        if is_open(diagnosis):
+            announce_model(settings, "the log")
+        return consult(diagnosis, log, llm, window=window, healthy=healthy)
     finally:
         llm.close()
 
 
-def document(found: Diagnosis) -> dict[str, object]:
+def diagnosis_document(diagnosis: Diagnosis) -> dict[str, object]:
     """The JSON document `schedmate.diagnose/v1`."""
-    return {"schema": SCHEMA, **found.model_dump(mode="json")}
+    return {"schema": SCHEMA, **diagnosis.model_dump(mode="json")}
+
+
+# `schedmate rules`: the rules of the Failure Handler, and their test.
+
+
+RULES_SCHEMA = "schedmate.rules/v1"
+
+rules = typer.Typer(help="List and test the failure rules.", no_args_is_help=True)
+
+
+def _rules_in_use() -> RuleSet:
+    """The bundled rules and those of the site that the settings and packages name."""
+    from schedmate.logparse.failure.rules import load_rules, site_rules
+    from schedmate.settings import load_settings
+
+    with site_rules(load_settings().rules_folder):
+        return load_rules()
+
+
+@rules.command("list")
+def list_rules(
+    word: Annotated[
+        str | None, typer.Argument(help="Only rules with this word in them.", show_default=False)
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the rules with their patterns, meanings and sources."""
+    from schedmate.base.terminal import Screen
+
+    every = _rules_in_use().rules
+    rules = every
+    if word is not None:
+        rules = [rule for rule in rules if word.lower() in rule.model_dump_json().lower()]
+        if not rules:
+            rule_names = {part for rule in every for part in (rule.id, rule.area)}
+            words = {word for name in rule_names for word in name.split("-")}
+            say(
+                f"no rule has {word!r} in it{did_you_mean(word, sorted(rule_names | words)) or '.'}"
+            )
+    if as_json:
+        entries = [rule.model_dump(mode="json") for rule in rules]
+        typer.echo(dumps({"schema": RULES_SCHEMA, "rules": entries}, indent=2))
+        return
+    screen = Screen(sys.stdout)
+    area = None
+    for rule in rules:
+        if rule.area != area:
+            area = rule.area
+            screen.line(f"{area}:", "heading")
+        what = f"{rule.name or '-'}, {rule.type}"
+        if rule.component:
+            what += f", {rule.component}"
+        role = "" if rule.role == "cause" else f" [{rule.role}]"
+        screen.line(f"{rule.id}: {what}{role}", label="  ")
+        screen.line(rule.why, label="      ")
+        screen.line(rule.source, label="      ")
+    screen.line(f"{len(rules)} rules")
+
+
+@rules.command("test")
+def check_rules(
+    line: Annotated[
+        str | None,
+        typer.Argument(help="Show the rule that matches this line.", show_default=False),
+    ] = None,
+) -> None:
+    """Check the rules' examples, or show which rule matches a line.
+
+    Exits with 1 when an example fails, or when no rule matches the line.
+    """
+    from schedmate.base.terminal import Screen
+    from schedmate.logparse.failure.rules import failed_examples, match_text
+
+    screen = Screen(sys.stdout)
+    rules = _rules_in_use()
+    if line is not None:
+        rule = match_text(rules, line)
+        if rule is None:
+            screen.line("no rule knows this line", "doubtful")
+        else:
+            screen.line(f"{rule.id}: {rule.why}", "good")
+        raise typer.Exit(0 if rule else INTERNAL)
+    problems = failed_examples(rules)
+    for problem in problems:
+        screen.line(problem)
+    examples = sum(len(rule.examples) + len(rule.counter_examples) for rule in rules.rules)
+    screen.line(
+        f"{len(rules.rules)} rules, {examples} examples, {len(problems)} problems",
+        "bad" if problems else "good",
+    )
+    raise typer.Exit(INTERNAL if problems else 0)

@@ -8,11 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from schedmate.errors import SchedmateError
+from schedmate.base.errors import SchedmateError
+from schedmate.base.journal import Journal, Memo
+from schedmate.base.spread import spread
 from schedmate.jobs import JobRecord, JobSpec, WorkloadMetadata
 from schedmate.readers import Readers
-from schedmate.scale.journal import Journal, Memo
-from schedmate.scale.spread import spread
 
 BUDGET_S = 10.0
 """CPU time of one repository [s]."""
@@ -22,7 +22,7 @@ MOST = 100
 """Records of one task of a Ray cluster: a repository takes far longer than a task costs."""
 
 NOTHING = ""
-"""In place of the metadata of a record for which there is nothing to read."""
+"""Stands for the metadata of a record whose code cannot be read or is not named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,40 +49,40 @@ class Workdirs:
         self.last: str | None = None
 
     def __call__(self, record: JobRecord, workdir: str | None) -> JobRecord:
-        """The record as it is; `last` is its directory."""
+        """The record, unchanged; sets `last` to the working directory of its job."""
         self.last = workdir
         return record
 
 
-class Kept:
-    """What has been found in repositories: in a journal, or the last few thousand in memory."""
+class MetadataCache:
+    """The metadata read from repositories: in a journal, or the last few thousand in memory."""
 
     def __init__(self, journal: Journal | None) -> None:
         self._journal = journal
-        self._found: dict[str, str] = {}
+        self._in_memory: dict[str, str] = {}
 
     def get(self, key: str) -> str | None:
-        """The metadata (JSON) of a key."""
+        """The stored metadata (JSON) of a key, or None."""
         if key == NOTHING:
             return NOTHING
-        found = self._found.get(key)
-        if found is None and self._journal is not None:
-            found = self._journal.get(key)
-        return found
+        metadata = self._in_memory.get(key)
+        if metadata is None and self._journal is not None:
+            metadata = self._journal.get(key)
+        return metadata
 
     def put(self, key: str, result: str) -> None:
-        """Keep the metadata of a key."""
-        if key in self._found:
+        """Store the metadata (JSON) of a key, unless it has some already."""
+        if key in self._in_memory:
             return
-        if len(self._found) >= CACHE_SIZE:
-            self._found.pop(next(iter(self._found)))
-        self._found[key] = result
+        if len(self._in_memory) >= CACHE_SIZE:
+            self._in_memory.pop(next(iter(self._in_memory)))
+        self._in_memory[key] = result
         if self._journal is not None and result:
             self._journal.put(key, result)
 
 
 class Extractor:
-    """What each process reads with; it travels as its limit alone."""
+    """Reads repositories in one process of a pool; pickled as its memory limit [MiB] alone."""
 
     def __init__(self, memory_mb: int) -> None:
         self._memory_mb = memory_mb
@@ -92,27 +92,27 @@ class Extractor:
         return Readers(self._memory_mb)
 
     @cached_property
-    def _seen(self) -> dict[str, str]:
+    def _results(self) -> dict[str, str]:
         return {}
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_memory_mb": self._memory_mb}
 
     def close(self) -> None:
-        """End what this process reads with."""
+        """End the confined processes of this process."""
         self._readers.close()
 
     def metadata(self, row: Row) -> str:
-        """What its code says of a job (JSON), `NOTHING` where there is nothing to read.
+        """The metadata (JSON) in the code of a row's job; `NOTHING` if there is no code to read.
 
         The repository is read as it is now, which may not be as it was when the job ran. One result
         is kept per directory, command and launch, so that a thousand resubmissions cost one.
         """
-        if row.key not in self._seen:
-            if len(self._seen) >= CACHE_SIZE:
-                self._seen.pop(next(iter(self._seen)))
-            self._seen[row.key] = self._read(row)
-        return self._seen[row.key]
+        if row.key not in self._results:
+            if len(self._results) >= CACHE_SIZE:
+                self._results.pop(next(iter(self._results)))
+            self._results[row.key] = self._read(row)
+        return self._results[row.key]
 
     def _read(self, row: Row) -> str:
         assert row.workdir is not None
@@ -121,10 +121,10 @@ class Extractor:
             if not Path(row.workdir).is_dir():
                 return NOTHING
             spec = JobSpec(repo=row.workdir, command=record.command, launch=record.launch)
-            found = self._readers.extract(spec, BUDGET_S)
+            extraction = self._readers.extract(spec, BUDGET_S)
         except (SchedmateError, OSError):
             return NOTHING
-        return found.metadata.model_dump_json(by_alias=True)
+        return extraction.metadata.model_dump_json(by_alias=True)
 
 
 class RepositoryAnalysis:
@@ -149,7 +149,7 @@ class RepositoryAnalysis:
         self._extractor = Extractor(memory_mb)
         self._at_once = at_once
         self._ray = ray
-        self._kept = Kept(journal)
+        self._cache = MetadataCache(journal)
 
     def __enter__(self) -> Self:
         return self
@@ -164,7 +164,7 @@ class RepositoryAnalysis:
         records of one job the last one comes last.
         """
         rows = (Row(number, *job) for number, job in enumerate(jobs))
-        memo: Memo[Row, str] = Memo(self._kept, lambda row: row.key, str, str)
+        memo: Memo[Row, str] = Memo(self._cache, lambda row: row.key, str, str)
         results = spread(
             _work,
             rows,

@@ -2,47 +2,40 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import typer
 
-from schedmate.commands.model_options import LlmBaseUrl, LlmModel
-from schedmate.commands.options import HistoryOption
-from schedmate.errors import InputError, SchedmateError, UsageError, did_you_mean
-from schedmate.terminal import clean, say
+from schedmate.base.errors import InputError, SchedmateError, UsageError, did_you_mean
+from schedmate.base.terminal import clean, say
+from schedmate.cluster import BUNDLED, cluster_kind, cluster_names, clusters
+from schedmate.commands.options import HistoryOption, LlmBaseUrl, LlmModel
 
-Scheduler = Literal["slurm", "kubernetes", "ray", "none"]
-SCHEDULERS: tuple[Scheduler, ...] = ("slurm", "kubernetes", "ray", "none")
 NONE = "none"
-STEPS: dict[str, list[str]] = {
-    "slurm": [
-        "schedmate slurm import --since 90d    # past jobs, with the code of those that have it",
-        "schedmate slurm doctor    # each right that the agent needs",
-    ],
-    "kubernetes": ["schedmate k8s doctor    # each right that the agent needs"],
-    "ray": ["schedmate ray up    # a queue of jobs on the cluster"],
-    NONE: ["schedmate history import FILE    # past jobs: CSV, JSON lines or sacct"],
-}
-"""What comes next, by scheduler."""
+NO_SCHEDULER_STEPS = ("schedmate history import FILE    # past jobs: CSV, JSON lines or sacct",)
+"""Commands to try next if the machine has no scheduler."""
+
+
+def _schedulers() -> list[str]:
+    return [*cluster_names(), NONE]
 
 
 def init(
     history: HistoryOption = None,
     scheduler: Annotated[
-        Scheduler | None,
+        str | None,
         typer.Option(
             help="The scheduler of this cluster.",
             show_default="the one found here",
-            case_sensitive=False,
+            metavar=f"<{'|'.join([*BUNDLED, NONE])}>",
+            autocompletion=_schedulers,
         ),
     ] = None,
     llm_base_url: LlmBaseUrl = None,
@@ -66,32 +59,32 @@ def init(
 
     Example: schedmate init --yes --history /shared/schedmate/history --scheduler slurm
     """
-    from schedmate.commands.doctor import SCHEMA, examine, report
+    from schedmate.commands.doctor import SCHEMA, examine_installation, print_checks
     from schedmate.settings import config_dir, explain_settings, named_file
 
     path = named_file() or config_dir() / "config.toml"
-    given = {
+    flags = {
         "history": history,
-        "scheduler": scheduler,
+        "scheduler": None if scheduler is None else _scheduler(scheduler),
         "llm_base_url": llm_base_url,
         "llm_model": llm_model,
     }
-    asks = not yes and not all(given[name] for name in ("history", "scheduler", "llm_base_url"))
+    asks = not yes and not all(flags[name] for name in ("history", "scheduler", "llm_base_url"))
     if asks and not sys.stdin.isatty():
         raise UsageError(
             "standard input is not a terminal: give --yes for the defaults, with --history, "
             "--scheduler, --llm-base-url and --model for other values."
         )
-    old = _old(path) if path.exists() else {}
+    old = _old_settings(path) if path.exists() else {}
     if path.exists() and not replace:
         if not asks:
             raise UsageError(f"{path} exists; give --replace to write a new one and keep a copy.")
         if not _agrees(f"{path} exists. Replace it, and keep a copy?"):
             say("nothing was changed.")
             return
-    values = old | (_answers(given, old) if asks else _checked(_defaults(given, old)))
-    kept = _write(path, {name: value for name, value in values.items() if value is not None})
-    typer.echo(f"{path} was written" + (f"; the old one is {kept}" if kept else ""))
+    values = old | (_answers(flags, old) if asks else _checked(_defaults(flags, old)))
+    old_copy = _write(path, {name: value for name, value in values.items() if value is not None})
+    typer.echo(f"{path} was written" + (f"; the old one is {old_copy}" if old_copy else ""))
     typer.echo(path.read_text(encoding="utf-8"))
     _settings, origins = explain_settings()
     for name, value in values.items():
@@ -100,17 +93,18 @@ def init(
             unset = f"; to end that: unset {variable}" if variable in origins[name] else "."
             say(f"note: {name} does not hold here: {origins[name]} comes before the file{unset}")
     try:
-        report(list(examine()), SCHEMA, as_json=False)
+        print_checks(list(examine_installation()), SCHEMA, as_json=False)
     finally:
         typer.echo("\nNext:")
-        for line in STEPS[values.get("scheduler") or NONE]:
+        scheduler = values.get("scheduler")
+        for line in cluster_kind(scheduler).next_steps if scheduler else NO_SCHEDULER_STEPS:
             typer.echo(f"  {line}")
         typer.echo('  schedmate analyze REPO --command "LAUNCH COMMAND"    # a job of yours')
         typer.echo("  schedmate demo    # or try it on synthetic jobs first")
 
 
-def _old(path: Path) -> dict[str, Any]:
-    """The settings of a file that is there; what cannot be read, or is none, is not kept."""
+def _old_settings(path: Path) -> dict[str, Any]:
+    """The settings in an existing file: none, with a note, if it cannot be read."""
     from schedmate.settings import Settings
 
     try:
@@ -125,41 +119,26 @@ def _old(path: Path) -> dict[str, Any]:
     }
 
 
-def _defaults(given: dict[str, str | None], old: dict[str, Any]) -> dict[str, Any]:
-    """What is given, else what the old file says, else what was found on this machine."""
+def _defaults(flags: dict[str, str | None], old: dict[str, Any]) -> dict[str, Any]:
+    """The value of each setting: the flag, else the old file's, else the one found here."""
     from schedmate.settings import Settings
 
     usual = {"history": str(Settings().history), "scheduler": found_scheduler()}
     return {
         name: value if value is not None else old.get(name, usual.get(name))
-        for name, value in given.items()
+        for name, value in flags.items()
     }
 
 
-def found_scheduler() -> Scheduler:
+def found_scheduler() -> str:
     """The scheduler that answers, or whose address this machine has."""
-    if _slurm_answers():
-        return "slurm"
-    kubeconfig = os.environ.get("KUBECONFIG") or Path.home() / ".kube" / "config"
-    if os.environ.get("KUBERNETES_SERVICE_HOST") or Path(kubeconfig).is_file():
-        return "kubernetes"
-    return "ray" if os.environ.get("RAY_ADDRESS") else "none"
-
-
-def _slurm_answers() -> bool:
-    if shutil.which("scontrol") is None:
-        return False
-    try:
-        ping = subprocess.run(["scontrol", "ping"], capture_output=True, timeout=10, check=False)
-    except subprocess.TimeoutExpired:
-        return False
-    return ping.returncode == 0
+    return next((kind.name for kind in clusters() if kind.is_here()), NONE)
 
 
 def _checked(values: dict[str, Any]) -> dict[str, Any]:
     """The answers as the file holds them; raises `SettingsError` for one that does not fit."""
+    from schedmate.base.files import is_remote
     from schedmate.llm.endpoint import endpoint
-    from schedmate.places import is_remote
     from schedmate.settings import settings_of_flags
 
     shown = {name: None if value in ("", NONE) else value for name, value in values.items()}
@@ -181,7 +160,7 @@ def _directory(path: Path) -> Path:
     Raises `UsageError` for a file, and for a directory in which other things are kept: importing
     puts a database, an index and locks there.
     """
-    from schedmate.retrieval.history import DATABASE
+    from schedmate.retrieval.database import DATABASE
     from schedmate.settings import data_dir
 
     if path.exists() and not path.is_dir():
@@ -196,23 +175,23 @@ def _directory(path: Path) -> Path:
     return path
 
 
-def _answers(given: dict[str, str | None], old: dict[str, Any]) -> dict[str, Any]:
-    """What the user says to each question; Enter takes the default."""
-    values = _defaults(given, old)
-    if given["history"] is None:
+def _answers(flags: dict[str, str | None], old: dict[str, Any]) -> dict[str, Any]:
+    """The user's answers to the questions whose flag is not given; Enter takes the default."""
+    values = _defaults(flags, old)
+    if flags["history"] is None:
         values["history"] = _asked(
             "Where is the history of jobs? A directory, or postgresql://USER@HOST/DATABASE",
             values["history"],
             lambda text: {"history": text},
         )
-    if given["scheduler"] is None:
+    if flags["scheduler"] is None:
         values["scheduler"] = _asked(
-            f"Which scheduler does the cluster have? {', '.join(SCHEDULERS)}",
+            f"Which scheduler does the cluster have? {', '.join(_schedulers())}",
             values["scheduler"] or NONE,
             lambda text: {"scheduler": _scheduler(text)},
         )
         values["scheduler"] = _scheduler(values["scheduler"])
-    if given["llm_base_url"] is None:
+    if flags["llm_base_url"] is None:
         values["llm_base_url"] = _asked(
             "Which language model server may be asked (OpenAI-compatible, for example "
             "http://127.0.0.1:8000/v1)? Nothing needs one",
@@ -221,7 +200,7 @@ def _answers(given: dict[str, str | None], old: dict[str, Any]) -> dict[str, Any
         )
     if values["llm_base_url"] in (None, NONE):
         values["llm_model"] = None
-    elif given["llm_model"] is None:
+    elif flags["llm_model"] is None:
         values["llm_model"] = _asked(
             "Which model there? none: the first that it serves",
             values["llm_model"] or NONE,
@@ -233,7 +212,7 @@ def _answers(given: dict[str, str | None], old: dict[str, Any]) -> dict[str, Any
 def _asked(question: str, usual: str, setting: Callable[[str], dict[str, Any]]) -> str:
     """The answer to a question, asked again until it fits."""
     while True:
-        answer = _line(f"{question} [{usual}]: ") or usual
+        answer = _read_line(f"{question} [{usual}]: ") or usual
         try:
             _checked(setting(answer))
         except SchedmateError as error:
@@ -244,18 +223,21 @@ def _asked(question: str, usual: str, setting: Callable[[str], dict[str, Any]]) 
 
 def _scheduler(text: str) -> str:
     """The scheduler that an answer names; raises `UsageError` when it names none of them."""
-    name = {"k8s": "kubernetes", "kueue": "kubernetes"}.get(text.lower(), text.lower())
-    if name not in SCHEDULERS:
-        hint = did_you_mean(name, SCHEDULERS) or "."
-        raise UsageError(f"{text!r} is not one of {', '.join(SCHEDULERS)}{hint}")
-    return name
+    name = text.lower()
+    if name in _schedulers():
+        return name
+    for kind in clusters():
+        if name in kind.aliases:
+            return kind.name
+    hint = did_you_mean(name, _schedulers()) or "."
+    raise UsageError(f"{text!r} is not one of {', '.join(_schedulers())}{hint}")
 
 
 def _agrees(question: str) -> bool:
-    return _line(f"{question} [y/N]: ").lower() in ("y", "yes")
+    return _read_line(f"{question} [y/N]: ").lower() in ("y", "yes")
 
 
-def _line(question: str) -> str:
+def _read_line(question: str) -> str:
     sys.stderr.write(question)
     sys.stderr.flush()
     line = sys.stdin.readline()
@@ -265,18 +247,18 @@ def _line(question: str) -> str:
 
 
 def _write(path: Path, values: dict[str, Any]) -> Path | None:
-    """Write the file, and keep the old one, whose new name is given."""
-    from schedmate.files import open_output
+    """Write the file; return the path of the copy of an older one, or None without one."""
+    from schedmate.base.files import open_output
 
     text = "# Settings of schedmate; `schedmate config show --origin` says what holds and why.\n"
     text += "".join(f"{name} = {_toml(value)}\n" for name, value in sorted(values.items()))
-    kept = None
+    old_copy = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
             names = (path.with_name(f"{path.name}.old{number}") for number in count(1))
-            kept = next(name for name in names if not name.exists())
-            shutil.copy2(path, kept)
+            old_copy = next(name for name in names if not name.exists())
+            shutil.copy2(path, old_copy)
     except OSError as error:
         raise InputError(
             f"cannot write {path}: {error.strerror}; name another file: "
@@ -284,7 +266,7 @@ def _write(path: Path, values: dict[str, Any]) -> Path | None:
         ) from None
     with open_output(path) as stream:
         stream.write(text)
-    return kept
+    return old_copy
 
 
 def _toml(value: str | float) -> str:

@@ -1,4 +1,8 @@
-"""The queue actor: what runs on the head of a Ray cluster, and what clients ask of it."""
+"""Keeps the queue of `schedmate ray` as an actor on the head of a Ray cluster.
+
+It decides, diagnoses and recovers, and answers what clients ask. It imports most of schedmate,
+so commands import it only where they start the queue.
+"""
 
 from __future__ import annotations
 
@@ -6,47 +10,202 @@ import logging
 import os
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, NamedTuple
 
-from schedmate.commands.ray_document import ended_rows, rows
-from schedmate.commands.ray_recovery import load_recovery, resumed_command
-from schedmate.commands.ray_setup import Setup, prefix_of
-from schedmate.errors import SchedmateError
+from schedmate.base.errors import SchedmateError, SettingsError
+from schedmate.cluster.adapter import NoRunner
+from schedmate.cluster.bounds import Bounds, DiagnoseBounds, FollowBounds, LearnBounds
+from schedmate.cluster.loop import BEGUN, Agent, watch
+from schedmate.cluster.memory import Memory
+from schedmate.cluster.ray.adapter import QueueAdapter
+from schedmate.cluster.ray.controller import Controller, expected_starts, waiting_reasons
+from schedmate.cluster.ray.runs import QueueOptions, log_of
+from schedmate.cluster.ray.seats import Backend, NodeSeen, Seats
+from schedmate.cluster.ray.store import OVER, Request, Store, StoredJob
+from schedmate.cluster.record import Record
+from schedmate.cluster.recovery.checkpoints import newest_checkpoint, resume_command
+from schedmate.cluster.recovery.configuration import Configuration, load_configuration
+from schedmate.cluster.recovery.recover import ClusterRecovery
 from schedmate.mate import SchedMate
-from schedmate.recovery.cluster import ClusterRecovery, NoRunner
 from schedmate.schedulers import registry
-from schedmate.schedulers.adapters.modules import WithSchedMate
-from schedmate.schedulers.adapters.sources import LogFiles
-from schedmate.schedulers.adapters.tracker import PackingTracker
-from schedmate.schedulers.live.bounds import Bounds, DiagnoseBounds, FollowBounds, LearnBounds
-from schedmate.schedulers.live.ended import BEGUN
-from schedmate.schedulers.live.loop import Agent
-from schedmate.schedulers.live.memory import Memory
-from schedmate.schedulers.live.queue.adapter import QueueAdapter
-from schedmate.schedulers.live.queue.backend import Backend, NodeSeen
-from schedmate.schedulers.live.queue.controller import Controller
-from schedmate.schedulers.live.queue.options import Options
-from schedmate.schedulers.live.queue.orders import log_of
-from schedmate.schedulers.live.queue.requests import OVER, Request
-from schedmate.schedulers.live.queue.seats import Seats
-from schedmate.schedulers.live.queue.store import Store
-from schedmate.schedulers.live.record import Record
-from schedmate.schedulers.live.watch import watch
+from schedmate.schedulers.adapters.modules import LogFiles, PackingTracker, WithSchedMate
 from schedmate.schedulers.model import Forecast, Job
 from schedmate.settings import load_settings
 
+
+class QueueSetup(NamedTuple):
+    """What a queue is started with: it is what `up` says, kept for when the actor comes back."""
+
+    name: str
+    state: str
+    """Directory of the queue's files; on the machine of the actor."""
+    policy: str
+    folder: str
+    """Logs and locks, on a file system that all nodes share."""
+    history: str | None = None
+    recovery: str | None = None
+    restart: bool = False
+    """Restart failed jobs as the Failure Handler says, within recovery's default limits."""
+    estimate: bool = True
+    """Estimate jobs from their code and the history."""
+    meter: tuple[str, ...] | None = None
+    lease_s: float = 60.0
+    keep_s: float = 30.0
+    poll_s: float = 1.0
+
+
+def actor_prefix(name: str) -> str:
+    """How the names of a queue's actors begin."""
+    return f"schedmate-{name}"
+
+
+# The parts of `QueueDocument`: nodes and jobs of a queue, as `schedmate ray queue` shows them.
+
+
+def queue_rows(
+    queue: Controller, nodes: Sequence[NodeSeen], ends: Mapping[int, float]
+) -> dict[str, Any]:
+    """All that waits or runs, and where; `ends` are those that logs tell [s since epoch]."""
+    why, begins = waiting_reasons(queue), expected_starts(queue, ends)
+    drains = queue.store.drains()
+    free: dict[str, int] = {}
+    if queue.board is not None:
+        for id_, place in queue.places.items():
+            free[id_] = queue.board.view.space.free[place].bit_count()
+    return {
+        "decided_s": queue.decided_s,
+        "counts": queue.store.counts(),
+        "nodes": [
+            {
+                "name": node.name,
+                "gpus": node.gpus,
+                "free": free.get(node.id, 0),
+                "reason": drains.get(node.name, ""),
+            }
+            for node in nodes
+        ],
+        "jobs": [
+            _live_row(
+                queue, stored, why.get(stored.id, ""), begins.get(stored.id), ends.get(stored.id)
+            )
+            for stored in queue.store.jobs()
+        ],
+    }
+
+
+def _live_row(
+    queue: Controller, stored: StoredJob, why: str, begins: float | None, ends: float | None
+) -> dict[str, Any]:
+    job, run = queue.jobs.get(stored.id), queue.runs.get(stored.id)
+    forecast = None if job is None else job.forecast
+    started = None if run is None else run.started
+    if ends is None and started and forecast is not None:
+        ends = started + max(0.0, forecast.duration_s - stored.service_s)
+    return _job_row(stored) | {
+        "estimate_s": None if forecast is None else forecast.duration_s,
+        "why": why,
+        "nodes": [] if run is None else [place.name for place in run.places],
+        "started": started,
+        "profiling": job is not None and job.profiling,
+        "partner": job.partner.index if job is not None and job.partner else None,
+        "slowdown": None if job is None else job.slowdown,
+        "starts": begins,
+        "ends": ends,
+    }
+
+
+def ended_rows(store: Store, count: int) -> list[dict[str, Any]]:
+    """Rows of the last `count` ended jobs, with the nodes and times of their last run."""
+    rows = []
+    for stored in store.jobs(over=True, limit=count) if count else ():
+        runs = store.runs_of(stored.id)
+        last = runs[-1] if runs else None
+        rows.append(
+            _job_row(stored)
+            | {
+                "nodes": [] if last is None else [place.name for place in last.places],
+                "started": None if last is None else last.started,
+                "ends": None if last is None else last.ended,
+            }
+        )
+    return rows
+
+
+def _job_row(stored: StoredJob) -> dict[str, Any]:
+    spec = stored.request.spec
+    return {
+        "job": stored.id,
+        "name": spec.name,
+        "user": spec.user,
+        "command": spec.command,
+        "gpus": stored.request.gpus,
+        "state": stored.state,
+        "submitted": stored.submitted,
+        "restarts": stored.restarts,
+        "why": stored.why,
+    }
+
+
+# Recovery on the queue of `schedmate ray`: its bounds, and the command that resumes a job.
+
+
+def load_recovery(
+    path: str | None, state: Path, cluster: str, *, restart: bool
+) -> Configuration | None:
+    """recovery.yaml for this queue; without one, with `restart`, the defaults with restarts and
+    notices automatic; else None.
+
+    Raises `SettingsError` for that of another cluster.
+    """
+    if path is None:
+        if not restart:
+            return None
+        return Configuration(
+            version=1,
+            cluster=cluster,
+            record=state / "record.db",
+            kill_switch=state / "stop",
+            automatic=frozenset({"restart", "notify"}),
+        )
+    configuration = load_configuration(Path(path))
+    if configuration.cluster not in ("default", cluster):
+        raise SettingsError(
+            f"{path} is for cluster {configuration.cluster!r}, and this is {cluster!r}; name the "
+            "file of this one, or set `cluster` in it."
+        )
+    return configuration.model_copy(update={"cluster": cluster})
+
+
+def resumed_command(stored: StoredJob) -> str:
+    """The command with which a job goes on from its newest complete checkpoint, if it named the
+    directory of its checkpoints and there is one."""
+    command, folder = stored.request.spec.command or "", stored.request.checkpoints
+    if folder is None:
+        return command
+    try:
+        # nobody writes to it any more: the job's processes have ended
+        saved = newest_checkpoint(Path(stored.request.spec.repo or "/") / folder, settle_s=0.0)
+        return command if saved is None else resume_command(command, saved)[0]
+    except (SchedmateError, OSError):
+        return command
+
+
+# The queue actor: what runs on the head of a Ray cluster, and what clients ask of it.
+
+
 TICK_S = 0.1
 DIAGNOSIS_S = 300.0
-"""How long a failed job's logs are read at most; nothing waits for that [s]."""
+"""Limit for the time that a failed job's logs are read; no job waits for it [s]."""
 LONGEST_LOG = 1 << 20
 """Bytes of a log that one call gives."""
 ADVISE_AGAIN_S = 10.0
-"""After which the thread that estimates begins anew when it has failed [s]."""
+"""Time after which the estimating thread starts again when it has failed [s]."""
 ANSWER_S = 20.0
-"""How long a client waits for the thread that schedules [s]."""
+"""Limit for the time that a client waits for the scheduling thread [s]."""
 
 _log = logging.getLogger("schedmate")
 
@@ -54,7 +213,7 @@ _log = logging.getLogger("schedmate")
 class Service:
     """One queue. Its methods may be called from any thread; two threads of its own work."""
 
-    def __init__(self, setup: Setup, backend: Backend) -> None:
+    def __init__(self, setup: QueueSetup, backend: Backend) -> None:
         self.setup = setup
         self._began = float(int(time.time()))
         state, self._stack = Path(setup.state), ExitStack()
@@ -66,12 +225,12 @@ class Service:
         self._ends = threading.Event()
         self.problems: list[str] = []
         policy = registry.make(setup.policy)
-        options = Options(
+        options = QueueOptions(
             Path(setup.folder), lease_s=setup.lease_s, keep_s=setup.keep_s, resume=resumed_command
         )
         seats = Seats(
             backend,
-            prefix_of(setup.name),
+            actor_prefix(setup.name),
             lease_s=setup.lease_s,
             keep_s=setup.keep_s,
             start_s=options.start_s,
@@ -117,7 +276,7 @@ class Service:
             self._nodes = list(self.queue.seats.alive())
             while not self._asked.empty():
                 done, answer = self._asked.get()
-                answer.update(self._seen())
+                answer.update(self._queue_fields())
                 done.set()
 
     def _advise(self) -> None:
@@ -156,8 +315,8 @@ class Service:
                 healer = ClusterRecovery(adapter, configuration, record, runner, by="schedmate ray")
             agent = Agent(adapter, self._mate, memory, record, bounds, healer=healer)
 
-            def tell(found: Any) -> None:
-                self.problems = [*self.problems, *found.problems][-20:]
+            def tell(result: Any) -> None:
+                self.problems = [*self.problems, *result.problems][-20:]
                 self._take_over(adapter, memory)
 
             watch(
@@ -195,17 +354,17 @@ class Service:
     def _read_log(self, path: Path, since: int) -> Any:
         from schedmate.jobs import JobSpec, Progress
 
-        found = self._mate.on_progress(JobSpec(), path, since=since, deadline_s=5.0)
-        return found or Progress(reason="the log does not say")
+        progress = self._mate.on_progress(JobSpec(), path, since=since, deadline_s=5.0)
+        return progress or Progress(reason="the log does not say")
 
     # -- what clients ask -------------------------------------------------------------------
 
     def ping(self) -> dict[str, Any]:
-        """Who this is."""
+        """Name, process id and policy of this queue."""
         return {"name": self.setup.name, "pid": os.getpid(), "policy": self.setup.policy}
 
     def counted(self) -> dict[str, int]:
-        """What the Metric Tracker has done for jobs that share GPUs."""
+        """The Metric Tracker's counters for jobs that share GPUs; empty without a tracker."""
         return {} if self.tracker is None else dict(self.tracker.counts)
 
     def submit(self, mark: str, request: str) -> int:
@@ -215,13 +374,13 @@ class Service:
     def change(self, jobs: list[int], what: str) -> list[int]:
         """`cancel`, `hold` or `release` jobs; gives those that are in the queue."""
         values = {"cancel": {"cancelled": 1}, "hold": {"held": 1}, "release": {"held": 0}}[what]
-        found = []
+        changed = []
         for id_ in jobs:
             stored = self.store.job(id_)
             if stored is not None and stored.state not in OVER:
                 self.store.change(id_, asked=True, **values)
-                found.append(id_)
-        return found
+                changed.append(id_)
+        return changed
 
     def look(self, ended: int = 0) -> dict[str, Any]:
         """The queue as it is now (`QueueDocument`), and so many of the last jobs that are over."""
@@ -259,15 +418,15 @@ class Service:
                 answer["error"] = error.strerror
         return answer
 
-    def _seen(self) -> dict[str, Any]:
-        """By the thread that schedules, so that nothing changes meanwhile."""
+    def _queue_fields(self) -> dict[str, Any]:
+        """The fields of a `QueueDocument`; runs on the scheduling thread, which makes changes."""
         ends = {id_: at + eta for id_, (at, eta) in self._progress.items() if eta is not None}
         return {
             "cluster": self.setup.name,
             "policy": self.setup.policy,
             "time": time.time(),
             "problems": self.problems,
-            **rows(self.queue, self._nodes, ends),
+            **queue_rows(self.queue, self._nodes, ends),
         }
 
     def close(self) -> None:
@@ -281,9 +440,9 @@ class Service:
 
 
 class QueueActor(Service):
-    """The same as a Ray actor: named, detached, restarted by Ray when its process dies."""
+    """`Service` as a Ray actor: named, detached, restarted by Ray when its process dies."""
 
-    def __init__(self, setup: Setup) -> None:
-        from schedmate.schedulers.live.ray.backend import RayBackend
+    def __init__(self, setup: QueueSetup) -> None:
+        from schedmate.cluster.ray.backend import RayBackend
 
-        super().__init__(setup, RayBackend(prefix_of(setup.name), setup.meter))
+        super().__init__(setup, RayBackend(actor_prefix(setup.name), setup.meter))

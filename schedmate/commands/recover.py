@@ -1,29 +1,292 @@
-"""`schedmate recover`: plans for failed jobs, their approval, and carrying them out."""
+"""`schedmate recover`: plans recovery of failed jobs, has it approved, carries it out."""
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+import os
+import pwd
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from schedmate.base.data import dumps
+from schedmate.base.errors import ABSTAINED, NOT_TAKEN, UsageError
+from schedmate.base.terminal import clean, say
 from schedmate.commands.options import JsonOption
-from schedmate.commands.recover_common import (
-    NoteOption,
-    PlanId,
-    RecordOption,
-    RecoveryOption,
-    answer,
-    configured,
-    person,
-    service_of,
-    to_read,
-)
-from schedmate.commands.recover_status import reset, status
-from schedmate.commands.recover_tools import check, checkpoint
-from schedmate.errors import NOT_TAKEN, UsageError
-from schedmate.terminal import clean
+
+if TYPE_CHECKING:
+    from schedmate.cluster.record import Record
+    from schedmate.cluster.recovery.checkpoints import Checkpoint
+    from schedmate.cluster.recovery.configuration import Configuration
+    from schedmate.cluster.recovery.document import RecoverDocument
+    from schedmate.cluster.recovery.recover import Recovery
+
+
+def status(
+    id_: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="Show this plan with its whole history.")
+    ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Include finished plans, the newest 100.")
+    ] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Check the record's chain of hashes.")
+    ] = False,
+    head: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N:HASH", help="With --verify: a head of the chain that was kept elsewhere."
+        ),
+    ] = None,
+    recovery: RecoveryOption = None,
+    record: RecordOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show waiting and running plans, and isolated nodes.
+
+    Also shows whether the circuit breaker is open and the kill switch on. With --verify, exits with
+    7 when the record was changed.
+    """
+    from schedmate.cluster.record import OPEN, PlanState, Record
+    from schedmate.cluster.recovery.document import (
+        ChainDocument,
+        RecoverDocument,
+        isolated,
+        plan_document,
+    )
+    from schedmate.cluster.recovery.guards import breaker_is_open, kill_switch_is_on
+
+    configuration = configuration_of(recovery, record)
+    known_head = _head(head)
+    with Record(configuration.record, read_only=True) as recovery_record:
+        document = RecoverDocument()
+        if id_ is not None:
+            document.plans = [plan_document(recovery_record, recovery_record.plan(id_), whole=True)]
+        else:
+            states: set[PlanState] | None = None if every else {*OPEN, "failed"}
+            statuses = recovery_record.plans(states=states, purpose="recovery")
+            document = RecoverDocument(
+                plans=[plan_document(recovery_record, one) for one in statuses],
+                counts={str(state): count for state, count in recovery_record.counts().items()},
+                breaker="open" if breaker_is_open(recovery_record) else "closed",
+                kill_switch=kill_switch_is_on(configuration.kill_switch),
+                undetermined=len(recovery_record.undetermined()),
+                isolated=isolated(recovery_record),
+            )
+        if verify or head is not None:
+            document.chain = ChainDocument(**recovery_record.verify(known_head)._asdict())
+    print_answer(document, as_json=as_json, what="status")
+    if document.chain is not None and document.chain.broken:
+        raise typer.Exit(NOT_TAKEN)
+
+
+def reset(
+    note: Annotated[str, typer.Option(metavar="TEXT", help="What you found, kept in the record.")],
+    recovery: RecoveryOption = None,
+    record: RecordOption = None,
+) -> None:
+    """Close the circuit breaker.
+
+    Use it after checking the isolated nodes; from then on they do not count.
+    """
+    from schedmate.cluster.record import Record
+    from schedmate.cluster.recovery.guards import breaker_is_open, reset_breaker
+
+    with Record(configuration_of(recovery, record).record) as recovery_record:
+        was_open = breaker_is_open(recovery_record)
+        reset_breaker(recovery_record, by=invoking_user(), note=note)
+    say("the circuit breaker is closed." if was_open else "the circuit breaker was closed already.")
+
+
+def _head(text: str | None) -> tuple[int, str] | None:
+    if text is None:
+        return None
+    number, _, digest = text.partition(":")
+    if not number.isdecimal() or len(number) > 18 or not re.fullmatch("[0-9a-f]{64}", digest):
+        raise UsageError("--head is the number and hash that `recover status --verify` printed.")
+    return int(number), digest
+
+
+# `schedmate recover checkpoint` and `check`: a job's newest checkpoint, and recovery.yaml.
+
+
+CHECKPOINT_SCHEMA, FILE_SCHEMA = "schedmate.checkpoint/v1", "schedmate.recovery-file/v1"
+
+
+def checkpoint(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where a job saves checkpoints.")],
+    command: Annotated[
+        str | None, typer.Option(metavar="COMMAND", help="The command that started the job.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Find a job's newest complete checkpoint.
+
+    With --command, print the command that resumes from it. Nothing is loaded. Layouts of torch,
+    torch.distributed.checkpoint, DeepSpeed, Megatron, Lightning and Hugging Face are known. Exits
+    with 4 when there is none.
+    """
+    from schedmate.base.terminal import Screen
+    from schedmate.cluster.recovery.checkpoints import newest_checkpoint, resume_command
+
+    newest = newest_checkpoint(folder)
+    again = resume_command(command, newest) if newest is not None and command is not None else None
+    if as_json:
+        typer.echo(dumps(_checkpoint_document(newest, again), indent=2))
+    else:
+        screen = Screen(sys.stdout)
+        if newest is None:
+            screen.line(f"{folder} has no checkpoint of a layout that is known.", "doubtful")
+        else:
+            step = f"step {newest.step}" if newest.step is not None else "no step in its name"
+            screen.line(f"{newest.path} · {newest.layout} · {step}", "good")
+            for passed in newest.passed_over:
+                screen.line(passed, label="passed over: ")
+        if again is not None:
+            screen.line(again[0])
+            say(f"note: {again[1]}.")
+    if newest is None:
+        raise typer.Exit(ABSTAINED)
+
+
+def check(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="A recovery.yaml.", show_default=False)
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check a recovery.yaml and print it with all defaults."""
+    from schedmate.cluster.recovery.configuration import load_configuration
+
+    place = recovery_file(file)
+    configuration = load_configuration(place)
+    document = configuration.model_dump(mode="json")
+    if as_json:
+        typer.echo(dumps({"schema": FILE_SCHEMA, **document}, indent=2))
+        return
+    import yaml
+
+    sys.stdout.write(yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
+    say(f"{place} is in order." if place else "there is no recovery.yaml; these are the defaults.")
+
+
+def _checkpoint_document(
+    newest: Checkpoint | None, again: tuple[str, str] | None
+) -> dict[str, object]:
+    document: dict[str, object] = {"schema": CHECKPOINT_SCHEMA, "found": newest is not None}
+    if newest is not None:
+        document |= {
+            "path": str(newest.path),
+            "layout": newest.layout,
+            "step": newest.step,
+            "time": newest.time,
+            "load": str(newest.load),
+            "passed_over": list(newest.passed_over),
+        }
+    if again is not None:
+        document |= {"command": again[0], "note": again[1]}
+    return document
+
+
+# Shared by the commands of `schedmate recover`: options, the user, recovery.yaml, the record.
+
+
+RECOVERY_VARIABLE = "SCHEDMATE_RECOVERY"
+SITE_FILE = Path("/etc/schedmate/recovery.yaml")
+
+RecoveryOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--recovery",
+        metavar="FILE",
+        help=f"The administrator's recovery.yaml. Default: ${RECOVERY_VARIABLE}, else {SITE_FILE} "
+        "if it is there. Without one, plans are made and nothing can be done.",
+    ),
+]
+RecordOption = Annotated[
+    Path | None,
+    typer.Option("--record", metavar="FILE", help="Record file, instead of recovery.yaml's."),
+]
+NoteOption = Annotated[str, typer.Option(metavar="TEXT", help="Reason, kept in the record.")]
+PlanId = Annotated[str, typer.Argument(metavar="ID", help="Id of a plan, as in `recover status`.")]
+
+
+def print_answer(
+    document: RecoverDocument, *, as_json: bool, what: str, stored: bool = True
+) -> None:
+    """Print the answer of `schedmate recover WHAT`; `stored` is false for a plan that is not."""
+    from schedmate.base.terminal import Screen
+    from schedmate.cluster.recovery.document import SCHEMA
+    from schedmate.report.recovery import show_recovery
+
+    if as_json:
+        typer.echo(dumps({"schema": SCHEMA, **document.model_dump(mode="json")}, indent=2))
+    else:
+        show_recovery(document, Screen(sys.stdout), what=what, stored=stored)
+
+
+def invoking_user() -> str:
+    """The user who runs this; through sudo, who asked for it."""
+    try:
+        name = pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        name = str(os.geteuid())
+    asked = os.environ.get("SUDO_USER", "") if os.geteuid() == 0 else ""
+    return f"{asked} (as {name})" if asked and asked != name else name
+
+
+def recovery_file(named: Path | None) -> Path | None:
+    """The recovery.yaml that counts: the one that is named, else the site's, if there is one."""
+    if named is not None:
+        return named
+    if os.environ.get(RECOVERY_VARIABLE):
+        return Path(os.environ[RECOVERY_VARIABLE])
+    return SITE_FILE if SITE_FILE.is_file() else None
+
+
+def configuration_of(named: Path | None, record: Path | None) -> Configuration:
+    """The administrator's configuration, with another record where one is named."""
+    from schedmate.cluster.recovery.configuration import load_configuration
+
+    configuration = load_configuration(recovery_file(named))
+    return (
+        configuration
+        if record is None
+        else configuration.model_copy(update={"record": record.absolute()})
+    )
+
+
+@contextmanager
+def record_to_read(configuration: Configuration, dry_run: bool) -> Iterator[Record]:
+    """The record; for a dry run only to be read, or an empty one where there is none."""
+    from schedmate.cluster.record import Record
+
+    with ExitStack() as stack:
+        place = configuration.record
+        if dry_run and not place.exists():
+            place = Path(stack.enter_context(TemporaryDirectory())) / "record.db"
+            Record(place).close()
+        yield stack.enter_context(Record(place, read_only=dry_run))
+
+
+def recovery_service(configuration: Configuration, record: Record) -> Recovery:
+    """Recovery through the commands of recovery.yaml, if it names any."""
+    from schedmate.cluster.recovery.local import LocalExecutor
+    from schedmate.cluster.recovery.recover import Recovery
+
+    folder = record.path.with_name(record.path.name + ".claims")
+    commands = configuration.commands
+    executor = LocalExecutor(commands, folder) if commands is not None else None
+    return Recovery(configuration, record, executor, by=invoking_user())
+
+
+# `schedmate recover`: plans for failed jobs, their approval, and carrying them out.
+
 
 MOST_RESTARTS = 10**9
 """No scheduler counts further, and a record of plans takes no larger number."""
@@ -74,19 +337,21 @@ def plan(
     The steps are confirm, isolate, restart and notify, as far as recovery.yaml allows. Nothing is
     carried out. The same failed run always gives the same plan.
     """
+    from schedmate.base.confine.limits import bounded
+    from schedmate.cluster.adapter import ExecutorError
+    from schedmate.cluster.recovery.document import RecoverDocument, plan_document
+    from schedmate.cluster.recovery.recover import Case
     from schedmate.commands.diagnose import node_log, node_names
-    from schedmate.confine.limits import bounded
-    from schedmate.logparse.failure import diagnose, open_job
-    from schedmate.recovery.document import RecoverDocument, plan_document
-    from schedmate.recovery.proposing import Case
-    from schedmate.schedulers.live.executor import ExecutorError
+    from schedmate.logparse.failure import diagnose, open_job, site_rules
     from schedmate.settings import load_settings
 
-    configuration = configured(recovery, record)
+    configuration = configuration_of(recovery, record)
     names = node_names(nodes or ())
     with ExitStack() as stack:
-        stack.enter_context(bounded(f"the log {logs[0]}", load_settings().memory_mb))
-        found = diagnose(
+        settings = load_settings()
+        stack.enter_context(bounded(f"the log {logs[0]}", settings.memory_mb))
+        stack.enter_context(site_rules(settings.rules_folder))
+        diagnosis = diagnose(
             stack.enter_context(open_job(logs)),
             node_logs=[stack.enter_context(node_log(one)) for one in node_logs or ()],
             nodes=names,
@@ -94,25 +359,25 @@ def plan(
     case = Case(
         job=_job(job),
         run=run,
-        diagnosis=found,
+        diagnosis=diagnosis,
         nodes=tuple(names),
         confirmed_by=confirmed_by,
         resume=_resume(checkpoints) if checkpoints is not None else None,
     )
     with ExitStack() as stack:
-        kept = stack.enter_context(to_read(configuration, dry_run))
-        service = service_of(configuration, kept)
+        recovery_record = stack.enter_context(record_to_read(configuration, dry_run))
+        service = recovery_service(configuration, recovery_record)
         proposal, status = service.preview(case) if dry_run else service.plan(case)
         document = RecoverDocument(why=proposal.why)
         if status is not None:
-            document.plans = [plan_document(kept, status)]
+            document.plans = [plan_document(recovery_record, status)]
             if status.state in ("proposed", "approved"):
                 try:
                     forbidden = service.forbidden(status)
                     document.forbidden = [f"{one.rule}: {one}" for one in forbidden]
                 except ExecutorError as error:
                     document.forbidden = [f"the cluster cannot be asked: {error}"]
-    answer(document, as_json=as_json, what="plan", kept=not dry_run)
+    print_answer(document, as_json=as_json, what="plan", stored=not dry_run)
 
 
 @app.command()
@@ -124,7 +389,7 @@ def approve(
     as_json: JsonOption = False,
 ) -> None:
     """Approve a proposed plan."""
-    _move(id_, "approve", note, recovery, record, as_json)
+    _decide(id_, "approve", note, recovery, record, as_json)
 
 
 @app.command()
@@ -136,19 +401,19 @@ def reject(
     as_json: JsonOption = False,
 ) -> None:
     """Reject a plan; it is not proposed again."""
-    _move(id_, "reject", note, recovery, record, as_json)
+    _decide(id_, "reject", note, recovery, record, as_json)
 
 
-def _move(
+def _decide(
     id_: str, what: str, note: str, recovery: Path | None, record: Path | None, as_json: bool
 ) -> None:
-    from schedmate.recovery.document import RecoverDocument, plan_document
-    from schedmate.schedulers.live.record import Record
+    from schedmate.cluster.record import Record
+    from schedmate.cluster.recovery.document import RecoverDocument, plan_document
 
-    with Record(configured(recovery, record).record) as kept:
-        status = getattr(kept, what)(id_, by=person(), note=note)
-        document = RecoverDocument(plans=[plan_document(kept, status)])
-    answer(document, as_json=as_json, what=what)
+    with Record(configuration_of(recovery, record).record) as recovery_record:
+        status = getattr(recovery_record, what)(id_, by=invoking_user(), note=note)
+        document = RecoverDocument(plans=[plan_document(recovery_record, status)])
+    print_answer(document, as_json=as_json, what=what)
 
 
 @app.command()
@@ -167,33 +432,35 @@ def apply(
     Run again, or after a crash, it continues with the remaining steps. Exits with 7 when a plan was
     not carried out completely.
     """
-    from schedmate.recovery.document import RecoverDocument, plan_document
-    from schedmate.schedulers.live.record import Record
+    from schedmate.cluster.record import Record
+    from schedmate.cluster.recovery.document import RecoverDocument, plan_document
 
-    configuration = configured(recovery, record)
+    configuration = configuration_of(recovery, record)
     if retry and not ids:
         raise UsageError(
             "--retry needs the ids of plans to try again; `schedmate recover status` lists them."
         )
     complete = True
-    with Record(configuration.record) as kept:
-        service = service_of(configuration, kept)
+    with Record(configuration.record) as recovery_record:
+        service = recovery_service(configuration, recovery_record)
         wanted = ids or [
             one.plan.id
-            for one in reversed(kept.plans(states=("approved", "applying"), purpose="recovery"))
+            for one in reversed(
+                recovery_record.plans(states=("approved", "applying"), purpose="recovery")
+            )
         ]
         document = RecoverDocument()
         for id_ in wanted:
             applied = service.apply(id_, retry=retry)
-            document.plans.append(plan_document(kept, applied.result.status, whole=True))
+            document.plans.append(plan_document(recovery_record, applied.result.status, whole=True))
             if applied.result.stopped is not None:
                 complete = False
                 document.stopped = f"{applied.result.stopped}: {applied.result.detail}"
                 document.wait_s = applied.result.wait_s
             if applied.next is not None:
-                document.plans.append(plan_document(kept, applied.next))
+                document.plans.append(plan_document(recovery_record, applied.next))
                 document.why = applied.why
-    answer(document, as_json=as_json, what="apply")
+    print_answer(document, as_json=as_json, what="apply")
     if not complete:
         raise typer.Exit(NOT_TAKEN)
 
@@ -210,16 +477,18 @@ def undo(
     Nodes that it isolated return to service. Anything that somebody else has changed since is left
     alone; a restarted job stays restarted.
     """
-    from schedmate.recovery.document import RecoverDocument, plan_document
-    from schedmate.schedulers.live.record import Record
+    from schedmate.cluster.record import Record
+    from schedmate.cluster.recovery.document import RecoverDocument, plan_document
 
-    configuration = configured(recovery, record)
-    with Record(configuration.record) as kept:
-        result = service_of(configuration, kept).undo(id_)
-        document = RecoverDocument(plans=[plan_document(kept, result.status, whole=True)])
+    configuration = configuration_of(recovery, record)
+    with Record(configuration.record) as recovery_record:
+        result = recovery_service(configuration, recovery_record).undo(id_)
+        document = RecoverDocument(
+            plans=[plan_document(recovery_record, result.status, whole=True)]
+        )
         if result.stopped is not None:
             document.stopped = f"{result.stopped}: {result.detail}"
-    answer(document, as_json=as_json, what="undo")
+    print_answer(document, as_json=as_json, what="undo")
     if result.stopped is not None:
         raise typer.Exit(NOT_TAKEN)
 
@@ -227,7 +496,7 @@ def undo(
 def _job(text: str) -> str:
     from pydantic import ValidationError
 
-    from schedmate.schedulers.live.actions import Hold
+    from schedmate.cluster.actions import Hold
 
     try:
         return Hold(job=text).job
@@ -238,13 +507,13 @@ def _job(text: str) -> str:
 
 
 def _resume(folder: Path) -> str:
-    from schedmate.recovery.checkpoints import newest
+    from schedmate.cluster.recovery.checkpoints import newest_checkpoint
 
-    found = newest(folder)
-    if found is None:
+    newest = newest_checkpoint(folder)
+    if newest is None:
         return f"no checkpoint was found in {folder}, it starts from the beginning"
-    step = f" of step {found.step}" if found.step is not None else ""
-    return f"from the checkpoint{step} at {found.path}"
+    step = f" of step {newest.step}" if newest.step is not None else ""
+    return f"from the checkpoint{step} at {newest.path}"
 
 
 app.command()(status)

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from schedmate.base.errors import UsageError, require
+from schedmate.base.inputs import parse_duration
 from schedmate.commands.options import HistoryOption
-from schedmate.durations import parse_duration
-from schedmate.errors import UsageError, require
 
 
 def serve(
@@ -95,8 +95,13 @@ def serve(
       schedmate serve --socket /run/schedmate/serve.sock --root /home
     """
     require("schedmate serve", "serve", "fastapi", "uvicorn", "prometheus_client")
-    from schedmate.serve.logs import logged_as_json
-    from schedmate.serve.options import Limits, ServeOptions, checked_roots, read_token
+    from schedmate.serve.options import (
+        Limits,
+        ServeOptions,
+        checked_roots,
+        logged_as_json,
+        read_token,
+    )
     from schedmate.serve.run import serve as run
     from schedmate.settings import data_dir, load_settings
 

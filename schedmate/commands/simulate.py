@@ -1,48 +1,38 @@
-"""`schedmate simulate`: scheduling policies on a trace of jobs, compared."""
+"""`schedmate simulate`: compares scheduling policies on a trace of jobs."""
 
 from __future__ import annotations
 
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from schedmate.commands import completing
-from schedmate.commands.options import JsonOption
-from schedmate.commands.scale_options import RayOption, Where
-from schedmate.commands.simulate_options import (
-    ColocationOption,
-    CrossSwitchOption,
-    FailuresOption,
-    LoadOption,
-    NodeMtbfOption,
-    PhasesOption,
-    PlacementOption,
-    QuotaOption,
-    SwitchNodesOption,
-    check_quotas,
-    cluster_of,
-    parameters_of,
-    seeds_of,
-    window_of,
-    with_settings,
-)
-from schedmate.commands.trace_options import (
+from schedmate.base.data import dumps
+from schedmate.base.errors import UsageError, did_you_mean, installing
+from schedmate.base.files import open_output
+from schedmate.base.inputs import parse_duration
+from schedmate.base.terminal import progress, say
+from schedmate.commands import options
+from schedmate.commands.options import (
+    JsonOption,
     MapOption,
     OriginOption,
+    RayOption,
     SkipBadOption,
     TraceArgument,
+    Workers,
     WorkloadsOption,
-    load,
-    origin_of,
+    load_trace,
+    trace_origin,
 )
-from schedmate.durations import parse_duration
-from schedmate.errors import UsageError, installing
-from schedmate.files import open_output
-from schedmate.plain import dumps
-from schedmate.terminal import progress, say
+
+if TYPE_CHECKING:
+    from schedmate.schedulers.model import Cluster
+    from schedmate.schedulers.sim.parameters import Parameters
+    from schedmate.schedulers.sim.workload import Workload
+
 
 SCHEMA = "schedmate.simulate/v1"
 
@@ -53,7 +43,7 @@ def simulate(
         str,
         typer.Option(
             metavar="P[,P...]",
-            autocompletion=completing.policies,
+            autocompletion=options.complete_policies,
             help="Policies to compare, with settings such as tiresias:threshold_gpu_s=7200, a "
             "value with a colon or comma in quotes; `schedmate policies` lists them.",
         ),
@@ -72,7 +62,7 @@ def simulate(
         list[str] | None,
         typer.Option(
             metavar="E",
-            autocompletion=completing.estimators,
+            autocompletion=options.complete_estimators,
             help=(
                 "Where policies get run times from: user-mean (the default), limit, boosting, "
                 "ga2m, column:NAME, none, noisy:SIGMA, oracle. Repeatable."
@@ -184,8 +174,7 @@ def simulate(
 
     from schedmate.schedulers.registry import split_outside_quotes
     from schedmate.schedulers.sim.comparison import compare, over_seeds
-    from schedmate.schedulers.sim.options import PLACEMENTS
-    from schedmate.schedulers.sim.runs import Plan, check_plan
+    from schedmate.schedulers.sim.runs import PLACEMENTS, Plan, check_plan
     from schedmate.schedulers.sim.tables import parquet_is_there
 
     if cross_switch is not None and switch_nodes is None:
@@ -197,16 +186,16 @@ def simulate(
     names = with_settings(names, latency_s=latency, detection_rate=detection_rate)
     rates = changing = None
     if failures is not None:
-        from schedmate.schedulers.sim.world.failures import FailureRates
+        from schedmate.schedulers.sim.world import FailureRates
 
         rates = FailureRates.parse(failures)
     if phases is not None:
-        from schedmate.schedulers.sim.world.phases import Phases
+        from schedmate.schedulers.sim.world import Phases
 
         changing = Phases.parse(phases)
     if not names:
         raise UsageError("--policy names none; `schedmate policies` lists them.")
-    where = Where(processes, ray, option="--jobs")
+    where = Workers(processes, ray, option="--jobs")
     where.check(report)
     window = None if gantt is None else window_of(gantt)
     page = report or (None if out is None else out / "report.html")
@@ -216,7 +205,7 @@ def simulate(
         Plan(
             names,
             cluster_of(spec, quota, switch_nodes),
-            told,
+            estimator_spec,
             parameters,
             one,
             check,
@@ -226,11 +215,13 @@ def simulate(
             rates,
             changing,
         )
-        for spec, told, one in product(cluster, estimator or ["user-mean"], seeds_of(seed))
+        for spec, estimator_spec, one in product(
+            cluster, estimator or ["user-mean"], seeds_of(seed)
+        )
     ]
     for plan in plans:
         check_plan(plan)
-    workload = load(trace, columns, skip_bad, workloads, tables, origin)
+    workload = load_trace(trace, columns, skip_bad, workloads, tables, origin)
     if quota is not None:
         check_quotas(plans[0].cluster, workload)
     if out is not None and not parquet_is_there():
@@ -241,7 +232,7 @@ def simulate(
         )
     numbers = [result.numbers for result in done]
     document: dict[str, Any] = {"schema": SCHEMA, "trace": trace.name}
-    document |= origin_of(workload) | {"runs": numbers}
+    document |= trace_origin(workload) | {"runs": numbers}
     if seeds := over_seeds(numbers):
         document["over_seeds"] = seeds
     if page is not None:
@@ -257,7 +248,198 @@ def simulate(
     if as_json:
         typer.echo(dumps(document, indent=1))
     else:
-        from schedmate.render.simulation import show
-        from schedmate.terminal.screen import Screen
+        from schedmate.base.terminal import Screen
+        from schedmate.report.simulation import show_simulation
 
-        show(numbers, Screen(sys.stdout))
+        show_simulation(numbers, Screen(sys.stdout))
+
+
+# From the options of `schedmate simulate` to the simulator's own objects.
+
+
+LoadOption = Annotated[
+    str,
+    typer.Option(
+        "--load",
+        metavar="season|ga2m",
+        help="How policies forecast submissions: the last hour and the same hour of past "
+        "days, or Lucid's throughput model, fitted every week.",
+    ),
+]
+ColocationOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE|NAME",
+        help=(
+            "How jobs that share GPUs slow each other down: a CSV of measured pairs; "
+            "slices (they take turns); or gavel-v100, gavel-p100, gavel-k80, pairs "
+            "measured by Gavel (docs/simulator.md). Default: a curve over utilisation."
+        ),
+    ),
+]
+NodeMtbfOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="Make nodes fail: mean time between failures of one node, such as 264d.",
+    ),
+]
+FailuresOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="RATES",
+        help=(
+            "Make jobs fail: gpu_mtbf=2000d,bugs=0.2,user=2h (docs/adapters.md); '' for "
+            "the defaults."
+        ),
+    ),
+]
+PhasesOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SETTINGS",
+        help=(
+            "Make the GPU use of some jobs rise once: share=0.2,rise=50,latest=0.5 (an "
+            "assumption; docs/simulator.md); '' for the defaults."
+        ),
+    ),
+]
+PlacementOption = Annotated[
+    str,
+    typer.Option(
+        metavar="best-fit|fgd|fgd-priced",
+        autocompletion=options.complete_placements,
+        help=(
+            "Placement rule: the fullest node; fragmentation gradient descent, which "
+            "wastes the fewest GPUs; or that with prices for the remainders of shared "
+            "GPUs (docs/fleet.md)."
+        ),
+    ),
+]
+QuotaOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TENANT=GPUS[,...]",
+        help="For policy spot: most GPUs that a tenant's jobs of high priority may hold.",
+    ),
+]
+SwitchNodesOption = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="N", help="Nodes of one GPU type under each access switch."),
+]
+CrossSwitchOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SETTINGS",
+        help="Slow down jobs that span switches: longer=0.27,communication=0.2 "
+        "(docs/simulator.md); '' for the defaults. Needs --switch-nodes.",
+    ),
+]
+
+
+def with_settings(names: tuple[str, ...], **values: float | None) -> tuple[str, ...]:
+    """The policies, each with those of the settings `values` that it has.
+
+    Raises `UsageError` for a setting that no policy has.
+    """
+    from schedmate.schedulers import registry
+
+    for key, value in values.items():
+        if value is None:
+            continue
+        having = [name for name in names if registry.has_setting(name, key)]
+        if not having:
+            raise UsageError(
+                f"none of {', '.join(names)} has {key}; add a policy named +schedmate, such as "
+                "lucid+schedmate."
+            )
+        names = tuple(f"{name}:{key}={value:g}" if name in having else name for name in names)
+    return names
+
+
+def check_quotas(cluster: Cluster, workload: Workload) -> None:
+    """Refuse quotas of tenants that the trace does not have: a misspelt one would hold nobody."""
+    tenants = {job.terms.tenant for job in workload.jobs if job.terms is not None} - {""}
+    for tenant, _ in cluster.quotas:
+        if tenant not in tenants:
+            shown = ", ".join(sorted(tenants)[:8]) or "none"
+            hint = did_you_mean(tenant, sorted(tenants)) or "."
+            raise UsageError(f"--quota: no tenant {tenant!r} in the trace; it has {shown}{hint}")
+
+
+def cluster_of(spec: str, quotas: str | None, switch_nodes: int | None) -> Cluster:
+    """The cluster of this specification, with quotas as `ads=64,search=128`, and with its nodes of
+    each GPU type under access switches of so many."""
+    from dataclasses import replace
+
+    from schedmate.schedulers.model import Cluster
+
+    cluster = Cluster.parse(spec)
+    if switch_nodes is not None:
+        seen: dict[str, int] = {}
+        wired = []
+        for node in cluster.nodes:
+            before = seen.get(node.gpu_type, 0)
+            seen[node.gpu_type] = before + 1
+            wired.append(node._replace(switch=f"{node.gpu_type}/{before // switch_nodes}"))
+        cluster = replace(cluster, nodes=tuple(wired))
+    gpus_by_tenant: dict[str, int] = {}
+    for part in filter(None, (quotas or "").split(",")):
+        tenant, equals, gpus = part.strip().rpartition("=")
+        if not equals or not tenant or not gpus.isdigit():
+            raise UsageError(f"--quota {part!r}: write tenants and GPUs as ads=64,search=128.")
+        gpus_by_tenant[tenant] = int(gpus)
+    return replace(cluster, quotas=tuple(gpus_by_tenant.items()))
+
+
+def parameters_of(
+    mode: str, colocation: Path | None, node_mtbf: str | None, cross_switch: str | None = None
+) -> Parameters:
+    """The simulator's costs of running, sharing and restarting jobs, by the options."""
+    from dataclasses import replace
+
+    from schedmate.schedulers.sim.parameters import ColocationTable, world
+    from schedmate.schedulers.sim.world import LEAST_MTBF_S
+
+    parameters = world(mode)
+    if colocation is not None:
+        from schedmate.schedulers.sim import interference
+
+        if str(colocation) in interference.NAMES:
+            table = interference.named(str(colocation))
+        else:
+            table = ColocationTable.read(colocation, parameters.harmless)
+        parameters = replace(parameters, interference=table)
+    if node_mtbf is not None:
+        mtbf = parse_duration(node_mtbf)
+        if mtbf < LEAST_MTBF_S:
+            raise UsageError(
+                f"--node-mtbf {node_mtbf}: nodes that fail every {LEAST_MTBF_S:g} s or more often "
+                "run nothing; write it as 264d."
+            )
+        parameters = replace(parameters, node_mtbf_s=mtbf)
+    if cross_switch is not None:
+        from schedmate.schedulers.sim.parameters import Spanning
+
+        parameters = replace(parameters, spanning=Spanning.parse(cross_switch))
+    return parameters
+
+
+def seeds_of(text: str) -> list[int]:
+    """The distinct seeds in `0,1,2`."""
+    try:
+        seeds = [int(part) for part in text.split(",")]
+        if min(seeds) < 0:
+            raise ValueError
+    except ValueError:
+        raise UsageError(f"--seed {text!r}: write whole numbers as 0 or 0,1,2.") from None
+    return list(dict.fromkeys(seeds))
+
+
+def window_of(text: str) -> tuple[float, float]:
+    """The stretch of time [s] in `3d..3d12h`."""
+    start, dots, end = text.partition("..")
+    window = (parse_duration(start), parse_duration(end)) if dots else (0.0, 0.0)
+    if window[0] >= window[1]:
+        raise UsageError(f"--gantt {text!r}: write a stretch of time as 3d..3d12h.")
+    return window

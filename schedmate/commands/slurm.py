@@ -1,51 +1,83 @@
-"""`schedmate slurm`: schedmate beside a Slurm cluster."""
+"""`schedmate slurm`: runs schedmate's agent beside a Slurm cluster, and imports its accounting."""
 
 from __future__ import annotations
 
+import time
+from typing import Annotated
+
 import typer
 
-from schedmate.commands.agents import (
-    BoundsOption,
-    DryRunOption,
-    OnceOption,
-    StateOption,
-    UndoOption,
-    run_agent,
-)
+from schedmate.base.data import dumps
+from schedmate.base.terminal import counted, progress, say
+from schedmate.cluster.slurm import Slurm
+from schedmate.commands.agents import BoundsOption, cluster_app
 from schedmate.commands.options import HistoryOption, JsonOption
-from schedmate.commands.slurm_doctor import doctor
-from schedmate.commands.slurm_import import import_runs
-from schedmate.commands.slurm_plan import plan
-from schedmate.commands.slurm_setup import opened
 
-app = typer.Typer(help="Run schedmate's agent beside a Slurm cluster.", no_args_is_help=True)
+app = cluster_app(Slurm())
+
+IMPORT_SCHEMA = "schedmate.slurm-import/v1"
+PERIOD_S = 7 * 86_400.0
+"""Length of the period that one command asks Slurm's accounting about [s]."""
 
 
-@app.command()
-def agent(
-    once: OnceOption = False,
-    dry_run: DryRunOption = False,
-    undo: UndoOption = False,
+@app.command("import")
+def import_runs(
+    since: Annotated[
+        str, typer.Option("--since", metavar="TIME", help="How far back to go, for example 90d.")
+    ] = "30d",
+    analyze: Annotated[
+        bool,
+        typer.Option(
+            "--analyze/--no-analyze",
+            help=(
+                "Read the code in each job's working directory, as it is now. Without it, "
+                "past jobs take no part in estimates."
+            ),
+        ),
+    ] = True,
     bounds: BoundsOption = None,
-    state: StateOption = None,
     history: HistoryOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Estimate pending jobs, follow running ones, diagnose failed ones.
+    """Import past jobs from Slurm's accounting into the history.
 
-    Without --bounds it changes nothing on the cluster. One agent works on a cluster at a time; a
-    second one waits for the first to end. With --json each pass is a line, with --once a document.
+    Needs the right to see all users' jobs (Slurm's PrivateData). Jobs already in the history are
+    replaced, so it can be repeated.
 
     Examples:
 
-      schedmate slurm agent --once --dry-run
-
-      schedmate slurm agent --bounds /etc/schedmate/bounds.yaml
+      schedmate slurm import --since 180d
     """
-    with opened(bounds, state, history, dry_run=dry_run) as setup:
-        run_agent(setup, once=once, undo=undo, as_json=as_json)
+    from schedmate.base.inputs import parse_duration
+    from schedmate.cluster.bounds import load_bounds
+    from schedmate.commands.history import settings_history
+    from schedmate.commands.history_analysis import RepositoryAnalysis
+    from schedmate.settings import load_settings
 
-
-app.command()(doctor)
-app.command("import")(import_runs)
-app.command()(plan)
+    back, now = parse_duration(since), time.time()
+    adapter = Slurm().adapter(load_bounds(bounds))
+    seen: set[str] = set()
+    with (
+        RepositoryAnalysis(load_settings().memory_mb) as analysis,
+        settings_history(history, create=True, embed=True) as store,
+        progress("importing", max(1, int(back))) as advance,
+    ):
+        begin = now - back
+        while begin < now:
+            end = min(now, begin + PERIOD_S)
+            runs = [run for run in adapter.ended(begin, end) if run.run not in seen]
+            seen |= {run.run for run in runs}
+            jobs = [(run.record, run.workdir) for run in runs]
+            store.add_many(analysis(jobs) if analyze else [record for record, _ in jobs])
+            begin = end
+            advance(int(begin - (now - back)), counted(len(seen), "job"))
+    if as_json:
+        document = {
+            "schema": IMPORT_SCHEMA,
+            "cluster": adapter.cluster,
+            "imported": len(seen),
+            "analysed": analysis.analysed if analyze else None,
+        }
+        typer.echo(dumps(document, indent=2))
+    read = f", {analysis.analysed:,} with what they trained" if analyze else ""
+    say(f"{counted(len(seen), 'run')} of {adapter.cluster} imported{read}.")

@@ -1,28 +1,165 @@
-"""`schedmate traces`: look at traces of jobs, convert, cut and draw them."""
+"""`schedmate traces`: checks, converts, samples and synthesizes traces of jobs."""
 
 from __future__ import annotations
 
 import math
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from schedmate.commands.options import JsonOption
-from schedmate.commands.trace_options import (
+from schedmate.base.data import dumps
+from schedmate.base.errors import UsageError
+from schedmate.base.terminal import say
+from schedmate.commands.options import (
+    JsonOption,
     MapOption,
     OriginOption,
     OutOption,
     SkipBadOption,
     TraceArgument,
     WorkloadsOption,
-    load,
-    origin_of,
-    say_written,
+    load_trace,
+    say_trace_written,
+    trace_origin,
 )
-from schedmate.commands.traces_synthesize import spot, synthesize
-from schedmate.plain import dumps
-from schedmate.terminal import say
+
+
+def synthesize(
+    calibration: Annotated[
+        str,
+        typer.Argument(
+            metavar="CLUSTER", help="venus, saturn, seren, kalos, philly, pai, or a YAML file."
+        ),
+    ],
+    out: OutOption = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help="Number of jobs; fewer than published cover a shorter time."
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
+    arrivals: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE[:COLUMN]",
+            help=(
+                "CSV with the number of submissions in equal parts of the published time, "
+                "instead of the assumed daily pattern. Default column: submit_gpu_job."
+            ),
+        ),
+    ] = None,
+    workloads: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RECIPE[:SETTING=V,...]",
+            help=(
+                "Recipe of synthetic workloads, as in `simulate`; none: no workloads and no "
+                "users. Default: the cluster's, with the same seed."
+            ),
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the comparison as JSON; needs --out.")
+    ] = False,
+) -> None:
+    """Draw a trace that matches a cluster's published statistics.
+
+    Example: schedmate traces synthesize venus --jobs 20000 -o venus.csv
+    """
+    from schedmate.base.terminal import Screen
+    from schedmate.report.traces import show_matches
+    from schedmate.schedulers.sim.traces.assign import assign
+    from schedmate.schedulers.sim.traces.recipe import Calibration, matches, parse_recipe
+    from schedmate.schedulers.sim.traces.synthesize import read_arrivals
+    from schedmate.schedulers.sim.traces.synthesize import synthesize as draw
+    from schedmate.schedulers.sim.traces.writer import require_writer, write_trace
+
+    require_writer(out)
+    if as_json and out is None:
+        raise UsageError("--json says how well the trace matches; name a file for it with --out.")
+    statistics = Calibration.read(calibration)
+    recipe = None
+    if workloads != "none":
+        recipe = parse_recipe(workloads or f"{statistics.assumed['recipe']}:seed={seed}")
+    series = None
+    if arrivals is not None:
+        file, _, column = arrivals.rpartition(":")
+        place = Path(arrivals) if Path(arrivals).exists() or not file else Path(file)
+        series = read_arrivals(place, column if place == Path(file) else "submit_gpu_job")
+    workload = draw(statistics, jobs, seed, series)
+    if recipe is not None:
+        workload = assign(workload, *recipe)
+    write_trace(workload, out)
+    rows = matches(workload, statistics)
+    if as_json:
+        document = {
+            "schema": "schedmate.synthesize/v1",
+            **trace_origin(workload),
+            "notes": workload.notes,
+            "jobs": len(workload),
+            "cluster": statistics.cluster,
+            "targets": [
+                {"target": row.target, "published": row.published, "drawn": row.drawn}
+                for row in rows
+            ],
+        }
+        typer.echo(dumps(document, indent=1))
+    else:
+        show_matches(rows, statistics, Screen(sys.stderr if out is None else sys.stdout))
+    for note in workload.notes:
+        say(f"note: {note}.")
+    say_trace_written(workload, out)
+
+
+def spot(
+    nodes: Annotated[
+        int, typer.Option(metavar="N", help="Nodes of eight GPUs for which jobs are drawn.")
+    ] = 256,
+    days: Annotated[
+        float | None, typer.Option(metavar="D", help="Days of submissions. Default: 14.")
+    ] = None,
+    lp: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="SHARE", help="Demand of spot jobs, as a share of all GPUs."),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
+    out: OutOption = None,
+    show_sources: Annotated[
+        bool,
+        typer.Option("--sources", help="Print the sentence or figure behind each number."),
+    ] = False,
+) -> None:
+    """Draw jobs of high priority, and spot jobs.
+
+    For `simulate --policy spot`, after the ASI paper. The paper's figures have few numbers, so many
+    values are guesses; see --sources.
+
+    Example: schedmate traces spot --nodes 256 -o spot.csv
+    """
+    from schedmate.schedulers.sim.traces.spot import draw, sources
+    from schedmate.schedulers.sim.traces.writer import require_writer, write_trace
+
+    if show_sources:
+        for name, value, source in sources():
+            typer.echo(f"{name}: {value} ({source})")
+        return
+    require_writer(out)
+    workload, cluster = draw(nodes, days, seed, lp)
+    write_trace(workload, out)
+    say_trace_written(workload, out)
+    counts: dict[tuple[int, str], int] = {}
+    for node in cluster.nodes:
+        counts[node.gpus, node.gpu_type] = counts.get((node.gpus, node.gpu_type), 0) + 1
+    groups = ",".join(f"{count}x{gpus}:{kind}" for (gpus, kind), count in counts.items())
+    quotas = ",".join(f"{tenant}={gpus}" for tenant, gpus in cluster.quotas)
+    say(f"simulate with --policy spot --cluster {groups} --quota {quotas}")
+
+
+# `schedmate traces`: look at traces of jobs, convert, cut and draw them.
+
 
 app = typer.Typer(
     no_args_is_help=True, help="Check, convert, sample and synthesize traces of jobs."
@@ -32,10 +169,9 @@ app = typer.Typer(
 @app.command("list")
 def list_() -> None:
     """List trace formats, recipes and clusters to synthesize."""
+    from schedmate.base.terminal import Screen
     from schedmate.schedulers.sim.traces import formats
-    from schedmate.schedulers.sim.traces.calibration import Calibration, calibrations
-    from schedmate.schedulers.sim.traces.recipe import Recipe, recipes
-    from schedmate.terminal.screen import Screen
+    from schedmate.schedulers.sim.traces.recipe import Calibration, Recipe, calibrations, recipes
 
     screen = Screen(sys.stdout)
     for layout in formats():
@@ -59,22 +195,22 @@ def check(
 
     Example: schedmate traces check jobs.csv
     """
-    from schedmate.schedulers.sim.traces.sample import facts
+    from schedmate.schedulers.sim.traces.writer import trace_facts
 
-    workload = load(trace, columns, skip_bad, workloads, origin=origin)
+    workload = load_trace(trace, columns, skip_bad, workloads, origin=origin)
     if as_json:
-        found = facts(workload).items()
+        facts = trace_facts(workload).items()
         document: dict[str, Any] = {"schema": "schedmate.trace/v1", "trace": trace.name}
-        document |= {name: value if math.isfinite(value) else None for name, value in found}
+        document |= {name: value if math.isfinite(value) else None for name, value in facts}
         document |= {
-            **origin_of(workload),
+            **trace_origin(workload),
             "columns": list(workload.columns),
             "notes": workload.notes,
         }
         typer.echo(dumps(document, indent=1))
         return
-    from schedmate.render.traces import described
-    from schedmate.terminal.screen import Screen
+    from schedmate.base.terminal import Screen
+    from schedmate.report.traces import described
 
     screen = Screen(sys.stdout)
     for name, value in described(workload).items():
@@ -99,9 +235,9 @@ def convert(
     from schedmate.schedulers.sim.traces.writer import require_writer, write_trace
 
     require_writer(out)
-    workload = load(trace, columns, skip_bad, workloads, origin=origin)
+    workload = load_trace(trace, columns, skip_bad, workloads, origin=origin)
     write_trace(workload, out)
-    say_written(workload, out)
+    say_trace_written(workload, out)
 
 
 @app.command()
@@ -146,30 +282,36 @@ def sample(
 
     Example: schedmate traces sample jobs.csv --from 7d --until 14d --users 0.5 -o week.csv
     """
-    from schedmate.durations import parse_duration
-    from schedmate.render.traces import described
-    from schedmate.schedulers.sim.traces.sample import count_of, share_of, up_to, window
-    from schedmate.schedulers.sim.traces.writer import require_writer, write_trace
+    from schedmate.base.inputs import parse_duration
+    from schedmate.report.traces import described
+    from schedmate.schedulers.sim.traces.writer import (
+        cut_to_gpus,
+        cut_window,
+        draw_jobs,
+        draw_share,
+        require_writer,
+        write_trace,
+    )
 
     require_writer(out)
-    whole = part = load(trace, columns, skip_bad, origin=origin)
+    whole = part = load_trace(trace, columns, skip_bad, origin=origin)
     if since is not None or until is not None:
         end = float("inf") if until is None else parse_duration(until)
-        part = window(part, parse_duration(since or "0"), end)
+        part = cut_window(part, parse_duration(since or "0"), end)
     if vcs is not None:
-        part = share_of(part, part.vcs, vcs, seed)
+        part = draw_share(part, part.vcs, vcs, seed)
     if users is not None:
-        part = share_of(part, [job.user for job in part.jobs], users, seed)
+        part = draw_share(part, [job.user for job in part.jobs], users, seed)
     if max_gpus is not None:
-        part = up_to(part, max_gpus)
+        part = cut_to_gpus(part, max_gpus)
     if jobs is not None:
-        part = count_of(part, jobs, seed)
+        part = draw_jobs(part, jobs, seed)
     write_trace(part, out)
     before, after = described(whole), described(part)
     for name in before:
         if before[name] != after[name]:
             say(f"{name}: {after[name]} (of {before[name]})")
-    say_written(part, out)
+    say_trace_written(part, out)
 
 
 app.command()(synthesize)

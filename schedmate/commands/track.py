@@ -11,19 +11,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from schedmate.commands.mixed_logs import mixed_logs
-from schedmate.commands.model_options import LlmBaseUrl, LlmDeadline, LlmModel, LlmTimeout, announce
-from schedmate.commands.options import FollowLinks, PlainOption
-from schedmate.errors import ABSTAINED, UsageError
-from schedmate.files import open_output
-from schedmate.plain import dumps
+from schedmate.base.data import dumps
+from schedmate.base.errors import ABSTAINED, UsageError
+from schedmate.base.files import open_output
+from schedmate.commands.options import (
+    FollowLinks,
+    LlmBaseUrl,
+    LlmDeadline,
+    LlmModel,
+    LlmTimeout,
+    PlainOption,
+    announce_model,
+    mixed_logs_warnings,
+)
 
 if TYPE_CHECKING:
+    from schedmate.base.terminal import Screen
     from schedmate.jobs import Progress
     from schedmate.logparse.progress.written import Willing
     from schedmate.logparse.reading import LogFile
     from schedmate.settings import Settings
-    from schedmate.terminal.screen import Screen
+
 
 SCHEMA = "schedmate.track/v1"
 COMPARISON = "schedmate.track-compare/v1"
@@ -89,11 +97,11 @@ def track(
     step time gets no answer. If a language model is named, it is shown one line of each unknown
     kind and writes a pattern, which is checked against the other lines and kept.
     """
+    from schedmate.base.terminal import Screen
     from schedmate.logparse.progress.ratio import throughput_ratio
     from schedmate.logparse.reading.log import is_directory
-    from schedmate.render.progress import comparison, show
+    from schedmate.report.jobs import show_comparison, show_progress
     from schedmate.settings import load_settings
-    from schedmate.terminal.screen import Screen
 
     settings = load_settings(
         llm_base_url=llm_base_url,
@@ -102,7 +110,7 @@ def track(
         llm_deadline_s=llm_deadline,
     )
     if settings.mode != "static":
-        announce(settings, "lines of the log")
+        announce_model(settings, "lines of the log")
     if (log is None) == (compare is None):
         raise UsageError("give one LOG, or two logs with --compare.")
     if follow and (log is None or log == "-" or is_directory(Path(log)) or output is not None):
@@ -118,7 +126,7 @@ def track(
                 document = {"schema": COMPARISON, "compare": [str(path) for path in compare]}
                 _write(stream.write, {**document, **slowdown.model_dump(mode="json")})
             else:
-                comparison(before, after, slowdown, Screen(stream, plain=plain))
+                show_comparison(before, after, slowdown, Screen(stream, plain=plain))
         if fail_on_abstain and slowdown.ratio is None:
             raise typer.Exit(ABSTAINED)
         return
@@ -133,7 +141,7 @@ def track(
         if as_json:
             _write(stream.write, document, indent=2)
         else:
-            show(progress, Screen(stream, plain=plain))
+            show_progress(progress, Screen(stream, plain=plain))
     if fail_on_abstain and progress.abstained:
         raise typer.Exit(ABSTAINED)
 
@@ -147,14 +155,14 @@ def _track(
     follow_links: bool = False,
     willing: Willing | None = None,
 ) -> tuple[Progress, dict[str, Any]]:
-    from schedmate.confine.limits import bounded
+    from schedmate.base.confine.limits import bounded
+    from schedmate.base.terminal import say
     from schedmate.logparse.progress.tracker import track_log
     from schedmate.logparse.reading import open_log
-    from schedmate.terminal import say
 
     within = bounded(f"the log {path}", settings.memory_mb)
     with within, open_log(path, follow_links=follow_links) as log:
-        log.warnings += mixed_logs(path, log, follow_links=follow_links)
+        log.warnings += mixed_logs_warnings(path, log, follow_links=follow_links)
         for warning in log.warnings:
             say(f"warning: {warning}")
         progress, file = track_log(log, batch=batch, since=since)
@@ -178,7 +186,7 @@ def _by_patterns(
     since: int,
     willing: Willing | None,
 ) -> Progress:
-    """What patterns written by a model read, where nothing else could."""
+    """`progress`, or if it abstained, the progress by patterns that a model wrote."""
     if not progress.abstained or settings.mode == "static":
         return progress
     from schedmate.llm import open_llm
@@ -216,13 +224,14 @@ def _follow(
 
     A model that fails is not asked at every growth again.
     """
+    from schedmate.base.terminal import say
     from schedmate.logparse.progress.written import Willing
-    from schedmate.logparse.reading import LogError, follow
-    from schedmate.render.progress import headline
-    from schedmate.terminal import say
+    from schedmate.logparse.reading import LogError
+    from schedmate.logparse.reading.log import follow
+    from schedmate.report.jobs import progress_headline
 
     willing, warned = Willing(), False
-    said: tuple[str, ...] = ()
+    shown_lines: tuple[str, ...] = ()
     due, grown = 0.0, True
     start = 0
     with suppress(OSError):  # which `follow` explains
@@ -242,10 +251,10 @@ def _follow(
             say(f"warning: the language model is not asked again, it failed: {willing.failure}")
             warned = True
         due, grown = time.monotonic() + every, False
-        lines = headline(progress)[:2]
-        if lines == said:
+        lines = progress_headline(progress)[:2]
+        if lines == shown_lines:
             continue
-        said = lines
+        shown_lines = lines
         if as_json:
             _write(sys.stdout.write, document)
         else:

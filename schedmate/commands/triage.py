@@ -13,22 +13,30 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from schedmate.commands.model_options import LlmBaseUrl, LlmDeadline, LlmModel, LlmTimeout, announce
-from schedmate.commands.options import FollowLinks
-from schedmate.commands.scale_options import ParquetOption, RayOption, Where
-from schedmate.errors import InputError, UsageError
-from schedmate.files import open_output
-from schedmate.plain import dumps
-from schedmate.scale.objects import is_object
-from schedmate.terminal import outlasting, progress, say
+from schedmate.base.data import dumps
+from schedmate.base.errors import InputError, UsageError
+from schedmate.base.files import open_output
+from schedmate.base.terminal import outlasting, progress, say
+from schedmate.commands.options import (
+    FollowLinks,
+    LlmBaseUrl,
+    LlmDeadline,
+    LlmModel,
+    LlmTimeout,
+    ParquetOption,
+    RayOption,
+    Workers,
+    announce_model,
+)
 
 if TYPE_CHECKING:
     from schedmate.logparse.triage import Batch, JobVerdict, Strip, Triage
     from schedmate.settings import Settings
 
+
 JOB_SCHEMA = "schedmate.triage-job/v1"
 CONTEXT = {"allow_extra_args": True}
-"""So that several paths get a sentence of what to type instead."""
+"""Extra words are accepted so that several paths get an error that says what to type."""
 
 
 def triage(
@@ -127,13 +135,13 @@ def triage(
 
       schedmate triage jobs.csv --out report.html --json > triage.json
     """
+    from schedmate.base.files import parquet_rows
     from schedmate.logparse.triage import find_targets
-    from schedmate.logparse.triage.table import KINDS, row, write_csv
-    from schedmate.scale.rows import parquet_rows
+    from schedmate.logparse.triage.summary import COLUMN_KINDS, table_row, write_csv
     from schedmate.settings import data_dir, load_settings
 
     if context.args:
-        raise UsageError(_several([source, *context.args]))
+        raise UsageError(_several_sources([source, *context.args]))
     settings = load_settings(
         llm_base_url=llm_base_url,
         llm_model=llm_model,
@@ -146,7 +154,7 @@ def triage(
         raise UsageError(
             "--one-job-per-file and --one-job-per-folder exclude each other; give one of them."
         )
-    where = Where(processes, ray, option="--jobs")
+    where = Workers(processes, ray, option="--jobs")
     where.check(out, table, parquet)
     add_row: Callable[[Mapping[str, object]], None]
     batch = find_targets(
@@ -159,8 +167,8 @@ def triage(
         write: Callable[[str], None] = partial(print, flush=True)
         if any((out, table, parquet)):  # they are written whoever reads the lines
             write = stack.enter_context(outlasting(sys.stdout))
-        add_row = stack.enter_context(parquet_rows(parquet, KINDS))
-        found = _batch(
+        add_row = stack.enter_context(parquet_rows(parquet, COLUMN_KINDS))
+        result = _batch(
             batch,
             ledger or data_dir() / "triage.sqlite",
             settings,
@@ -170,34 +178,34 @@ def triage(
             if as_lines
             else lambda _verdict: None,
         )
-        for job in found.jobs:
-            add_row(row(job))
+        for job in result.jobs:
+            add_row(table_row(job))
         if table is not None:
             with open_output(table) as stream:
-                write_csv(found, stream)
+                write_csv(result, stream)
         if out is not None:
             from schedmate.report.triage import triage_page
 
-            page = triage_page(found, partial(_strip_of, batch))
+            page = triage_page(result, partial(_strip_of, batch))
             with open_output(out) as stream:
                 stream.write(page)
-        for warning in found.warnings[:20]:
+        for warning in result.warnings[:20]:
             say(f"note: {warning}")
     if as_json:
-        typer.echo(dumps(found.document(), indent=2))
+        typer.echo(dumps(result.document(), indent=2))
     elif not as_lines:
-        from schedmate.render.triage import show
-        from schedmate.terminal.screen import Screen
+        from schedmate.base.terminal import Screen
+        from schedmate.report.batch import show_triage
 
-        show(found, Screen(sys.stdout))
-    if found.totals.unreadable == found.totals.jobs:
+        show_triage(result, Screen(sys.stdout))
+    if result.totals.unreadable == result.totals.jobs:
         raise InputError(
-            f"none of the logs of {source} could be read; first: {found.jobs[0].error}"
+            f"none of the logs of {source} could be read; first: {result.jobs[0].error}"
         )
 
 
-def _several(paths: list[str]) -> str:
-    """What is wrong with several paths, which are most likely the files of a pattern."""
+def _several_sources(paths: list[str]) -> str:
+    """The error for several paths, which are most likely the files of a pattern."""
     folders, kinds = {Path(path).parent for path in paths}, {Path(path).suffix for path in paths}
     alike = len(folders) == len(kinds) == 1
     pattern = folders.pop() / f"*{kinds.pop()}" if alike else Path("DIR/*.log")
@@ -213,17 +221,21 @@ def _batch(
     settings: Settings,
     *,
     ask: int,
-    where: Where,
+    where: Workers,
     on_verdict: Callable[[JobVerdict], None],
 ) -> Triage:
     """The whole batch; `on_verdict` gets each verdict when it is final."""
+    from schedmate.base.objects import is_object
     from schedmate.llm import open_llm
+    from schedmate.logparse.failure import load_rules, site_rules
     from schedmate.logparse.triage import Ledger, causes, summarise, triage
     from schedmate.logparse.triage.opinions import ask_model
 
     verdicts: list[JobVerdict] = []
     shown: Counter[int] = Counter()
     with ExitStack() as stack:
+        stack.enter_context(site_rules(settings.rules_folder))
+        load_rules()  # what is wrong in the site's is said once, not of each log
         llm = None if settings.mode == "static" or not ask else open_llm(settings)
         if llm is not None:
             stack.callback(llm.close)
@@ -244,7 +256,7 @@ def _batch(
                 advance(len(verdicts), f"{len(verdicts):,} of {len(batch.targets):,}")
         use = None
         if llm is not None:
-            announce(settings, "logs")
+            announce_model(settings, "logs")
             with progress("asking the model", ask) as advance:
                 use = ask_model(
                     verdicts,
@@ -255,9 +267,9 @@ def _batch(
                 )
             for verdict in verdicts:
                 on_verdict(verdict)
-        found = summarise(batch.source, verdicts, shown, store, batch.warnings, use)
-        store.finish(causes(found))
-    return found
+        result = summarise(batch.source, verdicts, shown, store, batch.warnings, use)
+        store.finish(causes(result))
+    return result
 
 
 def _line(verdict: JobVerdict) -> str:
@@ -266,8 +278,8 @@ def _line(verdict: JobVerdict) -> str:
 
 
 def _strip_of(batch: Batch, verdict: JobVerdict) -> Strip | None:
-    """The log at a glance, where it is still there."""
-    from schedmate.logparse.triage import strip
+    """The overview strip of a job's log, or None if the log cannot be read any more."""
+    from schedmate.logparse.triage.strip import strip
 
     if verdict.diagnosis is None:
         return None

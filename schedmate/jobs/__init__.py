@@ -24,7 +24,6 @@ if TYPE_CHECKING:
         Reading,
         Recovery,
     )
-    from schedmate.jobs.estimate import Estimate, Extrapolation, IntervalBasis, Neighbour
     from schedmate.jobs.metadata import (
         DatasetConfig,
         Evidence,
@@ -36,7 +35,18 @@ if TYPE_CHECKING:
         WorkloadMetadata,
     )
     from schedmate.jobs.progress import Progress
-    from schedmate.jobs.record import CENSORED_STATES, JobRecord, JobSpec, JobState, LaunchConfig
+    from schedmate.jobs.record import (
+        CENSORED_STATES,
+        Estimate,
+        Extrapolation,
+        IntervalBasis,
+        JobRecord,
+        JobSpec,
+        JobState,
+        LaunchConfig,
+        Neighbour,
+    )
+
 
 _HOMES = {
     "CENSORED_STATES": "schedmate.jobs.record",
@@ -44,12 +54,12 @@ _HOMES = {
     "DatasetConfig": "schedmate.jobs.metadata",
     "Diagnosis": "schedmate.jobs.diagnosis",
     "ErrorType": "schedmate.jobs.diagnosis",
-    "Estimate": "schedmate.jobs.estimate",
+    "Estimate": "schedmate.jobs.record",
     "Evidence": "schedmate.jobs.metadata",
     "EvidenceLine": "schedmate.jobs.diagnosis",
-    "Extrapolation": "schedmate.jobs.estimate",
+    "Extrapolation": "schedmate.jobs.record",
     "FaultyComponent": "schedmate.jobs.diagnosis",
-    "IntervalBasis": "schedmate.jobs.estimate",
+    "IntervalBasis": "schedmate.jobs.record",
     "Isolation": "schedmate.jobs.diagnosis",
     "JobRecord": "schedmate.jobs.record",
     "JobSpec": "schedmate.jobs.record",
@@ -57,7 +67,7 @@ _HOMES = {
     "LaunchConfig": "schedmate.jobs.record",
     "ModelConfig": "schedmate.jobs.metadata",
     "ModelUse": "schedmate.jobs.metadata",
-    "Neighbour": "schedmate.jobs.estimate",
+    "Neighbour": "schedmate.jobs.record",
     "Origin": "schedmate.jobs.diagnosis",
     "PlanStep": "schedmate.jobs.diagnosis",
     "Progress": "schedmate.jobs.progress",

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from schedmate.jobs.bounds import Text
+from schedmate.jobs.metadata import Text
 
 ErrorType = Literal["infrastructure", "framework", "script", "none", "unknown"]
 """Whose fault a failure is (taxonomy of Acme, NSDI 2024); `none` is no failure at all."""

@@ -1,4 +1,4 @@
-"""What a job trains, and where each value came from."""
+"""What a job trains, where each value came from, and which texts and numbers every store takes."""
 
 from __future__ import annotations
 
@@ -7,10 +7,44 @@ import json
 import re
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    model_validator,
+)
 
-from schedmate.jobs.bounds import Text
-from schedmate.plain import plain
+from schedmate.base.data import LARGEST, LONGEST_S, MOST_GPUS, encodable, plain
+
+
+def _countable(value: Any) -> Any:
+    # pydantic cannot even say what is wrong with a number that Python refuses to print
+    if isinstance(value, int) and abs(value) > LARGEST:
+        raise ValueError("Input should be a number of at most 64 bits")
+    return value
+
+
+Gpus = Annotated[int, Field(ge=0, le=MOST_GPUS), BeforeValidator(_countable)]
+"""A number of GPUs."""
+
+Nodes = Annotated[int, Field(ge=1, le=MOST_GPUS), BeforeValidator(_countable)]
+"""A number of nodes."""
+
+Seconds = Annotated[float, Field(ge=0, le=LONGEST_S)]
+"""A length of time [s]."""
+
+Moment = Annotated[float, Field(ge=-LONGEST_S, le=LONGEST_S)]
+"""A point in time [s since epoch]."""
+
+Text = Annotated[str, AfterValidator(encodable)]
+"""Text in which lone surrogates have become escapes."""
+
+
+# What a job trains, and where each value came from.
+
 
 Source = Literal[
     "command",  # a token of the launch command
@@ -206,8 +240,8 @@ class ModelUse(BaseModel):
     endpoint: str = Field(description="Address, or `scripted`")
     outcome: str = Field(
         description="`ok`; `not needed` when static analysis left nothing to ask; else the verdict "
-        "on the call that failed (schedmate.errors.Verdict) or `failed`, and the static answer "
-        "stands"
+        "on the call that failed (schedmate.base.errors.Verdict) or `failed`, and the static "
+        "answer stands"
     )
     reason: str | None = Field(default=None, description="One sentence on a failure")
     asked: list[str] = Field(default_factory=list, description="Fields the model was asked for")

@@ -3,7 +3,7 @@
     llm = open_llm(settings)
     if llm is not None:
         chat = llm.chat("extract", job="job-17")     # a LangChain chat model, guarded
-        answer = ask(chat, messages, Schema)         # schedmate.llm.structured
+        answer = ask(chat, messages, Schema)         # schedmate.llm.chat
 
 Any OpenAI-compatible server serves: vLLM, llama.cpp, a hosted service; `scripted:FILE` stands in
 for one. Each call is redacted, bounded in time, size, tokens and cost, cached, and written to a
@@ -18,10 +18,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from schedmate.errors import ModelError
-from schedmate.llm.budget import Budget
+from schedmate.base.errors import ModelError, require
 from schedmate.llm.endpoint import SCRIPTED, Endpoint, connect, endpoint
-from schedmate.llm.store import Store
+from schedmate.llm.store import Budget, Store
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -29,6 +28,9 @@ if TYPE_CHECKING:
     from schedmate.llm.chat import GuardedChat
     from schedmate.llm.scripted import Script
     from schedmate.settings import Settings
+
+PACKAGES = ("langchain", "langchain_openai", "openai", "httpx2", "httpcore2", "tenacity")
+"""What the extra `llm` brings."""
 
 
 @dataclass(slots=True)
@@ -97,17 +99,23 @@ class LLM:
 def open_llm(settings: Settings) -> LLM | None:
     """The language model of the settings; None if they name none.
 
-    Raises `UsageError` for an invalid address, `InputError` if the ledger cannot be used or a
-    scripted model cannot be read.
+    Raises `UsageError` for an invalid address or without the extra `llm`, `InputError` if the
+    ledger cannot be used or a scripted model cannot be read.
     """
     where = endpoint(settings.llm_base_url, settings.llm_model)
     if where is None:
         return None
+    require_packages()
     if where.scripted is None:
         return _opened(where, settings)
     from schedmate.llm.scripted import ScriptedChat
 
     return _opened(where, settings, ScriptedChat.load(where.scripted))
+
+
+def require_packages() -> None:
+    """Raise `MissingExtraError` if the packages that talk to a model are not installed."""
+    require("a language model", "llm", *PACKAGES)
 
 
 def replay_llm(settings: Settings, record: Path, script: Script) -> LLM:

@@ -1,44 +1,46 @@
-"""One chat model with everything that a call needs around it.
+"""One chat model with everything that a call needs around it, and answers of it under a schema.
 
-`GuardedChat` is a LangChain chat model, so agents and structured calls use it like any other. A
-call passes, in this order: redaction, the reply cache, the budgets, the endpoint (with retries,
-back-off and a deadline), the ledger.
+`GuardedChat` redacts, keeps to budgets and deadlines, caches and records each call, as an
+OpenTelemetry span where that API is installed. `ask` gets an answer by the strictest method that
+the endpoint supports.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any, TypeVar
 
 from langchain_core.callbacks import CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
 from langchain_core.language_models.base import LanguageModelInput
-from langchain_core.messages import AIMessage, BaseMessage, convert_to_openai_messages
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, convert_to_openai_messages
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
-from pydantic import ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
-from schedmate.client import deadline, never_sent, retrying
-from schedmate.errors import ModelError
-from schedmate.llm import telemetry
-from schedmate.llm.budget import Budget, estimate_tokens
+from schedmate.base.errors import ModelError
+from schedmate.llm.client import deadline, never_sent, retrying
 from schedmate.llm.endpoint import Endpoint
-from schedmate.llm.failures import named
+from schedmate.llm.probe import model_error
 from schedmate.llm.redact import Redactor
-from schedmate.llm.store import Call, Store
+from schedmate.llm.store import Budget, Call, Store, estimate_tokens
 
-MOST_TOKENS = 10**9
+MOST_COUNTED_TOKENS = 10**9
 """Above any context length; SQLite holds what is below 2**63."""
 TOOL_CALLS = 64
 """Limit for the tool calls in one reply."""
 LONGEST_TOKEN = 40
 """A genuine reply has fewer characters per token on average."""
-CALLING = "I call a tool."
+CALLING_TEXT = "I call a tool."
 
 
 class GuardedChat(BaseChatModel):
@@ -140,12 +142,12 @@ class GuardedChat(BaseChatModel):
         reply: AIMessage | None = None
         failure: ModelError | None = None
         attributes = {
-            telemetry.PROVIDER: "openai",
-            telemetry.REQUEST_MODEL: self.endpoint.model,
-            telemetry.REQUEST_MAX_TOKENS: self.max_tokens,
-            telemetry.SERVER: self.endpoint.place,
+            SPAN_PROVIDER: "openai",
+            SPAN_REQUEST_MODEL: self.endpoint.model,
+            SPAN_REQUEST_MAX_TOKENS: self.max_tokens,
+            SPAN_SERVER: self.endpoint.place,
         }
-        with telemetry.span("chat", self.endpoint.model, **attributes) as span:
+        with call_span("chat", self.endpoint.model, **attributes) as span:
             try:
                 if ends <= began:
                     raise ModelError("timeout", "the time for this job is over")
@@ -162,7 +164,7 @@ class GuardedChat(BaseChatModel):
             except ModelError as error:
                 failure = error
             except Exception as error:  # noqa: BLE001 - whatever a client raises on such a reply
-                failure = named(error, self.endpoint)
+                failure = model_error(error, self.endpoint)
             seconds = time.monotonic() - began
             if failure is None and reply is not None:
                 failure = _cut_off(reply, self.max_tokens)
@@ -171,17 +173,17 @@ class GuardedChat(BaseChatModel):
             )
             span.set(
                 **{
-                    telemetry.INPUT_TOKENS: call.input_tokens,
-                    telemetry.OUTPUT_TOKENS: call.output_tokens,
-                    telemetry.CACHED_TOKENS: call.cached_tokens,
-                    telemetry.ERROR: None if failure is None else failure.verdict,
+                    SPAN_INPUT_TOKENS: call.input_tokens,
+                    SPAN_OUTPUT_TOKENS: call.output_tokens,
+                    SPAN_CACHED_TOKENS: call.cached_tokens,
+                    SPAN_ERROR: None if failure is None else failure.verdict,
                 }
             )
-            if telemetry.captures_content():
+            if captures_content():
                 span.set(
                     **{
-                        telemetry.INPUT_MESSAGES: json.dumps(convert_to_openai_messages(messages)),
-                        telemetry.OUTPUT_MESSAGES: None if reply is None else reply.text,
+                        SPAN_INPUT_MESSAGES: json.dumps(convert_to_openai_messages(messages)),
+                        SPAN_OUTPUT_MESSAGES: None if reply is None else reply.text,
                     }
                 )
         if failure is not None:
@@ -214,8 +216,8 @@ class GuardedChat(BaseChatModel):
         # A request that failed after it was sent may have been paid for: count its prompt.
         # What a server counts is believed as far as it can be so: never less than nothing.
         guess = estimate_tokens(size) if sent and size else 0
-        read = _count(usage.get("input_tokens"), guess)
-        written = _count(usage.get("output_tokens"))
+        read = _token_count(usage.get("input_tokens"), guess)
+        written = _token_count(usage.get("output_tokens"))
         if not attempts:
             read = written = 0
         details = usage.get("input_token_details") or {}
@@ -228,7 +230,7 @@ class GuardedChat(BaseChatModel):
             verdict="ok" if failure is None else failure.verdict,
             input_tokens=read,
             output_tokens=written,
-            cached_tokens=_count(details.get("cache_read")) if attempts else 0,
+            cached_tokens=_token_count(details.get("cache_read")) if attempts else 0,
             seconds=seconds,
             attempts=attempts,
             sent=sent,
@@ -243,7 +245,7 @@ class GuardedChat(BaseChatModel):
 def _redacted(message: BaseMessage, redactor: Redactor) -> BaseMessage:
     if isinstance(message, AIMessage) and message.tool_calls and not message.content:
         # Sent as null otherwise, which llama.cpp's server answers with 500.
-        return message.model_copy(update={"content": CALLING})
+        return message.model_copy(update={"content": CALLING_TEXT})
     if isinstance(message.content, str):
         return message.model_copy(update={"content": redactor.redact(message.content)})
     parts = [
@@ -255,8 +257,8 @@ def _redacted(message: BaseMessage, redactor: Redactor) -> BaseMessage:
     return message.model_copy(update={"content": parts})
 
 
-def _count(tokens: object, otherwise: int = 0) -> int:
-    return min(max(0, tokens), MOST_TOKENS) if isinstance(tokens, int) else otherwise
+def _token_count(tokens: object, otherwise: int = 0) -> int:
+    return min(max(0, tokens), MOST_COUNTED_TOKENS) if isinstance(tokens, int) else otherwise
 
 
 def _cut_off(reply: AIMessage, max_tokens: int) -> ModelError | None:
@@ -267,3 +269,186 @@ def _cut_off(reply: AIMessage, max_tokens: int) -> ModelError | None:
         f"the reply was cut off at {max_tokens} tokens; raise llm_max_tokens, or the server's "
         "context length",
     )
+
+
+# Answers under a schema, by the strictest method that the endpoint supports.
+#
+# The methods are tried from strictest to loosest, and the one that worked is stored for the
+# endpoint: a grammar-constrained `json_schema` (vLLM, hosted services), a forced function call, a
+# `json_object` with the schema beside it (llama.cpp's server), and plain instructions. An invalid
+# answer is sent back once with the first error; after that the call has failed.
+
+
+T = TypeVar("T", bound=BaseModel)
+
+JSON_SCHEMA, FUNCTION, JSON_OBJECT, PROMPT = METHODS = (
+    "json_schema",
+    "function_calling",
+    "json_object",
+    "prompt",
+)
+
+
+def ask(chat: GuardedChat, messages: list[BaseMessage], schema: type[T]) -> T:
+    """The model's answer to `messages` as a `schema`.
+
+    Raises `ModelError`: `malformed` or `echo` if no answer is valid even after one repair, or as
+    `GuardedChat` does.
+    """
+    place, model = chat.endpoint.place, chat.endpoint.model
+    proven = chat.store.method(place, model)
+    failure: ModelError | None = None
+    for method in sorted(METHODS, key=lambda one: one != proven):
+        try:
+            answer = _repaired(chat, messages, schema, method)
+        except ModelError as error:
+            failure = error
+            # Only a refusal, or an answer that ignores the method, speaks for another method.
+            if error.verdict not in ("rejected", "malformed", "echo"):
+                raise
+            continue
+        if method != proven:
+            chat.store.learn(place, model, method)
+        return answer
+    assert failure is not None
+    raise failure
+
+
+def _repaired(chat: GuardedChat, messages: list[BaseMessage], schema: type[T], method: str) -> T:
+    reply = _request(chat, messages, schema, method)
+    try:
+        return parse_answer(_answer(reply), schema)
+    except ModelError as error:
+        said = _answer(reply)
+        complaint = f"That answer cannot be used: {error}. Answer again, with the JSON object only."
+        again = [*messages, AIMessage(said if isinstance(said, str) else json.dumps(said))]
+        reply = _request(chat, [*again, HumanMessage(complaint)], schema, method)
+        return parse_answer(_answer(reply), schema)
+
+
+def _request(
+    chat: GuardedChat, messages: list[BaseMessage], schema: type[BaseModel], method: str
+) -> AIMessage:
+    name, shape = schema.__name__, schema.model_json_schema()
+    options: dict[str, Any] = {}
+    if method == JSON_SCHEMA:
+        described = {"name": name, "schema": shape, "strict": True}
+        options["response_format"] = {"type": "json_schema", "json_schema": described}
+    elif method == FUNCTION:
+        # Without `strict`, vLLM does not hold the model to the parameters.
+        function = {
+            "name": name,
+            "description": schema.__doc__ or name,
+            "parameters": shape,
+            "strict": True,
+        }
+        options["tools"] = [{"type": "function", "function": function}]
+        options["tool_choice"] = {"type": "function", "function": {"name": name}}
+    elif method == JSON_OBJECT:
+        options["response_format"] = {"type": "json_object", "schema": shape}
+    else:
+        order = "Answer with one JSON object and nothing else. It must fit this JSON schema:\n"
+        messages = [*messages, HumanMessage(order + json.dumps(shape, sort_keys=True))]
+    return chat.invoke(messages, **options)
+
+
+def _answer(reply: AIMessage) -> str | dict[str, Any]:
+    return reply.tool_calls[0]["args"] if reply.tool_calls else reply.text
+
+
+def parse_answer(reply: str | dict[str, Any], schema: type[T]) -> T:
+    """The `schema` in a model's reply; raises `ModelError`, `malformed` or `echo`."""
+    failure = "it holds no JSON object"
+    for document in [reply] if isinstance(reply, dict) else _json_objects(reply):
+        if _is_echo(document, schema):
+            raise ModelError("echo", "it repeats the schema instead of filling it")
+        try:
+            return schema.model_validate(document)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"]) or "the object"
+            failure = f"{where}: {first['msg']}"
+    raise ModelError("malformed", failure)
+
+
+def _is_echo(found: dict[str, Any], schema: type[BaseModel]) -> bool:
+    fields = set(schema.model_fields)
+    return "properties" in found and "properties" not in fields and not fields & set(found)
+
+
+# Linear: a thought that is opened again is not searched to the end of the text each time.
+_THOUGHT = re.compile(r"<think>[^<]*+(?:<(?!/?think>)[^<]*+)*+</think>")
+
+
+def _json_objects(text: str) -> Iterator[dict[str, Any]]:
+    """The JSON objects in a text, outermost ones, in order."""
+    text = _THOUGHT.sub("", text)
+    decode: Callable[..., tuple[Any, int]] = json.JSONDecoder().raw_decode
+    at = text.find("{")
+    tries = 0
+    while at >= 0 and tries < 50:
+        tries += 1
+        try:
+            document, end = decode(text, at)
+        except (ValueError, RecursionError):
+            end = at + 1
+        else:
+            if isinstance(document, dict):
+                yield document
+        at = text.find("{", end)
+
+
+# OpenTelemetry spans of model calls, where the OpenTelemetry API is installed.
+#
+# Names follow the GenAI semantic conventions (open-telemetry/semantic-conventions-genai, still in
+# development): they live in this one file. What is said to and by a model is recorded only when
+# OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT is `true`, and then redacted as it was sent.
+
+
+SPAN_OPERATION = "gen_ai.operation.name"
+SPAN_PROVIDER = "gen_ai.provider.name"
+SPAN_REQUEST_MODEL = "gen_ai.request.model"
+SPAN_REQUEST_MAX_TOKENS = "gen_ai.request.max_tokens"
+SPAN_INPUT_TOKENS = "gen_ai.usage.input_tokens"
+SPAN_OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
+SPAN_CACHED_TOKENS = "gen_ai.usage.cache_read.input_tokens"
+SPAN_INPUT_MESSAGES = "gen_ai.input.messages"
+SPAN_OUTPUT_MESSAGES = "gen_ai.output.messages"
+SPAN_SERVER = "server.address"
+SPAN_ERROR = "error.type"
+
+CAPTURE_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+
+
+class CallSpan:
+    """A span that may not exist; attributes set to None are left out."""
+
+    def __init__(self, inner: Any = None) -> None:
+        self._inner = inner
+
+    def set(self, **attributes: Any) -> None:
+        """Set attributes by their constants' values, given as a mapping with `**`."""
+        if self._inner is not None:
+            for name, value in attributes.items():
+                if value is not None:
+                    self._inner.set_attribute(name, value)
+
+
+@contextmanager
+def call_span(operation: str, subject: str, **attributes: Any) -> Iterator[CallSpan]:
+    """A span named `{operation} {subject}` around the block; without OpenTelemetry, nothing."""
+    try:
+        trace: Any = import_module("opentelemetry.trace")
+    except ImportError:
+        yield CallSpan()
+        return
+    tracer = trace.get_tracer("schedmate")
+    with tracer.start_as_current_span(f"{operation} {subject}".strip()) as inner:
+        wrapped = CallSpan(inner)
+        wrapped.set(**{SPAN_OPERATION: operation, **attributes})
+        yield wrapped
+
+
+def captures_content() -> bool:
+    """Whether messages may be recorded."""
+    return os.environ.get(CAPTURE_VARIABLE, "").strip().lower() == "true"

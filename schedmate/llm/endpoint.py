@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from schedmate.errors import UsageError
-from schedmate.places import without_password
+from schedmate.base.errors import UsageError
+from schedmate.base.files import without_password
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
+
 
 SCRIPTED = "scripted:"
 KEYS = ("SCHEDMATE_LLM_API_KEY", "OPENAI_API_KEY")
@@ -103,7 +104,7 @@ def connect(where: Endpoint, *, max_tokens: int) -> BaseChatModel:
     from langchain_openai.chat_models.base import BaseChatOpenAI
     from pydantic import SecretStr
 
-    from schedmate.client import base_address, open_client
+    from schedmate.llm.client import base_address, open_client
 
     # OpenAI's own service wants `max_completion_tokens`, which ChatOpenAI sends; other servers
     # know `max_tokens` for certain, and without a limit some of them write until memory is full.

@@ -8,7 +8,7 @@ CREATE TABLE IF NOT EXISTS calls (
     job TEXT,                      -- the unit of the per-job budget
     endpoint TEXT NOT NULL,
     model TEXT NOT NULL,
-    verdict TEXT NOT NULL,         -- schedmate.errors.Verdict
+    verdict TEXT NOT NULL,         -- schedmate.base.errors.Verdict
     input_tokens INTEGER NOT NULL, -- as the server counted them, or an estimate of the prompt
     output_tokens INTEGER NOT NULL,
     cached_tokens INTEGER NOT NULL, -- of the input, found in the server's prefix cache

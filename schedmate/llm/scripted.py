@@ -28,7 +28,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
-from schedmate.errors import InputError, ModelError, Verdict
+from schedmate.base.errors import InputError, ModelError, Verdict
 
 
 class ToolCall(BaseModel):
@@ -75,8 +75,8 @@ class ScriptedChat(BaseChatModel):
     def load(cls, path: Path) -> ScriptedChat:
         """The model of a script file; raises `InputError` when it is none."""
         try:
-            found = yaml.safe_load(path.read_text("utf-8"))
-            return cls(script=Script.model_validate(found))
+            document = yaml.safe_load(path.read_text("utf-8"))
+            return cls(script=Script.model_validate(document))
         except OSError as error:
             raise InputError(
                 f"cannot read the scripted model {path}: {error.strerror}; "

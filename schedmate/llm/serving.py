@@ -12,8 +12,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from schedmate.data import load
-from schedmate.errors import InputError
+from schedmate.base.data import load
+from schedmate.base.errors import InputError
 
 USABLE = 0.9
 """Share of a GPU's memory that vLLM takes (its --gpu-memory-utilization)."""
@@ -94,13 +94,13 @@ def given_size(name: str, billions: float) -> ModelSize:
 def _sized(name: str, plain: str, key: str, billions: float, table: Any) -> ModelSize:
     families: list[dict[str, Any]] = table["families"]
     family = next((one for one in families if re.search(one["pattern"], plain)), {})
-    known = family.get("sizes", {}).get(key)
+    published = family.get("sizes", {}).get(key)
     weight = next(
         (size for words, size in table["weights"].items() if re.search(words, plain)), 2.0
     )
     active = billions
-    if known is not None:
-        billions, layers, heads, width, *some = known
+    if published is not None:
+        billions, layers, heads, width, *some = published
         active = some[0] if some else billions
     else:  # a transformer with grouped queries: 12 L d^2 parameters, d = 128 L, 8 key-value heads
         layers, heads, width = round((billions * 1e9 / (12 * 128**2)) ** (1 / 3)), 8, 128
@@ -112,7 +112,7 @@ def _sized(name: str, plain: str, key: str, billions: float, table: Any) -> Mode
         cache_per_token=2.0 * layers * heads * width * CACHE_BYTES,
         parser=family.get("parser"),
         heads=family.get("heads", {}).get(key),
-        published=known is not None,
+        published=published is not None,
     )
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
-from schedmate.data import load
+from schedmate.base.data import load
 from schedmate.logparse.reading import Line, LogFile
-from schedmate.logparse.reading.escapes import uncoloured
+from schedmate.logparse.reading.lines import uncoloured
 
 STEPS = 3
 """Number of further steps that show that an earlier failure did not stop the job."""
@@ -20,6 +20,8 @@ DENIALS = {"finished": "denied", "success": "denied", "checkpoint": "unsaved"}
 """The part of `denied.yaml` that negates the words of a kind in their own line."""
 CLOSELY = 2000
 """Bytes of a line that are searched for such a negation."""
+NEARLY_ENDED = 0.95
+"""A run below this share of its iterations has not ended by words alone if further ones follow."""
 _WHOLE = re.compile(rb"\b(\d{1,9}) ?(?:/|of|out of) ?\1\b")
 
 
@@ -57,7 +59,8 @@ class Signs:
             if match is not None:
                 groups = match.groupdict(b"")  # RE2 names them in bytes as well
                 named = {
-                    name.decode(): held.decode("utf-8", "replace") for name, held in groups.items()
+                    name.decode(): value.decode("utf-8", "replace")
+                    for name, value in groups.items()
                 }
                 return Sign(offset + match.start(), named)
         return None
@@ -73,9 +76,9 @@ class Signs:
             for first, last in reversed(spans):
                 if self.unless is not None and self.denies(_line(data, first, last)):
                     continue
-                found = self.sign(data[max(0, first - 1) : last + 64], max(0, first - 1))
-                if found is not None:
-                    yield found._replace(offset=begin + origin(found.offset))
+                sign = self.sign(data[max(0, first - 1) : last + 64], max(0, first - 1))
+                if sign is not None:
+                    yield sign._replace(offset=begin + origin(sign.offset))
             end, size = begin, min(2 * size, LARGEST)
 
 
@@ -90,24 +93,28 @@ def _line(data: bytes, first: int, last: int) -> bytes:
 
 @cache
 def signs(kind: str) -> Signs:
-    """The signs of one part of `signs.yaml`."""
+    """The compiled patterns of the part `kind` of `signs.yaml`."""
     import re2
 
     entries = load("logparse/signs.yaml")[kind]
     patterns = [entry["pattern"] for entry in entries]
-    bare = "|".join("(?:" + re.sub(r"\(\?P<\w+>", "(?:", one) + ")" for one in patterns)
-    single = tuple(re2.compile(("(?m)" + one).encode()) for one in patterns)
+    bare = "|".join("(?:" + re.sub(r"\(\?P<\w+>", "(?:", pattern) + ")" for pattern in patterns)
+    single = tuple(re2.compile(("(?m)" + pattern).encode()) for pattern in patterns)
     return Signs(
         re2.compile(("(?m)" + bare).encode()),
         single,
         _denial(DENIALS[kind]) if kind in DENIALS else None,
-        tuple(one for one, entry in zip(single, entries, strict=True) if not entry.get("worded")),
+        tuple(
+            pattern
+            for pattern, entry in zip(single, entries, strict=True)
+            if not entry.get("worded")
+        ),
     )
 
 
 @cache
 def _denial(part: str) -> Any:
-    """All patterns of one part of `denied.yaml` combined."""
+    """One pattern that matches whatever any pattern in a part of `denied.yaml` matches."""
     import re2
 
     entries = load("logparse/denied.yaml")[part]
@@ -175,8 +182,8 @@ def part_ends(line: bytes) -> bool:
 
 def is_short(text: bytes, share: float = 1.0) -> bool:
     """Whether a count in a text is below this share of its total."""
-    found = (match for one in signs("counts").single for match in one.finditer(text))
-    return any(int(match[1]) < share * int(match[2]) for match in found)
+    counts = (match for pattern in signs("counts").single for match in pattern.finditer(text))
+    return any(int(match[1]) < share * int(match[2]) for match in counts)
 
 
 def line_of(file: LogFile, sign: Sign) -> Line:

@@ -12,9 +12,8 @@ from array import array
 from pathlib import Path
 from typing import Any
 
-from schedmate.logparse.reading.lines import refreshes
-from schedmate.logparse.reading.prefixes import split_prefix, unambiguous
-from schedmate.sqlite import Connection
+from schedmate.base.journal import Connection
+from schedmate.logparse.reading.lines import refreshes, split_prefix, unambiguous_prefixes
 
 LONGEST = 400
 """Characters of a line that are used for its template."""
@@ -77,7 +76,7 @@ class Templates:
             return self._numbers.setdefault(OTHER, MAX_TEMPLATES - 1)
         # of a line with redraws the last one counts, and that stands at its end
         shown = refreshes(raw if len(raw) <= 4 * LONGEST else raw[:LONGEST] + raw[-LONGEST:])
-        text = split_prefix(shown[-1], unambiguous())[1] if shown else ""
+        text = split_prefix(shown[-1], unambiguous_prefixes())[1] if shown else ""
         template = mask(text)
         number = self._numbers.get(template)
         if number is None:
@@ -93,10 +92,10 @@ class Templates:
         """
         lines = data.removesuffix(b"\n").split(b"\n")
         shapes = data.removesuffix(b"\n").translate(_DIGITS).split(b"\n")
-        found = array("I")
-        self._shapes.lines, self._shapes.found = lines, found
-        found.extend(map(self._shapes.__getitem__, shapes))
-        return found
+        numbers = array("I")
+        self._shapes.lines, self._shapes.numbers = lines, numbers
+        numbers.extend(map(self._shapes.__getitem__, shapes))
+        return numbers
 
 
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
@@ -109,11 +108,11 @@ class _Shapes(dict[bytes, int]):
         super().__init__()
         self._templates = templates
         self.lines: list[bytes] = []
-        self.found = array("I")
+        self.numbers = array("I")
 
     def __missing__(self, shape: bytes) -> int:
-        # `found` grows by one for each line, so its length is the index of this one
-        number = self._templates.number(self.lines[len(self.found)])
+        # `numbers` grows by one for each line, so its length is the index of this one
+        number = self._templates.number(self.lines[len(self.numbers)])
         if len(self) >= MAX_SHAPES:
             self.clear()
         if len(shape) <= 4 * LONGEST:
@@ -130,7 +129,7 @@ class TemplateStore:
     """
 
     def __init__(self, path: Path | None) -> None:
-        self._held: dict[tuple[str, str], Any] = {}
+        self._values: dict[tuple[str, str], Any] = {}
         self._database: sqlite3.Connection | None = None
         if path is None:
             return
@@ -151,19 +150,19 @@ class TemplateStore:
     def get(self, kind: str, template: str) -> Any:
         """The JSON value stored for a template, or None."""
         key = kind, template
-        if key not in self._held and self._database is not None:
+        if key not in self._values and self._database is not None:
             try:
                 row = self._database.execute(
                     "SELECT value FROM template_value WHERE kind = ? AND template = ?", key
                 ).fetchone()
-                self._held[key] = json.loads(row[0]) if row else None
+                self._values[key] = json.loads(row[0]) if row else None
             except (sqlite3.Error, ValueError):
                 self.close()
-        return self._held.get(key)
+        return self._values.get(key)
 
     def put(self, kind: str, values: dict[str, Any]) -> None:
         """Store a JSON value for each template."""
-        self._held.update({(kind, template): value for template, value in values.items()})
+        self._values.update({(kind, template): value for template, value in values.items()})
         if self._database is None:
             return
         try:

@@ -1,1 +1,1 @@
-"""Self-contained HTML reports: one file, nothing fetched, readable without JavaScript."""
+"""Answers for people: text on a terminal, and HTML in one file, readable without JavaScript."""

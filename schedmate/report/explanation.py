@@ -12,14 +12,20 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from schedmate import __version__
-from schedmate.durations import format_duration
+from schedmate.base.inputs import format_duration
 from schedmate.report import charts
-from schedmate.report.axes import Axis, Floats, effects, factor, linear, logarithms
-from schedmate.report.charts import Series
-from schedmate.report.intervals import intervals
+from schedmate.report.charts import (
+    Axis,
+    Floats,
+    Series,
+    effect_axis,
+    factor_text,
+    interval_chart,
+    linear_axis,
+    logarithm_axis,
+)
 from schedmate.report.page import render
-from schedmate.schedulers.learned.durations import LOGARITHMS
-from schedmate.schedulers.learned.ga2m import Term
+from schedmate.schedulers.learned import LOGARITHMIC_FEATURES, Term
 from schedmate.schedulers.sim.explain import Explanation, Local
 
 SHAPES = 12
@@ -35,30 +41,30 @@ TITLES = {
 
 @dataclass(frozen=True)
 class Shape:
-    """One term, drawn."""
+    """The chart of one term of a model."""
 
     title: str
     chart: Markup
 
 
-def explanation_page(found: Explanation, trace: str, *, synthetic: bool) -> str:
+def explanation_page(explanation: Explanation, trace: str, *, synthetic: bool) -> str:
     """The whole page as HTML; `trace` is the name of the file."""
-    title, rows = TITLES[found.model]
+    title, rows = TITLES[explanation.model]
     return render(
         "explanation",
         "charts",
-        found=found,
+        found=explanation,
         trace=trace,
         synthetic=synthetic,
         title=title,
         rows=rows,
-        importances=_importances(found.terms),
-        shapes=[_shape(term) for term in found.terms[:SHAPES]],
-        left=len(found.terms) - SHAPES,
-        local=None if found.local is None else _local(found.local),
-        base="" if found.local is None else format_duration(math.exp(found.intercept)),
+        importances=_importances(explanation.terms),
+        shapes=[_shape(term) for term in explanation.terms[:SHAPES]],
+        left=len(explanation.terms) - SHAPES,
+        local=None if explanation.local is None else _local(explanation.local),
+        base="" if explanation.local is None else format_duration(math.exp(explanation.intercept)),
         duration=format_duration,
-        factor=factor,
+        factor=factor_text,
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         version=__version__,
     )
@@ -66,37 +72,37 @@ def explanation_page(found: Explanation, trace: str, *, synthetic: bool) -> str:
 
 def _importances(terms: Sequence[Term]) -> Markup:
     rows = [(term.name, 0, term.importance, 0.0, term.importance) for term in terms]
-    return intervals("Mean effect of each term", rows, _effects([r[2] for r in rows]))
+    return interval_chart("Mean effect of each term", rows, _effects([r[2] for r in rows]))
 
 
 def _local(local: Local) -> Markup:
     scores = [(name, s) for name, s in local.contributions.items() if name != "intercept"]
     rows = [(name, int(s > 0), s, min(s, 0.0), max(s, 0.0)) for name, s in scores]
     about = "The effect of each term on the mean of all jobs, for this one"
-    return intervals(about, rows, _effects([s for _, s in scores]))
+    return interval_chart(about, rows, _effects([s for _, s in scores]))
 
 
 def _effects(scores: Sequence[float]) -> Axis:
     """An axis of factors: scores are logarithms, so 0 changes nothing."""
     low, high = min([*scores, 0.0]), max([*scores, 0.0])
     margin = 0.05 * max(high - low, 0.1)
-    return effects("makes the answer", low - margin * (low < 0), high + margin)
+    return effect_axis("makes the answer", low - margin * (low < 0), high + margin)
 
 
 def _shape(term: Term) -> Shape:
-    title = f"{term.name}: {factor(term.importance)} on average"
+    title = f"{term.name}: {factor_text(term.importance)} on average"
     if len(term.features) == 1:
         x, edges = _feature_axis(term.features[0], term.cuts[0])
         scores = np.array(term.scores, dtype=float)
         y = _effects(scores.tolist())
         line = Series(term.name, 0, edges, np.append(scores, scores[-1]), steps=True)
-        return Shape(title, charts.lines(f"What {term.name} adds", [line], x, y))
+        return Shape(title, charts.line_chart(f"What {term.name} adds", [line], x, y))
     axes = [_feature_axis(name, cuts) for name, cuts in zip(term.features, term.cuts, strict=True)]
     columns, rows = (np.linspace(axis.low, axis.high, CELLS + 1) for axis, _ in axes)
     scores = np.array(term.scores, dtype=float)
     picked = scores[np.ix_(_bins(columns, term.cuts[0]), _bins(rows, term.cuts[1]))]
     about = f"What {term.features[0]} and {term.features[1]} add together"
-    return Shape(title, charts.heat(about, picked, (axes[0][0], axes[1][0]), factor))
+    return Shape(title, charts.heat_map(about, picked, (axes[0][0], axes[1][0]), factor_text))
 
 
 def _bins(edges: Floats, cuts: Sequence[float]) -> NDArray[np.int64]:
@@ -110,5 +116,9 @@ def _feature_axis(name: str, cuts: Sequence[float]) -> tuple[Axis, Floats]:
     # The outer bins are open: they are drawn as wide as the inner ones are on average.
     width = (inner[-1] - inner[0]) / (len(inner) - 1) if len(inner) > 1 else 1.0
     low, high = (inner[0] - width, inner[-1] + width) if len(inner) else (0.0, 1.0)
-    axis = logarithms(name, low, high) if name in LOGARITHMS else linear(name, low, high, "count")
+    axis = (
+        logarithm_axis(name, low, high)
+        if name in LOGARITHMIC_FEATURES
+        else linear_axis(name, low, high, "count")
+    )
     return axis, np.array([low, *inner, high])

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from schedmate import __version__
-from schedmate.report import axes, charts
-from schedmate.report.axes import Axis
-from schedmate.report.charts import Figure
+from schedmate.report import charts
+from schedmate.report.charts import Axis, Figure
 from schedmate.report.page import embedded, render
-from schedmate.schedulers.fleet.diagnosis import CAUSES, Diagnosis, Shape
+from schedmate.schedulers.fleet.diagnosis import CAUSES, FleetDiagnosis, RequestDiagnosis
 
 WORDS = {
     "fractional": "rests of shared GPUs",
@@ -24,43 +23,49 @@ WORDS = {
 MOST_TYPES = 6
 
 
-def fleet_page(found: Diagnosis, document: dict[str, Any], name: str, command: str = "") -> str:
+def fleet_page(
+    diagnosis: FleetDiagnosis, document: dict[str, Any], name: str, command: str = ""
+) -> str:
     """The whole report as HTML. `document`: as `--json` prints it."""
-    types = _types(found)
+    types = _types(diagnosis)
     return render(
         "fleet",
         "charts",
-        found=found,
+        found=diagnosis,
         cluster=name,
         command=command,
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         version=__version__,
         causes=list(WORDS.items()),
-        figures=figures(found),
+        figures=figures(diagnosis),
         types=types,
         nodes=document["nodes_that_matter"],
         data=embedded(document),
     )
 
 
-def figures(found: Diagnosis) -> list[Figure]:
+def figures(diagnosis: FleetDiagnosis) -> list[Figure]:
     """Figure 13 for requests of one pod; for larger ones the same, and Figure 14."""
-    single = [one for one in found.shapes if one.request.pods == 1]
-    large = [one for one in found.shapes if one.request.pods > 1]
+    single = [shape for shape in diagnosis.shapes if shape.request.pods == 1]
+    large = [shape for shape in diagnosis.shapes if shape.request.pods > 1]
     return [
-        *([_lost("Idle GPUs that a request cannot get, by cause", single)] if single else []),
-        *([_lost("The same for jobs on many nodes", large)] if large else []),
-        *([_fulfilled(large, _types(found))] if large else []),
+        *(
+            [_lost_figure("Idle GPUs that a request cannot get, by cause", single)]
+            if single
+            else []
+        ),
+        *([_lost_figure("The same for jobs on many nodes", large)] if large else []),
+        *([_fulfilled_figure(large, _types(diagnosis))] if large else []),
     ]
 
 
-def _types(found: Diagnosis) -> list[str]:
+def _types(diagnosis: FleetDiagnosis) -> list[str]:
     """GPU types, those of which most requests could start first."""
-    types = [name for name in found.snapshot.gpu_types if found.shapes and name]
-    return sorted(types, key=lambda name: -max(one.by_type[name] for one in found.shapes))
+    types = [name for name in diagnosis.snapshot.gpu_types if diagnosis.shapes and name]
+    return sorted(types, key=lambda name: -max(shape.by_type[name] for shape in diagnosis.shapes))
 
 
-def _bars(shapes: list[Shape]) -> tuple[axes.Floats, Axis]:
+def _bars(shapes: list[RequestDiagnosis]) -> tuple[charts.Floats, Axis]:
     """Edges of one bar a request, and the axis that names them."""
     names = tuple(str(one.request) for one in shapes)
     count = len(shapes)
@@ -70,10 +75,12 @@ def _bars(shapes: list[Shape]) -> tuple[axes.Floats, Axis]:
     return edges, Axis("request", -0.6, count - 0.35, at, "count", names=names)
 
 
-def _lost(title: str, shapes: list[Shape]) -> Figure:
+def _lost_figure(title: str, shapes: list[RequestDiagnosis]) -> Figure:
     edges, x = _bars(shapes)
-    heights = np.array([[one.lost[cause] for one in shapes] for cause in CAUSES])
-    y = axes.linear("idle GPUs that it cannot get", 0.0, max(1.0, heights.sum(0).max()), "count")
+    heights = np.array([[shape.lost[cause] for shape in shapes] for cause in CAUSES])
+    y = charts.linear_axis(
+        "idle GPUs that it cannot get", 0.0, max(1.0, heights.sum(0).max()), "count"
+    )
     layers = [
         (WORDS[cause], f"dot s{n}", heights[n])
         for n, cause in enumerate(CAUSES)
@@ -81,44 +88,44 @@ def _lost(title: str, shapes: list[Shape]) -> Figure:
     ]
     return Figure(
         title,
-        charts.stacked(f"{title}: one bar for each request", edges, layers, x, y),
+        charts.stacked_bars(f"{title}: one bar for each request", edges, layers, x, y),
         ["request", *(WORDS[cause] for cause in CAUSES), "allocatable", "idle"],
         [
             [
-                str(one.request),
-                *(f"{one.lost[cause]:,.6g}" for cause in CAUSES),
-                f"{one.allocatable:,.6g}",
-                f"{one.allocatable + sum(one.lost.values()):,.6g}",
+                str(shape.request),
+                *(f"{shape.lost[cause]:,.6g}" for cause in CAUSES),
+                f"{shape.allocatable:,.6g}",
+                f"{shape.allocatable + sum(shape.lost.values()):,.6g}",
             ]
-            for one in shapes
+            for shape in shapes
         ],
     )
 
 
-def _fulfilled(shapes: list[Shape], types: list[str]) -> Figure:
+def _fulfilled_figure(shapes: list[RequestDiagnosis], types: list[str]) -> Figure:
     edges, x = _bars(shapes)
     shown, rest = types[:MOST_TYPES], types[MOST_TYPES:]
     layers = [
-        (t, f"dot s{n}", np.array([float(one.by_type[t]) for one in shapes]))
+        (t, f"dot s{n}", np.array([float(shape.by_type[t]) for shape in shapes]))
         for n, t in enumerate(shown)
     ]
     if rest:
-        others = np.array([float(sum(one.by_type[t] for t in rest)) for one in shapes])
+        others = np.array([float(sum(shape.by_type[t] for t in rest)) for shape in shapes])
         layers.append(("other types", "dot s7", others))
-    top = max(1.0, *(float(one.fulfilled) for one in shapes))
-    y = axes.linear("jobs that could start", 0.0, top, "count")
+    top = max(1.0, *(float(shape.fulfilled) for shape in shapes))
+    y = charts.linear_axis("jobs that could start", 0.0, top, "count")
     return Figure(
         "Large jobs that could start now, by GPU type",
-        charts.stacked("Jobs that could start: one bar for each request", edges, layers, x, y),
+        charts.stacked_bars("Jobs that could start: one bar for each request", edges, layers, x, y),
         ["request", *types, "all", "with types mixed"],
         [
             [
-                str(one.request),
-                *(f"{one.by_type[t]:,}" for t in types),
-                f"{one.fulfilled:,}",
-                f"{one.mixed:,}",
+                str(shape.request),
+                *(f"{shape.by_type[t]:,}" for t in types),
+                f"{shape.fulfilled:,}",
+                f"{shape.mixed:,}",
             ]
-            for one in shapes
+            for shape in shapes
         ],
         note="@switch: all of a job under one access switch.",
     )

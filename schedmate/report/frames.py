@@ -9,13 +9,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from schedmate.errors import InputError, UsageError, require
+from schedmate.base.errors import InputError, UsageError, require
 from schedmate.jobs import Estimate, Neighbour
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from schedmate.schedulers.sim.outcome.results import Result
+
 
 Columns = dict[str, list[Any]]
 """Columns of equal length by name."""
@@ -74,8 +75,10 @@ def neighbours_columns(estimate: Estimate | None) -> Columns:
     Columns are the fields of `schedmate.Neighbour`: similarity (cosine, at most 1), weight (they
     add up to 1), run time as observed and rescaled to the new job [s]. No rows without an estimate.
     """
-    found = sorted(estimate.neighbours if estimate else [], key=lambda one: -one.weight)
-    rows = [one.model_dump() for one in found]
+    by_weight = sorted(
+        estimate.neighbours if estimate else [], key=lambda neighbour: -neighbour.weight
+    )
+    rows = [neighbour.model_dump() for neighbour in by_weight]
     return {name: [row[name] for row in rows] for name in Neighbour.model_fields}
 
 
@@ -96,7 +99,7 @@ def neighbours(estimate: Estimate | None) -> pd.DataFrame:
 
 def read_run(folder: str | Path) -> Result:
     """One run that `schedmate simulate --out` has written. Raises `InputError` where none is."""
-    from schedmate.schedulers.sim.outcome.folder import read_result
+    from schedmate.schedulers.sim.outcome.results import read_result
 
     result = read_result(Path(folder))
     if result is None:

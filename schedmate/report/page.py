@@ -11,11 +11,11 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from schedmate.terminal import strip_escapes
-from schedmate.visible import visible
+from schedmate.base.terminal import strip_escapes, visible
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
 
 FOLDER = Path(__file__).parent
 

@@ -8,8 +8,7 @@ import numpy as np
 from markupsafe import Markup
 
 from schedmate import __version__
-from schedmate.report.axes import linear
-from schedmate.report.charts import Series, dotted
+from schedmate.report.charts import Series, dot_chart, linear_axis
 from schedmate.report.page import render, shown
 from schedmate.schedulers.parallelism.planner import Planning
 from schedmate.schedulers.parallelism.predict import Prediction
@@ -18,23 +17,23 @@ _WIDTH, _LANE, _LEFT = 640, 26, 70
 _MOST_LANES = 32
 
 
-def parallel_page(found: Planning) -> str:
+def parallel_page(planning: Planning) -> str:
     """The report of a planning as HTML."""
     return render(
         "parallel",
         "charts",
-        found=found,
-        best=found.best.proxy,
-        frontier=_frontier(found),
-        pipeline=_pipeline(found.best.proxy),
+        found=planning,
+        best=planning.best.proxy,
+        frontier=_frontier(planning),
+        pipeline=_pipeline(planning.best.proxy),
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         version=__version__,
     )
 
 
-def _frontier(found: Planning) -> Markup:
+def _frontier(planning: Planning) -> Markup:
     """Computation bias against communication load of every grid's frontier."""
-    grids = [grid for grid in found.grids if grid.frontier][:8]
+    grids = [grid for grid in planning.grids if grid.frontier][:8]
     points = [plan for grid in grids for plan in grid.frontier]
     series = [
         Series(
@@ -45,12 +44,12 @@ def _frontier(found: Planning) -> Markup:
         )
         for place, grid in enumerate(grids)
     ]
-    x = linear(
+    x = linear_axis(
         "Computation bias (GPUs)", 0.0, max([plan.bias for plan in points] + [0.01]), "count"
     )
     most = max([plan.communication for plan in points] + [1e-6])
-    y = linear("Communication load", 0.0, most, "duration")
-    return dotted("Plans that no other beats in both, by number of stages", series, x, y)
+    y = linear_axis("Communication load", 0.0, most, "duration")
+    return dot_chart("Plans that no other beats in both, by number of stages", series, x, y)
 
 
 def _pipeline(best: Prediction) -> Markup:

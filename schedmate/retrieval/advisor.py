@@ -1,8 +1,8 @@
-"""The Scheduling Advisor: run time and utilisation of a new job from past jobs like it.
+"""The Scheduling Advisor: estimates run time and utilisation of a new job from past jobs like
+it.
 
-SchedMate paper, section 3.1: embed the metadata, take the top-k past jobs above a similarity
-threshold, average. `method="mean"` is that; the default, `weighted`, is what measured better
-(benchmarks/advisor.py, docs/advisor.md).
+It searches the history, chooses the past runs that count, says how far the job lies outside of
+them and what the width of the interval comes from. `run_time.py` makes the distribution.
 """
 
 from __future__ import annotations
@@ -11,27 +11,68 @@ import math
 import statistics
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, Protocol
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal, Protocol, Self
 
-from schedmate.jobs import Estimate, JobRecord, LaunchConfig, Neighbour, WorkloadMetadata
-from schedmate.retrieval.adjust import Adjustment, adjust
-from schedmate.retrieval.basis import basis
-from schedmate.retrieval.candidates import (
-    Candidate,
-    any_completed,
-    ended,
-    latest_first,
-    neighbours_of,
-    usable,
-    workload,
+from schedmate.base.terminal import counted
+from schedmate.jobs import (
+    Estimate,
+    Extrapolation,
+    IntervalBasis,
+    JobRecord,
+    LaunchConfig,
+    Neighbour,
+    WorkloadMetadata,
 )
-from schedmate.retrieval.extrapolation import extrapolations, too_far
-from schedmate.retrieval.predictive import Prior, Run, predict
-from schedmate.retrieval.spread import Spread
+from schedmate.retrieval.run_time import (
+    MEASURED_WORTH,
+    Adjustment,
+    Prediction,
+    Prior,
+    Run,
+    Spread,
+    adjust,
+    predict,
+)
 
 if TYPE_CHECKING:
     from schedmate.retrieval.embedders import Embedder
     from schedmate.retrieval.history import Matches
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A past run with its similarity to the new job, and what corrects its run time [s].
+
+    `workload` is equal for the same training at another length.
+    """
+
+    record: JobRecord
+    duration_s: float
+    similarity: float
+    exact: bool
+    adjustment: Adjustment
+    workload: str
+
+    @classmethod
+    def of(
+        cls,
+        record: JobRecord,
+        similarity: float,
+        exact: bool,
+        adjustment: Adjustment,
+        workload: str,
+    ) -> Self:
+        """A candidate of a record, which must state its run time; similarities above 1 become 1."""
+        assert record.duration_s is not None
+        return cls(record, record.duration_s, min(similarity, 1.0), exact, adjustment, workload)
+
+
+# SchedMate paper, section 3.1: embed the metadata, take the top-k past jobs above a similarity
+# threshold, average. `method="mean"` is that; the default, `weighted`, is what measured better
+# (benchmarks/advisor.py, docs/advisor.md).
+
 
 Method = Literal["weighted", "mean"]
 
@@ -67,17 +108,17 @@ class PastJobs(Protocol):
         ...
 
     def by_fingerprint(self, fingerprint: str) -> Sequence[JobRecord]:
-        """See `JobTable.by_fingerprint`."""
+        """Jobs with this fingerprint, the latest ended first (`JobTable.by_fingerprint`)."""
         ...
 
     def search(
         self, metadata: WorkloadMetadata, k: int, threshold: float, ended_only: bool = True
     ) -> Matches:
-        """See `JobHistory.search`."""
+        """The `k` most similar jobs above a threshold (`JobHistory.search`)."""
         ...
 
     def spread(self) -> Spread:
-        """See `JobTable.spread`."""
+        """How much run times vary in this history (`JobTable.spread`)."""
         ...
 
 
@@ -122,8 +163,8 @@ class SchedulingAdvisor:
             return self._abstain(self._nothing_similar(metadata))
         weights = self._weights(candidates)
         spread = self._history.spread()
-        same = workload(metadata)
-        shared = _shared([item.adjustment for item in candidates], weights)
+        same = workload_fingerprint(metadata)
+        shared = _shared_doubts([item.adjustment for item in candidates], weights)
         runs = [
             Run(
                 item.duration_s * item.adjustment.factor,
@@ -159,7 +200,9 @@ class SchedulingAdvisor:
             gpu_util=self._usage([item.record.gpu_util for item in candidates], weights),
             sm_util=self._usage([item.record.sm_util for item in candidates], weights),
             gpu_mem_mb=self._usage([item.record.gpu_mem_mb for item in candidates], weights),
-            interval_basis=basis(candidates, runs, same, prediction, spread, TAIL, shared.doubt),
+            interval_basis=interval_basis(
+                candidates, runs, same, prediction, spread, TAIL, shared.doubt
+            ),
             extrapolated=extrapolated,
             neighbours=neighbours,
             method=self._method,
@@ -171,12 +214,12 @@ class SchedulingAdvisor:
 
     def _usage(self, values: list[float | None], weights: list[float]) -> float | None:
         """The median of the resource usage of runs that state it; also of interrupted runs."""
-        known = [
+        stated = [
             (value, weight)
             for value, weight in zip(values, weights, strict=True)
             if value is not None
         ]
-        return _mean(known) if self._method == "mean" else _weighted_median(known)
+        return _mean_value(stated) if self._method == "mean" else _weighted_median(stated)
 
     def _abstain(self, reason: str, neighbours: Sequence[Neighbour] = ()) -> Estimate:
         return Estimate(method=self._method, reason=reason, neighbours=list(neighbours))
@@ -199,32 +242,32 @@ class SchedulingAdvisor:
     def _candidates(
         self, metadata: WorkloadMetadata, launch: LaunchConfig, now: float | None
     ) -> list[Candidate]:
-        """The runs to estimate from."""
+        """The past runs that the estimate is made of, at most `RUNS` (`mean`: at most k)."""
         if self._method == "mean":
             candidates = self._similar(metadata, launch, now)
             # The paper does not tell cut-short runs apart; averaging one in would only mislead,
             # so they are left out unless there is nothing else, which abstains.
             completed = [item for item in candidates if not item.record.censored]
             return (completed or candidates)[: self._k]
-        same = workload(metadata)
+        same = workload_fingerprint(metadata)
         exact = [
             Candidate.of(record, 1.0, True, adjust(metadata, launch, record), same)
             for record in self._history.by_fingerprint(metadata.fingerprint())
-            if usable(record, now)
+            if has_run_time(record, now)
         ]
-        found = sorted(exact, key=latest_first)[:RUNS]
-        if any_completed(found):
-            return found
+        chosen = sorted(exact, key=latest_first)[:RUNS]
+        if any_completed(chosen):
+            return chosen
         candidates = self._similar(metadata, launch, now)
         groups: dict[str, list[Candidate]] = {}
         for item in candidates:
             if not item.exact:
                 groups.setdefault(item.workload, []).append(item)
-        found += groups.pop(same, [])
-        if not any_completed(found):
+        chosen += groups.pop(same, [])
+        if not any_completed(chosen):
             # Most similar first: the order in which the groups were begun.
-            found += [item for runs in list(groups.values())[: self._k] for item in runs]
-        return found[:RUNS]
+            chosen += [item for runs in list(groups.values())[: self._k] for item in runs]
+        return chosen[:RUNS]
 
     def _similar(
         self, metadata: WorkloadMetadata, launch: LaunchConfig, now: float | None
@@ -239,10 +282,10 @@ class SchedulingAdvisor:
                 match.similarity,
                 match.exact,
                 Adjustment() if self._method == "mean" else adjust(metadata, launch, match.record),
-                workload(match.record.metadata),
+                workload_fingerprint(match.record.metadata),
             )
             for match in matches
-            if usable(match.record, now)
+            if has_run_time(match.record, now)
         ]
         candidates.sort(key=lambda item: (-item.similarity, *latest_first(item)))
         return candidates
@@ -251,11 +294,11 @@ class SchedulingAdvisor:
         """Relative weights, all above zero: higher for recent, similar and less corrected runs."""
         if self._method == "mean":
             return [1.0] * len(candidates)
-        ends = sorted({ended(item.record) for item in candidates}, reverse=True)
+        ends = sorted({end_moment(item.record) for item in candidates}, reverse=True)
         rank = {end: place for place, end in enumerate(ends)}
         return [
             self._closeness(item)
-            * 0.5 ** (rank[ended(item.record)] / HALF_LIFE)
+            * 0.5 ** (rank[end_moment(item.record)] / HALF_LIFE)
             / (1.0 + abs(math.log(item.adjustment.factor))) ** 2
             * (UNKNOWN_LENGTH if item.adjustment.unknown_length else 1.0)
             * (OTHER_GPU if item.adjustment.other_gpu else 1.0)
@@ -270,17 +313,17 @@ class SchedulingAdvisor:
         return max(min(share, 1.0), 0.05)
 
 
-def _shared(adjustments: Sequence[Adjustment], weights: Sequence[float]) -> Adjustment:
+def _shared_doubts(adjustments: Sequence[Adjustment], weights: Sequence[float]) -> Adjustment:
     """What the corrections have in common: their mean doubts, which cancel on opposite sides."""
     total = sum(weights)
     pairs = list(zip(adjustments, weights, strict=True))
     return Adjustment(
-        length_doubt=sum(one.length_doubt * weight for one, weight in pairs) / total,
-        gpus_doubt=sum(one.gpus_doubt * weight for one, weight in pairs) / total,
+        length_doubt=sum(adjustment.length_doubt * weight for adjustment, weight in pairs) / total,
+        gpus_doubt=sum(adjustment.gpus_doubt * weight for adjustment, weight in pairs) / total,
     )
 
 
-def _mean(runs: Sequence[tuple[float, float]]) -> float | None:
+def _mean_value(runs: Sequence[tuple[float, float]]) -> float | None:
     return statistics.fmean(value for value, _ in runs) if runs else None
 
 
@@ -291,3 +334,222 @@ def _weighted_median(runs: Sequence[tuple[float, float]]) -> float | None:
         if half <= 0:
             return value
     return None
+
+
+# Past runs as candidates of an estimate, and as the neighbours that it lists.
+
+
+def workload_fingerprint(metadata: WorkloadMetadata) -> str:
+    """A fingerprint that is equal for the same training at another length."""
+    return _cached_fingerprint(metadata.model_dump_json(by_alias=True, exclude={"evidence"}))
+
+
+@lru_cache(maxsize=1 << 14)
+def _cached_fingerprint(document: str) -> str:
+    # Past jobs are looked at again and again, and a fingerprint takes ten times as long as this.
+    metadata = WorkloadMetadata.model_validate_json(document)
+    training = metadata.training.model_copy(update={"iters": None})
+    return metadata.model_copy(update={"training": training}).fingerprint()
+
+
+def any_completed(candidates: Sequence[Candidate]) -> bool:
+    """Whether one of the candidates completed, so that its run time is not only a lower bound."""
+    return any(not item.record.censored for item in candidates)
+
+
+def has_run_time(record: JobRecord, now: float | None) -> bool:
+    """Whether a record states a run time that ended before `now`."""
+    ran = record.ended and record.duration_s is not None and record.duration_s > 0
+    return ran and (now is None or record.end_time is None or record.end_time <= now)
+
+
+def end_moment(record: JobRecord) -> float:
+    """The end of a run [s since epoch], else its start or submission; -inf without any time."""
+    for moment in (record.end_time, record.start_time, record.submit_time):
+        if moment is not None:
+            return moment
+    return -math.inf
+
+
+def latest_first(item: Candidate) -> tuple[float, str]:
+    """Sort key: the run that ended last comes first, equals in order of their job ids."""
+    return (-end_moment(item.record), item.record.job_id)
+
+
+def neighbours_of(candidates: list[Candidate], runs: list[Run], now: float) -> list[Neighbour]:
+    """The runs as an estimate lists them, largest weight first; weights add up to 1.
+
+    `candidates` and `runs` belong together item by item; ages are taken at `now` [s since epoch].
+    """
+    total = sum(run.weight for run in runs)
+    neighbours = [
+        Neighbour(
+            job_id=item.record.job_id,
+            similarity=item.similarity,
+            exact=item.exact,
+            weight=run.weight / total,
+            duration_s=item.duration_s,
+            adjusted_duration_s=run.duration_s,
+            censored=run.censored,
+            state=item.record.state,
+            age_s=max(0.0, now - item.record.end_time) if item.record.end_time else None,
+            summary=_neighbour_summary(item.record),
+        )
+        for item, run in zip(candidates, runs, strict=True)
+    ]
+    return sorted(neighbours, key=lambda item: (-item.weight, item.job_id))
+
+
+def _neighbour_summary(record: JobRecord) -> str:
+    training = record.metadata.training
+    gpus = record.launch.gpus
+    parts = [
+        record.metadata.model.model_name,
+        record.metadata.dataset.train,
+        counted(training.iters, training.iter_type or "iteration") if training.iters else None,
+        counted(gpus, "GPU") if gpus else None,
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+# How far a job lies outside of what the past runs behind its estimate did.
+#
+# A run time is corrected for length and GPUs by exponents (`run_time.py`), whose doubt widens the
+# interval with the distance. Here it is said how far that is, and where there is no answer any
+# more.
+
+
+MENTIONED_FACTOR = 1.5
+"""Least factor beyond the nearest run that is worth a sentence."""
+
+FARTHEST_FACTORS = {"GPUs": 64.0, "epochs": 1000.0, "steps": 1000.0}
+"""Largest factor beyond the nearest run at which there is still an estimate. No exponent was ever
+measured between numbers of GPUs further apart (one model of the Sia artifact, 2 to 128 GPUs); of a
+run a thousand times as long, what the short one mostly did, start, says nothing."""
+
+
+def extrapolations(
+    metadata: WorkloadMetadata, launch: LaunchConfig, candidates: Sequence[Candidate]
+) -> list[Extrapolation]:
+    """The quantities (GPUs, length) in which the job lies outside of the completed candidates."""
+    completed = [item.record for item in candidates if not item.record.censored]
+    sides = [_extrapolation("GPUs", launch.gpus, [record.launch.gpus for record in completed])]
+    unit = metadata.training.iter_type
+    if unit is not None:
+        lengths = [
+            record.metadata.training.iters
+            for record in completed
+            if record.metadata.training.iter_type == unit
+        ]
+        sides.append(_extrapolation(f"{unit}s", metadata.training.iters, lengths))
+    return [side for side in sides if side is not None]
+
+
+def too_far(outside: Sequence[Extrapolation]) -> Extrapolation | None:
+    """The first extrapolation beyond `FARTHEST_FACTORS`, which rules out an estimate; or None."""
+    return next((side for side in outside if side.factor > FARTHEST_FACTORS[side.quantity]), None)
+
+
+def _extrapolation(
+    quantity: str, asked: float | None, seen: Sequence[float | None]
+) -> Extrapolation | None:
+    past = [number for number in seen if number is not None and number > 0]
+    if not past or asked is None or asked <= 0:
+        return None
+    least, most = min(past), max(past)
+    factor = max(asked / most, least / asked)
+    if factor < MENTIONED_FACTOR:
+        return None
+    unit = quantity.removesuffix("s")
+    span = counted(most, unit) if least == most else f"{least:,.12g} to {counted(most, unit)}"
+    verb = "ran on" if quantity == "GPUs" else "ran for"
+    times = f"{factor:,.0f}" if factor >= 100 else f"{factor:.3g}"
+    far = f"1/{times} as many" if asked < least else f"{times} times as many"
+    return Extrapolation.model_validate(
+        {
+            "quantity": quantity,
+            "asked": asked,
+            "least": least,
+            "most": most,
+            "factor": factor,
+            "text": f"neighbours {verb} {span}, this job asks for {asked:,.12g}: {far}",
+        }
+    )
+
+
+# A sentence on the sources of an interval's width.
+
+
+Recurrence = Literal["same job", "same job, other length", "similar jobs"]
+
+_RUNS_IN_WORDS: dict[Recurrence, tuple[str, str]] = {
+    "same job": ("of the same job", "runs of one job"),
+    "same job, other length": ("of the same job with another length", "runs of one job"),
+    "similar jobs": ("of similar jobs", "runs of similar jobs"),
+}
+"""The runs at hand, and such runs in general."""
+
+MENTIONED_DOUBT = 0.05
+"""Doubt about a correction [log of a factor] from which on it is mentioned."""
+
+
+def interval_basis(
+    candidates: Sequence[Candidate],
+    runs: Sequence[Run],
+    same: str,
+    prediction: Prediction,
+    spread: Spread,
+    tail: float,
+    shared: float,
+) -> IntervalBasis:
+    """Of an estimate from these past runs, in the same order, for a job of the workload `same`.
+
+    `tail` times a mean absolute error is the distance that eight of ten stay within, and `shared`
+    [log of a factor] that of what all runs have in common. At least one run completed.
+    """
+    completed = [at for at, run in enumerate(runs) if not run.censored]
+    times = [runs[at].duration_s for at in completed]
+    recurrence: Recurrence = "similar jobs"
+    if any(candidates[at].exact for at in completed):
+        recurrence = "same job"
+    elif any(candidates[at].workload == same for at in completed):
+        recurrence = "same job, other length"
+    basis = IntervalBasis(
+        recurrence=recurrence,
+        runs=len(completed),
+        cut_short=len(runs) - len(completed),
+        runs_factor=max(times) / min(times),
+        expected_factor=math.exp(math.hypot(prediction.expected * tail, shared)),
+        learned_from=spread.jobs,
+        from_runs=prediction.own,
+        text="",
+    )
+    doubted = any(candidates[at].adjustment.doubt > MENTIONED_DOUBT for at in completed)
+    return basis.model_copy(update={"text": _basis_sentence(basis, doubted)})
+
+
+def _basis_sentence(basis: IntervalBasis, doubted: bool) -> str:
+    these, such = _RUNS_IN_WORDS[basis.recurrence]
+    runs = f"{counted(basis.runs, 'run')} {these}"
+    if basis.from_runs >= 0.5:
+        text = (
+            f"how much {runs} vary (the longest took {basis.runs_factor:,.1f} times as long as "
+            "the shortest)"
+        )
+    else:
+        where = "on other clusters"
+        if basis.learned_from >= MEASURED_WORTH:
+            where = f"in this history, measured on {counted(basis.learned_from, 'repeated job')}"
+        elif basis.learned_from:
+            where = "in this history and on other clusters"
+        corrected = ", rescaled in the same way" if doubted else ""
+        text = (
+            f"how much {such} vary {where} (80 % within a factor of "
+            f"{basis.expected_factor:,.1f}{corrected}); "
+        )
+        if basis.runs == 1:
+            text += f"{runs} available"
+        else:
+            text += f"{runs} available, within a factor of {basis.runs_factor:,.2f}"
+    cut = f"; {basis.cut_short} more cut short" if basis.cut_short else ""
+    return f"covers 80 % of such jobs; its width reflects {text}{cut}"

@@ -1,8 +1,13 @@
-"""The history's SQLite file: opening it safely, one writer at a time, errors as one sentence."""
+"""The history's SQLite file: opens it safely, lets one process write at a time, explains errors.
+
+It also tells which file system the history lies on, and locks in a way that works on all of them.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import os
+import re
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,9 +16,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from schedmate.errors import InputError
-from schedmate.retrieval.disk import locked, network_filesystem
-from schedmate.sqlite import Connection
+from schedmate.base.errors import InputError
+from schedmate.base.journal import Connection
 
 DATABASE = "history.db"
 LOCK = "history.lock"
@@ -60,7 +64,7 @@ class Database:
     def _prepare(self) -> None:
         made = self._version() > 0
         if self.read_only and not made:
-            raise missing(self.folder)
+            raise missing_history(self.folder)
         if self.read_only:
             return
         if not made:
@@ -176,7 +180,7 @@ class Database:
             ) from error
 
 
-def missing(folder: Path) -> HistoryError:
+def missing_history(folder: Path) -> HistoryError:
     """The error for a directory without a history."""
     return HistoryError(
         f"{folder}: there is no history; make one with `schedmate history import FILE`"
@@ -253,3 +257,58 @@ def _open(path: Path, options: str, before: str = "") -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+# The file system that a history lies on, and a lock that works on all of them.
+
+
+MOUNTS = Path("/proc/self/mountinfo")
+"""What is mounted where, see proc_pid_mountinfo(5); where it is missing, all counts as local."""
+
+NETWORK = frozenset(
+    (
+        *("9p", "afs", "beegfs", "ceph", "cifs", "coda", "gfs2", "glusterfs", "gpfs", "lustre"),
+        *("ncpfs", "nfs", "nfs4", "ocfs2", "orangefs", "panfs", "pvfs2", "smb2", "smb3", "smbfs"),
+        *("virtiofs", "wekafs"),
+    )
+)
+"""Types of file system that several machines can share. `fuse.*` counts as well."""
+LOCAL_FUSE = frozenset({"fuse.fuse-overlayfs", "fuse.lxcfs", "fuse.portal"})
+
+
+def network_filesystem(folder: Path) -> str | None:
+    """The type of the file system of a directory when several machines can share it, else None."""
+    try:
+        mounts = MOUNTS.read_text(encoding="utf-8", errors="surrogateescape")
+        place = folder.resolve()
+    except OSError:
+        return None
+    best, kind = -1, ""
+    for line in mounts.splitlines():
+        before, _, after = line.partition(" - ")
+        fields = before.split()
+        if len(fields) < 5 or not after:
+            continue
+        point = Path(re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), fields[4]))
+        # the last one mounted on a place hides the others
+        if place.is_relative_to(point) and len(point.parts) >= best:
+            best, kind = len(point.parts), after.split()[0]
+    shared = kind in NETWORK or (kind.partition(".")[0] == "fuse" and kind not in LOCAL_FUSE)
+    return kind if shared else None
+
+
+@contextmanager
+def locked(path: Path, *, wait: bool) -> Iterator[bool]:
+    """Hold the lock file `path`, one process at a time; gives False when another does, unless
+    `wait`. The end of the process releases it."""
+    # opened for writing: a network file system locks no other file, and no directory
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(file)

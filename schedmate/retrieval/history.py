@@ -1,24 +1,32 @@
-"""`JobHistory`: past jobs in SQLite, their vectors in FAISS.
+"""Past jobs and the search among them: `JobHistory`, in SQLite with vectors in FAISS.
 
-SQLite is the truth and holds the vectors as well; the FAISS index is derived from it and catches up
-on every search. A process killed at any point loses nothing that was committed, and table and index
-cannot disagree.
+`open_history` in `shared.py` opens the one that a setting names. `MemoryHistory` gives the same
+answers from memory, for simulations: a simulated month queries and adds a job a hundred thousand
+times, but few renderings are distinct, so each is embedded once and compared by one product of a
+matrix with a vector.
 """
 
 from __future__ import annotations
 
 import logging
+from bisect import insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from schedmate.jobs import JobRecord, WorkloadMetadata
-from schedmate.retrieval.database import DATABASE, Database, HistoryError, missing
-from schedmate.retrieval.render import render
-from schedmate.retrieval.table import HistoryStats, JobTable
-from schedmate.retrieval.texts import Texts
-from schedmate.retrieval.vectors import Vectors
+from schedmate.retrieval.database import DATABASE, Database, HistoryError, missing_history
+from schedmate.retrieval.index import Vectors
+from schedmate.retrieval.run_time import (
+    SPREAD_JOBS,
+    UNLEARNED_SPREAD,
+    LearnedSpread,
+    Spread,
+    learn_spread,
+)
+from schedmate.retrieval.similarity import render
+from schedmate.retrieval.table import RECENT, JobTable, Texts
 
 if TYPE_CHECKING:
     from numpy import float32
@@ -26,7 +34,6 @@ if TYPE_CHECKING:
 
     from schedmate.retrieval.embedders import Embedder
 
-__all__ = ["DATABASE", "HistoryError", "HistoryStats", "JobHistory", "Match"]
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +80,7 @@ class JobHistory(JobTable):
         """
         creatable = create and not read_only and embedder is not None
         if not creatable and not (path / DATABASE).exists():
-            raise missing(path)
+            raise missing_history(path)
         return cls(Database(path, read_only=read_only), embedder)
 
     def close(self) -> None:
@@ -121,7 +128,7 @@ class JobHistory(JobTable):
     ) -> int:
         """Store jobs in batches, each of them whole or not at all; returns how many."""
         total = 0
-        for batch in batches(records):
+        for batch in record_batches(records):
             self._store(batch)
             total += len(batch)
             if on_progress is not None:
@@ -162,7 +169,7 @@ class JobHistory(JobTable):
         total, done = len(self), 0
         texts = self._vectors.next_generation()
         for records in self._pages():
-            vectors = self._vectors.embed(_unknown(texts, records))
+            vectors = self._vectors.embed(_unknown_texts(texts, records))
             with self._db.writing():
                 texts.add(vectors)
             done += len(records)
@@ -172,7 +179,7 @@ class JobHistory(JobTable):
             done = 0
             for records in self._pages():
                 # jobs that came in the meantime
-                texts.add(self._vectors.embed(_unknown(texts, records)))
+                texts.add(self._vectors.embed(_unknown_texts(texts, records)))
                 rendered = [render(record.metadata) for record in records]
                 ids = texts.ids(filter(None, rendered))
                 self._upsert(zip(records, map(ids.get, rendered), strict=True))
@@ -208,8 +215,8 @@ class JobHistory(JobTable):
             seen: set[int] = set()
             wanted = k
             while len(matches) < k and len(seen) < len(nearest):
-                found = nearest.search(vector, wanted)
-                for text_id, similarity in found:
+                neighbours = nearest.search(vector, wanted)
+                for text_id, similarity in neighbours:
                     if similarity < threshold or len(matches) >= k:
                         return matches
                     if text_id not in seen:
@@ -219,21 +226,21 @@ class JobHistory(JobTable):
                             Match(job, min(1.0, similarity), print_ == fingerprint)
                             for job, print_ in jobs
                         ]
-                if len(found) < wanted:
+                if len(neighbours) < wanted:
                     break
                 wanted *= 4
         return matches
 
 
-def _unknown(texts: Texts, records: Sequence[JobRecord]) -> Sequence[str]:
+def _unknown_texts(texts: Texts, records: Sequence[JobRecord]) -> Sequence[str]:
     """Renderings of these jobs that are not stored yet."""
     rendered = [text for text in dict.fromkeys(render(job.metadata) for job in records) if text]
-    known = texts.ids(rendered)
-    return [text for text in rendered if text not in known]
+    stored = texts.ids(rendered)
+    return [text for text in rendered if text not in stored]
 
 
-def batches(records: Iterable[JobRecord]) -> Iterator[Sequence[JobRecord]]:
-    """The records, as many at a time as are written in one transaction."""
+def record_batches(records: Iterable[JobRecord]) -> Iterator[Sequence[JobRecord]]:
+    """The records in lists of `BATCH`, each of which is written in one transaction."""
     batch: list[JobRecord] = []
     for record in records:
         batch.append(record)
@@ -242,3 +249,97 @@ def batches(records: Iterable[JobRecord]) -> Iterator[Sequence[JobRecord]]:
             batch = []
     if batch:
         yield batch
+
+
+# A history in memory for simulations, with the answers of `JobHistory`.
+
+
+class MemoryHistory:
+    """A history in memory, of ended jobs; one that is added later counts as ended later."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self.embedder = embedder
+        self._texts: dict[str, int] = {}  # rendering -> row of `_rows`, of every job ever seen
+        self._rows: NDArray[float32] | None = None
+        self._of_text: list[list[tuple[JobRecord, str]]] = []
+        self._of_print: dict[str, list[JobRecord]] = {}
+        self._places: dict[int, tuple[WorkloadMetadata, int, str]] = {}
+        self._latest: list[tuple[float, str, JobRecord, str]] = []  # in order of submission
+        self._spread = UNLEARNED_SPREAD
+        self._size = 0
+
+    def prepare(self, jobs: Iterable[WorkloadMetadata]) -> None:
+        """Embed the texts of these jobs in one batch, without adding the jobs."""
+        import numpy as np
+
+        new = [
+            text
+            for text in dict.fromkeys(render(metadata) for metadata in jobs)
+            if text and text not in self._texts
+        ]
+        if not new:
+            return
+        rows = np.asarray(self.embedder.embed(new), dtype=np.float32)
+        self._rows = rows if self._rows is None else np.concatenate([self._rows, rows])
+        for text in new:
+            self._texts[text] = len(self._texts)
+            self._of_text.append([])
+
+    def add(self, record: JobRecord) -> None:
+        """Store a job that has ended."""
+        self._size += 1
+        row, fingerprint = self._place(record.metadata)
+        self._of_print.setdefault(fingerprint, []).append(record)
+        if record.ended and record.submit_time is not None:
+            place = (record.submit_time, record.job_id, record, fingerprint)
+            insort(self._latest, place, key=lambda item: item[:2])
+            del self._latest[:-SPREAD_JOBS]
+        if row >= 0:
+            self._of_text[row].append((record, fingerprint))
+
+    def by_fingerprint(self, fingerprint: str) -> list[JobRecord]:
+        """Jobs with this fingerprint, the latest ended first, the last few hundred."""
+        return self._of_print.get(fingerprint, [])[-RECENT:][::-1]
+
+    def spread(self) -> Spread:
+        """How much run times vary, learned from the latest completed jobs (`JobTable.spread`)."""
+        if not self._spread.fits(self._size):
+            completed = [
+                (fingerprint, record.duration_s)
+                for _, _, record, fingerprint in self._latest
+                if record.state == "COMPLETED" and record.duration_s
+            ]
+            self._spread = LearnedSpread(self._size, learn_spread(completed))
+        return self._spread.spread
+
+    def search(
+        self, metadata: WorkloadMetadata, k: int, threshold: float, ended_only: bool = True
+    ) -> Matches:
+        """The `k` most similar jobs, as `JobHistory.search` gives them."""
+        row, fingerprint = self._place(metadata)
+        if row < 0 or k < 1:
+            return []
+        assert self._rows is not None
+        import numpy as np
+
+        similarity = self._rows @ self._rows[row]
+        near = np.flatnonzero(similarity >= threshold)
+        matches: Matches = []
+        for text in near[np.argsort(-similarity[near], kind="stable")].tolist():
+            alike = min(1.0, float(similarity[text]))
+            for record, past in reversed(self._of_text[text][len(matches) - k :]):
+                matches.append(Match(record, alike, past == fingerprint))
+            if len(matches) >= k:
+                break
+        return matches
+
+    def _place(self, metadata: WorkloadMetadata) -> tuple[int, str]:
+        """The row of the job's rendering in `_rows` (-1 where it has none), and its fingerprint."""
+        # Many jobs of a trace share one object, which is kept so that no other takes its id.
+        entry = self._places.get(id(metadata))
+        if entry is None:
+            self.prepare([metadata])
+            text = render(metadata)
+            row = self._texts[text] if text else -1
+            entry = self._places[id(metadata)] = (metadata, row, metadata.fingerprint())
+        return entry[1], entry[2]

@@ -1,19 +1,34 @@
-"""Past jobs as rows of the history's database: everything that needs no vectors."""
+"""The rows of the history's database: past jobs, and the texts they render to with their
+vectors.
+
+`JobTable` is everything that needs no vectors; `Texts` gives the index its vectors.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from pydantic import ValidationError
 
-from schedmate.errors import UsageError
+from schedmate.base.errors import UsageError
+from schedmate.base.inputs import fault_sentence, first_fault
 from schedmate.jobs import JobRecord, JobState
 from schedmate.jobs.metadata import STORED
 from schedmate.retrieval.database import Database, HistoryError
-from schedmate.retrieval.spread import LATEST, UNLEARNED, Learned, Spread, learn
-from schedmate.validation import first_fault, sentence
+from schedmate.retrieval.run_time import (
+    SPREAD_JOBS,
+    UNLEARNED_SPREAD,
+    LearnedSpread,
+    Spread,
+    learn_spread,
+)
+
+if TYPE_CHECKING:
+    from numpy import float32, int64
+    from numpy.typing import NDArray
+
 
 PAGE = 1_000
 """Jobs read at once."""
@@ -53,7 +68,7 @@ class JobTable:
     def __init__(self, database: Database) -> None:
         self.path = database.folder
         self._db = database
-        self._spread = UNLEARNED
+        self._spread = UNLEARNED_SPREAD
 
     def __len__(self) -> int:
         # Jobs are replaced, never deleted, so the last row's number is how many there are;
@@ -62,8 +77,8 @@ class JobTable:
 
     def get(self, job_id: str) -> JobRecord | None:
         """A job by id, None when it is not stored."""
-        found = self._records("WHERE job_id = ?", (job_id,))
-        return found[0] if found else None
+        records = self._records("WHERE job_id = ?", (job_id,))
+        return records[0] if records else None
 
     def list(
         self,
@@ -103,7 +118,7 @@ class JobTable:
                 FROM jobs INDEXED BY jobs_by_submit WHERE ended = 1 AND submit_time IS NOT NULL
                 ORDER BY submit_time DESC, job_id DESC LIMIT ?
                 ) WHERE state = 'COMPLETED' AND duration > 0 ORDER BY submit_time, job_id"""
-            self._spread = Learned(size, learn(self._db.query(sql, (LATEST,))))
+            self._spread = LearnedSpread(size, learn_spread(self._db.query(sql, (SPREAD_JOBS,))))
         return self._spread.spread
 
     def export(self) -> Iterator[JobRecord]:
@@ -143,7 +158,7 @@ class JobTable:
 
     def _parse(self, document: str) -> JobRecord:
         try:
-            return _parsed(document)
+            return _parsed_record(document)
         except ValidationError as error:
             raise HistoryError(
                 f"{self.path}: a stored job cannot be read ({first_fault(error)}); it was "
@@ -182,29 +197,29 @@ class JobTable:
             if not rows:
                 raise unknown_job(job_id)
             changes = {"duration_s": duration_s, "end_time": end_time, **usage}
-            record = finished(self._parse(rows[0][0]), changes, state)
+            record = finished_job(self._parse(rows[0][0]), changes, state)
             self._upsert([(record, rows[0][1])])
         return record
 
     def _upsert(self, records: Iterable[tuple[JobRecord, int | None]]) -> None:
-        self._db.execute_many(_UPSERT, [_row(record, text_id) for record, text_id in records])
+        self._db.execute_many(_UPSERT, [_job_row(record, text_id) for record, text_id in records])
 
 
 @lru_cache(maxsize=PARSED)
-def _parsed(document: str) -> JobRecord:
+def _parsed_record(document: str) -> JobRecord:
     return JobRecord.model_validate_json(document, context=STORED)
 
 
-def finished(held: JobRecord, changes: Mapping[str, Any], state: str) -> JobRecord:
+def finished_job(job: JobRecord, changes: Mapping[str, Any], state: str) -> JobRecord:
     """A job that has ended, with the changes that are not None; see `JobTable.finish`."""
-    given = {key: value for key, value in changes.items() if value is not None}
-    ended = given.get("end_time")
-    if "duration_s" not in given and ended is not None and held.start_time is not None:
-        given["duration_s"] = max(0.0, ended - held.start_time)
+    stated = {key: value for key, value in changes.items() if value is not None}
+    ended = stated.get("end_time")
+    if "duration_s" not in stated and ended is not None and job.start_time is not None:
+        stated["duration_s"] = max(0.0, ended - job.start_time)
     try:
-        return JobRecord.model_validate(held.model_dump() | given | {"state": state})
+        return JobRecord.model_validate(job.model_dump() | stated | {"state": state})
     except ValidationError as error:
-        raise UsageError(f"job {held.job_id}: {sentence(error)}") from None
+        raise UsageError(f"job {job.job_id}: {fault_sentence(error)}") from None
 
 
 def unknown_job(job_id: str) -> HistoryError:
@@ -214,7 +229,7 @@ def unknown_job(job_id: str) -> HistoryError:
     )
 
 
-def _row(record: JobRecord, text_id: int | None) -> tuple[Any, ...]:
+def _job_row(record: JobRecord, text_id: int | None) -> tuple[Any, ...]:
     return (
         record.job_id,
         text_id,
@@ -226,3 +241,96 @@ def _row(record: JobRecord, text_id: int | None) -> tuple[Any, ...]:
         record.end_time,
         record.model_dump_json(by_alias=True, exclude_none=True),
     )
+
+
+# The renderings of past jobs and their vectors, as rows of the history's database.
+
+
+SQL_PARAMETERS = 500
+"""Values bound to one statement."""
+TEXT_ROWS = 20_000
+"""Vectors read at once."""
+
+
+class Texts:
+    """One generation of renderings: those made by one embedder and one version of rendering."""
+
+    def __init__(self, database: Database, generation: int, dim: int) -> None:
+        self.dim = dim
+        self.generation = generation
+        self._db = database
+
+    def snapshot(self) -> str | None:
+        """The name of the index snapshot that was made from these rows, if there is one."""
+        rows = self._db.query("SELECT value FROM manifest WHERE key = 'index'")
+        return str(rows[0][0]) if rows else None
+
+    def ids(self, texts: Iterable[str]) -> dict[str, int]:
+        """Row ids of the texts that are stored."""
+        wanted = list(dict.fromkeys(texts))
+        ids_by_text: dict[str, int] = {}
+        for start in range(0, len(wanted), SQL_PARAMETERS):
+            part = wanted[start : start + SQL_PARAMETERS]
+            marks = _question_marks(part)
+            sql = f"SELECT text, id FROM texts WHERE generation = ? AND text IN ({marks})"  # noqa: S608
+            ids_by_text.update(self._db.query(sql, (self.generation, *part)))
+        return ids_by_text
+
+    def add(self, vectors: Mapping[str, NDArray[float32]]) -> None:
+        """Store texts that are not stored yet; part of a `writing` block."""
+        self._db.execute_many(
+            "INSERT OR IGNORE INTO texts (generation, text, vector) VALUES (?, ?, ?)",
+            [(self.generation, text, vector.tobytes()) for text, vector in vectors.items()],
+        )
+
+    def count(self) -> int:
+        """Number of stored texts."""
+        sql = "SELECT count(*) FROM texts WHERE generation = ?"
+        return int(self._db.query(sql, (self.generation,))[0][0])
+
+    def newest(self) -> int:
+        """The highest row id, 0 when there is none."""
+        sql = (
+            "SELECT id FROM texts INDEXED BY texts_in_order WHERE generation = ? "
+            "ORDER BY id DESC LIMIT 1"
+        )
+        rows = self._db.query(sql, (self.generation,))
+        return int(rows[0][0]) if rows else 0
+
+    def after(self, row_id: int) -> Iterator[tuple[NDArray[int64], NDArray[float32]]]:
+        """Row ids and vectors above an id, in batches, ascending."""
+        # SQLite would rather take the index on the text, and sort all of the generation
+        sql = (
+            "SELECT id, vector FROM texts INDEXED BY texts_in_order "
+            "WHERE generation = ? AND id > ? ORDER BY id LIMIT ?"
+        )
+        while rows := self._db.query(sql, (self.generation, row_id, TEXT_ROWS)):
+            yield self._arrays(rows)
+            row_id = rows[-1][0]
+
+    def vectors(self, ids: Sequence[int]) -> dict[int, NDArray[float32]]:
+        """The vectors with these row ids, those that exist."""
+        vectors_by_id: dict[int, NDArray[float32]] = {}
+        for start in range(0, len(ids), SQL_PARAMETERS):
+            part = ids[start : start + SQL_PARAMETERS]
+            marks = _question_marks(part)
+            sql = f"SELECT id, vector FROM texts WHERE generation = ? AND id IN ({marks})"  # noqa: S608
+            rows = self._db.query(sql, (self.generation, *part))
+            numbers, vectors = self._arrays(rows)
+            vectors_by_id.update(zip(numbers.tolist(), vectors, strict=True))
+        return vectors_by_id
+
+    def _arrays(self, rows: Sequence[tuple[int, bytes]]) -> tuple[NDArray[int64], NDArray[float32]]:
+        import numpy as np
+
+        joined = b"".join(row[1] for row in rows)
+        if len(joined) != len(rows) * self.dim * np.dtype(np.float32).itemsize:
+            raise HistoryError(
+                f"{self._db.folder}: stored vectors are damaged; run `schedmate history rebuild`"
+            )
+        ids = np.fromiter((row[0] for row in rows), dtype=np.int64, count=len(rows))
+        return ids, np.frombuffer(joined, dtype=np.float32).reshape(len(rows), self.dim)
+
+
+def _question_marks(values: Sequence[object]) -> str:
+    return ",".join("?" * len(values))

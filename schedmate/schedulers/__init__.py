@@ -9,7 +9,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from schedmate.schedulers.decisions import (
+    from schedmate.schedulers.estimators import Estimator
+    from schedmate.schedulers.model import (
+        Allocation,
+        Capabilities,
+        Cluster,
+        Constraints,
+        Forecast,
+        Job,
+        Node,
+        NodeNews,
+        Terms,
+    )
+    from schedmate.schedulers.policy import (
         Answer,
         Borrow,
         Decision,
@@ -17,25 +29,30 @@ if TYPE_CHECKING:
         Evict,
         Migrate,
         Pack,
+        Policy,
         Preempt,
         Profile,
         Resize,
         Start,
+        View,
     )
-    from schedmate.schedulers.estimators import Estimator
-    from schedmate.schedulers.model import Allocation, Cluster, Forecast, Job, Node
-    from schedmate.schedulers.policy import Policy
-    from schedmate.schedulers.terms import Capabilities, Constraints, NodeNews, Terms
-    from schedmate.schedulers.view import View
+
 
 _HOMES = {
     "estimators": ("Estimator",),
-    "model": ("Allocation", "Cluster", "Forecast", "Job", "Node"),
-    "policy": ("Policy",),
-    "terms": ("Capabilities", "Constraints", "NodeNews", "Terms"),
-    "view": ("View",),
+    "model": (
+        "Allocation",
+        "Capabilities",
+        "Cluster",
+        "Constraints",
+        "Forecast",
+        "Job",
+        "Node",
+        "NodeNews",
+        "Terms",
+    ),
 }
-"""Names by the module that they are in; all others are in `decisions`."""
+"""Names by the module that they are in; all others are in `policy`."""
 
 __all__ = [
     "Allocation",
@@ -67,7 +84,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'schedmate.schedulers' has no attribute {name!r}")
-    home = next((module for module, names in _HOMES.items() if name in names), "decisions")
+    home = next((module for module, names in _HOMES.items() if name in names), "policy")
     return getattr(import_module(f"{__name__}.{home}"), name)
 
 

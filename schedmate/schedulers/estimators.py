@@ -1,13 +1,18 @@
-"""Estimates of jobs for policies: a `Forecast`, or None, and the policy falls back."""
+"""Estimates that policies go by: run times, the time that jobs have left, and submissions to
+come.
+
+An estimator answers with a `Forecast`, or None, and the policy falls back.
+"""
 
 from __future__ import annotations
 
 import math
 import random
 from collections.abc import Sequence
+from math import inf
 from typing import ClassVar
 
-from schedmate.schedulers.model import Forecast, Job, Profile
+from schedmate.schedulers.model import NEVER, Forecast, Job, Profile
 
 ABSURD_S = 365 * 86_400.0
 """An estimate above this is an error, not a duration [s]."""
@@ -102,19 +107,146 @@ class UserMean(Estimator):
 
     def estimate(self, job: Job) -> Forecast | None:
         for key in ((job.user, job.gpus), ("", job.gpus), ("", 0)):
-            found = self._sums.get(key)
-            if found is not None:
-                return Forecast(found[0] / found[1], None, None, "user-mean")
+            total = self._sums.get(key)
+            if total is not None:
+                return Forecast(total[0] / total[1], None, None, "user-mean")
         return None
 
     def observe(self, job: Job, run_time_s: float, completed: bool) -> None:
         sums = self._sums
         for key in (("", 0), ("", job.gpus), (job.user, job.gpus)):
-            found = sums.get(key)
-            if found is None:
+            total = sums.get(key)
+            if total is None:
                 sums[key] = [run_time_s, 1]
             else:
-                found[0] += run_time_s
-                found[1] += 1
+                total[0] += run_time_s
+                total[1] += 1
             if not job.user and key[1]:
                 break
+
+
+# Total and remaining run times of jobs, by their logs and estimates.
+
+
+def predicted_s(job: Job) -> float:
+    """The estimated duration, or the user's time limit, or infinity: such jobs go last."""
+    if job.forecast is not None:
+        return job.forecast.duration_s
+    return NEVER if job.time_limit_s is None else job.time_limit_s
+
+
+def total_s(job: Job, attained_s: float) -> float:
+    """The estimated duration, doubled until it exceeds the time that the job has run [s].
+
+    With heavy-tailed run times, a job that has run for long is expected to run for long.
+    """
+    total = max(predicted_s(job), 1.0)
+    while total <= attained_s * (1 + 1e-9):
+        total *= 2
+    return total
+
+
+def remaining_s(job: Job, now: float) -> float:
+    """Expected remaining time of a job, also of one that failed or was stopped [s].
+
+    From its log if that states it (`Job.left`), else from its estimate and its time so far.
+    """
+    if job.left is not None:
+        ran_s = now - max(job.left.at, job.started) if job.allocation else 0.0
+        return max(job.left.seconds - ran_s, 0.0)
+    attained_s = job.attained_s(now)
+    return total_s(job, attained_s) - attained_s
+
+
+def slack_s(job: Job, now: float) -> float:
+    """Time that a job can still wait and meet its deadline; negative: it will miss it; infinity:
+    it has none [s]."""
+    deadline = NEVER if job.terms is None else job.terms.deadline
+    return deadline if deadline == NEVER else deadline - now - remaining_s(job, now)
+
+
+# How many jobs are to come: what Lucid's dynamic strategy and time-aware scaling look at.
+
+
+BIN_S = 600.0
+"""Throughput is counted in bins of ten minutes, as in Lucid's throughput model [s]."""
+
+HOUR_S, DAY_S = 3600.0, 86_400.0
+_HOURS = 8
+
+
+class Load:
+    """Base of every forecast of submissions: the season, with no model.
+
+    The last hour, and the same hour of the seven days before: trend and season (Lucid, 3.5.2).
+    """
+
+    name: ClassVar[str] = "season"
+    _hours: _Hours | None = None
+
+    def expected(self, submitted: Sequence[float], now: float) -> float:
+        """Jobs to be submitted in the next ten minutes.
+
+        `submitted` are the times of all submissions up to `now`, ascending [s].
+        """
+        return self._season(submitted, None, now)
+
+    def expected_gpus(
+        self, submitted: Sequence[float], requested: Sequence[int], now: float
+    ) -> float:
+        """Forecast number of GPUs that the jobs of the next ten minutes will request together.
+
+        `requested`: running totals of the GPUs requested by `submitted`, beginning with 0.
+        """
+        return self._season(submitted, requested, now)
+
+    def _season(
+        self, submitted: Sequence[float], requested: Sequence[int] | None, now: float
+    ) -> float:
+        hours = self._hours
+        if hours is None or hours.times is not submitted or now < hours.now:
+            hours = self._hours = _Hours(submitted)
+        last, total, hours_seen = hours.counts(now, requested)
+        mean = total / hours_seen
+        return (max(mean, last)) * BIN_S / HOUR_S
+
+
+class _Hours:
+    """The last hour, and the same hour of the seven days before, as indices of a growing list."""
+
+    def __init__(self, times: Sequence[float]) -> None:
+        self.times = times
+        self.now = -inf
+        self._low, self._high = [0] * _HOURS, [0] * _HOURS
+
+    def counts(self, now: float, requested: Sequence[int] | None) -> tuple[int, int, int]:
+        """Submissions, or their GPUs: in the last hour, in all of these hours that have been since
+        the first submission, and how many hours that is."""
+        times, lows, highs = self.times, self._low, self._high
+        self.now = now
+        count = len(times)
+        first = times[0] if count else inf
+        last = total = day = 0
+        begin, end = now - HOUR_S, now
+        while True:
+            # The clock advances in small steps, so the places are near.
+            low, high = lows[day], highs[day]
+            if low < count and times[low] < begin:
+                low += 1
+                while low < count and times[low] < begin:
+                    low += 1
+                lows[day] = low
+            if high < count and times[high] < end:
+                high += 1
+                while high < count and times[high] < end:
+                    high += 1
+                highs[day] = high
+            submitted = high - low if requested is None else requested[high] - requested[low]
+            total += submitted
+            if not day:
+                last = submitted
+            day += 1
+            begin = now - day * DAY_S
+            if day == _HOURS or begin < first:
+                return last, total, day
+            end = begin + HOUR_S

@@ -85,17 +85,17 @@ class Lanes:
     def count(self, lane: Hashable) -> int:
         """How many jobs a lane holds."""
         self._sort()
-        found = self._lanes.get(lane)
-        return 0 if found is None else len(found.entries) - found.head
+        entries = self._lanes.get(lane)
+        return 0 if entries is None else len(entries.entries) - entries.head
 
     def lane(self, key: Hashable, skip: int = 0) -> Iterator[Job]:
         """The jobs of one lane by rank, without the first `skip`."""
         if self._new:
             self._sort()
-        found = self._lanes.get(key)
-        if found is None:
+        lane = self._lanes.get(key)
+        if lane is None:
             return iter(())
-        return _jobs(found.entries, range(found.head + skip, len(found.entries)))
+        return _jobs(lane.entries, range(lane.head + skip, len(lane.entries)))
 
     def by_rank(self, jobs: Iterable[Job]) -> list[Job]:
         """These of the jobs that are in, by rank."""
@@ -128,7 +128,7 @@ class Lanes:
                 return [(job, answer)] if (answer := accept(job)) else []
         if new:
             self._sort()
-        found: list[tuple[Job, T]] = []
+        answers: list[tuple[Job, T]] = []
         if len(lanes) == 1:
             for lane in lanes.values():
                 entries = lane.entries
@@ -136,8 +136,8 @@ class Lanes:
                     job = entries[position][-1]
                     if not (answer := accept(job)):
                         break
-                    found.append((job, answer))
-            return found
+                    answers.append((job, answer))
+            return answers
         heads = [(lane.entries[lane.head], lane.head, lane.entries) for lane in lanes.values()]
         if hopeless is not None:
             heads = [one for one in heads if not hopeless(one[0][-1])]
@@ -146,22 +146,22 @@ class Lanes:
             entry, position, entries = heads[0]
             position += 1
             if answer := accept(entry[-1]):
-                found.append((entry[-1], answer))
+                answers.append((entry[-1], answer))
             if answer and position < len(entries):
                 heapreplace(heads, (entries[position], position, entries))
             else:
                 heappop(heads)
-        return found
+        return answers
 
     def after(self, rank: Rank, lane: Hashable, skip: int = 0) -> Iterator[Job]:
         """The jobs of one lane that rank after `rank`, the last first, without `skip` of them."""
         if self._new:
             self._sort()
-        found = self._lanes.get(lane)
-        if found is None:
+        jobs = self._lanes.get(lane)
+        if jobs is None:
             return iter(())
-        entries = found.entries
-        begin = bisect_right(entries, _entry(rank, _LAST), lo=found.head)
+        entries = jobs.entries
+        begin = bisect_right(entries, _entry(rank, _LAST), lo=jobs.head)
         return _jobs(entries, range(len(entries) - skip - 1, begin - 1, -1))
 
     def add(self, job: Job, now: float) -> None:
@@ -173,10 +173,10 @@ class Lanes:
         index = job.index
         if self._new.pop(index, None) is not None:
             return True
-        found = self._where.pop(index, None)
-        if found is None:
+        place = self._where.pop(index, None)
+        if place is None:
             return False
-        lane, entry = found
+        lane, entry = place
         entries, head = lane.entries, lane.head
         if entries[head] is not entry:
             del entries[bisect_left(entries, entry, lo=head)]
@@ -202,7 +202,7 @@ class Lanes:
         """Sort new jobs into their lanes; return whether one is the first of its lane."""
         if not self._new:
             return False
-        found, lanes, where, lane_of, rank_of = (
+        changed, lanes, where, lane_of, rank_of = (
             False,
             self._lanes,
             self._where,
@@ -215,15 +215,15 @@ class Lanes:
             lane = lanes.get(key)
             if lane is None:
                 lane = lanes[key] = _Lane(key, entry)
-                found = True
+                changed = True
             elif entry > lane.entries[-1]:
                 lane.entries.append(entry)
             else:
                 insort(lane.entries, entry, lo=lane.head)
-                found = found or lane.entries[lane.head] is entry
+                changed = changed or lane.entries[lane.head] is entry
             where[index] = (lane, entry)
         self._new.clear()
-        return found
+        return changed
 
 
 def _jobs(entries: list[_Entry], places: range) -> Iterator[Job]:

@@ -1,4 +1,5 @@
-"""What a scheduling policy is: a pure function from a view of the cluster to decisions.
+"""What a scheduling policy is, sees and decides: a pure function from a view of the cluster to
+decisions.
 
 The same policy object decides in the simulator and on a real cluster, and cannot tell them apart.
 `docs/policies.md` has a complete example.
@@ -6,15 +7,369 @@ The same policy object decides in the simulator and on a real cluster, and canno
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import ClassVar, NamedTuple
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
-from schedmate.errors import UsageError
-from schedmate.schedulers.decisions import Decision
-from schedmate.schedulers.lanes import Rank
-from schedmate.schedulers.model import Cluster, Job
-from schedmate.schedulers.terms import NEVER
-from schedmate.schedulers.view import View
+from schedmate.base import errors
+from schedmate.base.errors import UsageError
+from schedmate.schedulers.estimators import Load
+from schedmate.schedulers.lanes import Lanes, Rank
+from schedmate.schedulers.model import (
+    EVERYTHING,
+    NEVER,
+    Allocation,
+    Capabilities,
+    Cluster,
+    Job,
+    NodeNews,
+)
+from schedmate.schedulers.space import Space
+
+
+class Start(NamedTuple):
+    """Run a waiting job on free GPUs, or on GPUs of jobs that were asked to stop.
+
+    In the latter case the GPUs are reserved, and the job starts when those have left.
+    """
+
+    job: Job
+    allocation: Allocation
+
+
+class Pack(NamedTuple):
+    """Run a waiting job on the GPUs of another that runs alone on the same number."""
+
+    job: Job
+    partner: Job
+
+
+class Evict(NamedTuple):
+    """Take a job off its GPUs; it waits again, and a partner continues alone.
+
+    Its work since the last checkpoint is lost. With `grace_s` it is asked to stop and holds its
+    GPUs until it has, at most for that time; it loses nothing if it saves a checkpoint meanwhile.
+    """
+
+    job: Job
+    grace_s: float = 0.0
+    """[s]"""
+
+
+class Preempt(NamedTuple):
+    """Stop a job that runs alone; it keeps its progress and waits again."""
+
+    job: Job
+
+
+class Resize(NamedTuple):
+    """Move an elastic job to other GPUs, more or fewer."""
+
+    job: Job
+    allocation: Allocation
+
+
+class Migrate(NamedTuple):
+    """Move a running job to the same number of other GPUs.
+
+    With `overlap` it keeps running while it is started there, and holds both sets meanwhile.
+    """
+
+    job: Job
+    allocation: Allocation
+    overlap: bool = False
+
+
+class Borrow(NamedTuple):
+    """Run a waiting job on borrowed GPUs: of another virtual cluster, or lent by a job.
+
+    A virtual cluster gets them back by an `Evict` or `Preempt`; a job reclaims them by itself.
+    """
+
+    job: Job
+    allocation: Allocation
+
+
+class Drop(NamedTuple):
+    """Give up a job, waiting or running: it is counted as dropped."""
+
+    job: Job
+    why: str = ""
+
+
+class Profile(NamedTuple):
+    """Run a waiting job alone for at most `limit_s` to measure its GPU use.
+
+    A job that ends within the limit is done; any other waits again, with its `profile` known.
+    """
+
+    job: Job
+    allocation: Allocation
+    limit_s: float
+    """[s]"""
+
+
+Decision = Start | Pack | Evict | Preempt | Resize | Migrate | Profile | Borrow | Drop
+
+
+_NEEDS: dict[type, str] = {
+    Pack: "pack",
+    Preempt: "preempt",
+    Evict: "evict",
+    Resize: "resize",
+    Migrate: "migrate",
+    Profile: "profile",
+    Borrow: "borrow",
+    Drop: "drop",
+}
+
+
+def needs(decision: Decision, can: Capabilities) -> str:
+    """The capability that this decision needs and the executor lacks, by name; empty: none."""
+    what = _NEEDS.get(type(decision), "")
+    if what and not getattr(can, what):
+        return what
+    return "overlap" if isinstance(decision, Migrate) and decision.overlap > can.overlap else ""
+
+
+class Answer(NamedTuple):
+    """The executor's answer to a decision."""
+
+    decision: Decision
+    state: Literal["accepted", "refused", "late"]
+    """`late`: carried out, but after the executor's deadline."""
+    why: str = ""
+    """Reason of a refusal."""
+    at: float = 0.0
+    """[s]"""
+
+
+# Jobs that hold GPUs of each node, with their class and tenant.
+
+
+class Census:
+    """Jobs by node, class and tenant; the GPUs of low-priority jobs can be reclaimed."""
+
+    __slots__ = ("_high", "_low", "high", "low", "low_gpus", "tenants")
+
+    def __init__(self, jobs: Iterable[Job]) -> None:
+        self.high = 0
+        """Bit set of the nodes on which a job of high priority runs."""
+        self.low = 0
+        """Bit set of those on which one of low priority runs."""
+        self.low_gpus: Counter[int] = Counter()
+        """By node: GPUs of jobs of low priority; parts of one count as one each."""
+        self.tenants: Counter[str] = Counter()
+        """GPUs that jobs of high priority hold, by tenant."""
+        self._high: Counter[int] = Counter()
+        self._low: Counter[int] = Counter()
+        for job in jobs:
+            self.change(job, 1)
+
+    def change(self, job: Job, by: int) -> None:
+        """The job has its allocation (1), or is about to lose it (-1)."""
+        terms = job.terms
+        low = terms is not None and terms.low
+        if terms is not None and terms.tenant and not low:
+            self.tenants[terms.tenant] += by * job.gpus
+        count, nodes = (self._low, self.low) if low else (self._high, self.high)
+        for node, mask in job.allocation:
+            count[node] += by
+            nodes = nodes | 1 << node if count[node] else nodes & ~(1 << node)
+            if low:
+                self.low_gpus[node] += by * mask.bit_count()
+        if low:
+            self.low = nodes
+        else:
+            self.high = nodes
+
+
+class Evictions:
+    """How often jobs were evicted from each node."""
+
+    __slots__ = ("_count", "_ever", "_levels")
+
+    def __init__(self) -> None:
+        self._ever = 0
+        self._count: dict[int, int] = {}
+        self._levels: dict[int, int] = {}  # number of evictions -> bit set of nodes
+
+    def __getitem__(self, node: int) -> int:
+        return self._count.get(node, 0)
+
+    def __bool__(self) -> bool:
+        return bool(self._count)
+
+    def add(self, job: Job) -> None:
+        """The job is about to be evicted from its nodes."""
+        for node, _ in job.allocation:
+            count, bit = self._count.get(node, 0), 1 << node
+            if count:
+                self._levels[count] &= ~bit
+                if not self._levels[count]:
+                    del self._levels[count]
+            self._ever |= bit
+            self._count[node] = count + 1
+            self._levels[count + 1] = self._levels.get(count + 1, 0) | bit
+
+    def levels(self) -> list[int]:
+        """Bit sets of nodes with equal numbers of evictions, from 0 upwards."""
+        return [~self._ever, *(self._levels[count] for count in sorted(self._levels))]
+
+
+class Holders:
+    """Jobs by node, so that what concerns one node does not cost a look at every running job."""
+
+    __slots__ = ("_jobs", "census")
+
+    def __init__(self, running: Iterable[Job]) -> None:
+        self._jobs: dict[int, dict[int, Job]] = {}
+        self.census: Census | None = None
+        """Maintained from the first access."""
+        for job in running:
+            self.add(job)
+
+    def on(self, node: int) -> list[Job]:
+        """The jobs that hold GPUs of this node, in order of submission."""
+        jobs = self._jobs.get(node, {})
+        return [jobs[index] for index in sorted(jobs)]
+
+    def add(self, job: Job) -> None:
+        """The job has its allocation."""
+        for node, _ in job.allocation:
+            self._jobs.setdefault(node, {})[job.index] = job
+        if self.census is not None:
+            self.census.change(job, 1)
+
+    def remove(self, job: Job) -> None:
+        """The job is about to lose its allocation."""
+        for node, _ in job.allocation:
+            del self._jobs[node][job.index]
+        if self.census is not None:
+            self.census.change(job, -1)
+
+
+# What a policy sees of the cluster when it decides.
+
+
+class Ordering(Protocol):
+    """The part of a policy that orders jobs."""
+
+    def lane(self, job: Job) -> Hashable:
+        """Jobs of one lane have the same request."""
+        ...
+
+    def rank(self, job: Job, now: float) -> Rank:
+        """The job's place in the queue: lowest first."""
+        ...
+
+
+class View:
+    """A policy's view of the cluster: the clock, free GPUs, waiting and running jobs.
+
+    A policy may book GPUs in `space` while it decides; its bookings are undone afterwards, and only
+    the decisions that it returns are carried out.
+    """
+
+    __slots__ = (
+        "altered",
+        "answers",
+        "can",
+        "draining",
+        "evicted",
+        "holders",
+        "leaving",
+        "load",
+        "lost",
+        "news",
+        "now",
+        "pending",
+        "requested",
+        "running",
+        "space",
+        "starting",
+        "submitted",
+        "warnings",
+    )
+
+    def __init__(self, space: Space, policy: Ordering, load: Load | None = None) -> None:
+        self.now = 0.0
+        """[s]"""
+        self.space = space
+        self.pending = Lanes(policy.lane, policy.rank)
+        """Waiting jobs by the policy's lane and rank."""
+        self.running = Lanes(policy.lane, policy.rank)
+        """Jobs that hold GPUs, by the policy's lane and rank."""
+        self.submitted: list[float] = []
+        """Submission times of the jobs so far, ascending [s]."""
+        self.requested: list[int] = [0]
+        """Running totals of the GPUs that they requested, beginning with 0."""
+        self.warnings: Counter[str] = Counter()
+        """Number of times that each problem was worked around, for the summary."""
+        self.load = Load() if load is None else load
+        """Forecast of submissions."""
+        self.altered = False
+        """Whether an observer ever reported new knowledge of a job since its submission."""
+        self.can: Capabilities = EVERYTHING
+        """Capabilities of the executor."""
+        self.answers: list[Answer] = []
+        """Answers to decisions since the policy was last asked, if not all were accepted."""
+        self.news: list[NodeNews] = []
+        """Nodes that changed since the policy was last asked."""
+        self.draining: dict[int, float] = {}
+        """Nodes on which nothing new may start, with the time at which they go down [s]."""
+        self.evicted = Evictions()
+        """Number of evictions from each node."""
+        self.leaving: dict[int, Job] = {}
+        """Jobs that were asked to stop and still hold their GPUs, by position."""
+        self.starting: dict[int, tuple[Job, Allocation]] = {}
+        """Jobs that start when others have left their GPUs, by position, with their allocations."""
+        self.lost: Callable[[Job], float] | None = None
+        """The executor's function behind `lost_s`."""
+        self.holders: Holders | None = None
+        """Jobs by node, maintained from the first call of `on`."""
+
+    def on(self, node: int) -> list[Job]:
+        """The jobs that hold GPUs of a node, in order of submission, without scanning others."""
+        if self.holders is None:
+            self.holders = Holders(self.running)
+        return self.holders.on(node)
+
+    def census(self) -> Census:
+        """Nodes by the classes of the jobs on them, and GPUs by tenant."""
+        if self.holders is None:
+            self.holders = Holders(self.running)
+        if self.holders.census is None:
+            self.holders.census = Census(self.running)
+        return self.holders.census
+
+    def lost_s(self, job: Job) -> float:
+        """Work of a running job since its last checkpoint, which an `Evict` would lose [s].
+
+        If the executor does not know it, all since the job got its GPUs.
+        """
+        if not job.allocation:
+            return 0.0
+        return self.now - job.started if self.lost is None else self.lost(job)
+
+    def jobs(self) -> list[Job]:
+        """All waiting and running jobs, in order of submission."""
+        return sorted((*self.pending, *self.running), key=lambda job: job.index)
+
+    def warn(self, what: str) -> None:
+        """Count a problem that was worked around."""
+        self.warnings[what] += 1
+
+    def expected(self) -> float:
+        """Forecast number of jobs submitted in the next ten minutes."""
+        return self.load.expected(self.submitted, self.now)
+
+    def expected_gpus(self) -> float:
+        """Forecast number of GPUs that these will request together."""
+        return self.load.expected_gpus(self.submitted, self.requested, self.now)
+
+
+# The base of policies, and the ranks that the simulator's specialised loops know.
 
 
 class StaticRank(NamedTuple):
@@ -135,3 +490,68 @@ def check_pool(policy: Policy, cluster: Cluster) -> None:
             f"{len(vcs)}: {shown}. Choose a cluster without them (2x8:A100 instead of "
             f"2x8:A100@{vcs[-1]}), so that all jobs compete for all nodes, or another policy."
         )
+
+
+# Observers of scheduling, such as readers of logs beside a policy.
+
+
+class Watch(Protocol):
+    """The interface of a simulation or a cluster to its observers."""
+
+    @property
+    def now(self) -> float:
+        """The clock [s]."""
+        ...
+
+    def wake(self, observer: Any, job: Job, at: float) -> None:
+        """Have `observer.woken(job)` called at `at` [s], whatever state the job is in by then."""
+        ...
+
+    def changed(self, job: Job | None = None) -> None:
+        """Report that something in the policy's view has changed: it decides again now.
+
+        With `job`, the job's lane and rank are computed again, as its forecast may have changed.
+        """
+        ...
+
+
+class Observer:
+    """Base of every observer: override the events of interest. No method returns anything."""
+
+    watch: Watch
+
+    def attach(self, watch: Any) -> None:
+        """Called once before the first job is submitted; `watch` is the simulation or cluster."""
+        self.watch = watch
+
+    def submitted(self, job: Job) -> None:
+        """The job waits for the first time, or again after a failure."""
+
+    def started(self, job: Job) -> None:
+        """The job got GPUs, alone or beside `job.partner`; also after a move or resize."""
+
+    def packed(self, job: Job) -> None:
+        """The job ran alone and now shares its GPUs with `job.partner`."""
+
+    def unpacked(self, job: Job) -> None:
+        """The job's partner has left; it continues alone."""
+
+    def stopped(self, job: Job) -> None:
+        """The job lost its GPUs before it was done: it waits, or is about to start elsewhere."""
+
+    def failed(self, job: Job, *, again: bool) -> None:
+        """The job lost its GPUs and perhaps work, or was dropped; without `again`, it is over."""
+
+    def ended(self, job: Job) -> None:
+        """The job has done its work."""
+
+    def woken(self, job: Job) -> None:
+        """The time requested by `watch.wake` has come."""
+
+
+# The `schedulers` extra, which has the packages of the learned models.
+
+
+def require_schedulers_extra(*packages: str, what: str = "this model") -> None:
+    """Raises `MissingExtraError` when one of these cannot be imported."""
+    errors.require(what, "schedulers", *packages)

@@ -6,25 +6,19 @@ import inspect
 import math
 import re
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from schedmate.errors import (
+from schedmate.base.errors import (
     MissingExtraError,
     SchedmateError,
     UsageError,
     did_you_mean,
     ends_the_program,
 )
+from schedmate.base.plugins import POLICIES, load_plugin, plugins
+from schedmate.base.terminal import clean
 from schedmate.schedulers.policy import Policy
-from schedmate.terminal import clean
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoints
-
-ENTRY_POINTS = "schedmate.policies"
-"""Entry point group in which a package registers its policies."""
 
 BUNDLED = {
     "fifo": "schedmate.schedulers.policies.queues:Fifo",
@@ -32,7 +26,7 @@ BUNDLED = {
     "sjf-ageing": "schedmate.schedulers.policies.queues:SjfAgeing",
     "qssf": "schedmate.schedulers.policies.queues:Qssf",
     "srtf": "schedmate.schedulers.policies.preemptive:Srtf",
-    "tiresias": "schedmate.schedulers.policies.tiresias:Tiresias",
+    "tiresias": "schedmate.schedulers.policies.preemptive:Tiresias",
     "lucid": "schedmate.schedulers.policies.lucid:Lucid",
     "gavel": "schedmate.schedulers.policies.gavel:Gavel",
     "pollux": "schedmate.schedulers.policies.pollux:Pollux",
@@ -41,12 +35,12 @@ BUNDLED = {
     "arena": "schedmate.schedulers.policies.arena:Arena",
     "horus": "schedmate.schedulers.policies.horus:Horus",
     "spot": "schedmate.schedulers.policies.spot:Spot",
-    "lucid+schedmate": "schedmate.schedulers.adapters.lucid:LucidWithSchedMate",
-    "qssf+schedmate": "schedmate.schedulers.adapters.sjf:QssfWithSchedMate",
-    "srtf+schedmate": "schedmate.schedulers.adapters.sjf:SrtfWithSchedMate",
-    "sia+schedmate": "schedmate.schedulers.adapters.sia:SiaWithSchedMate",
-    "spot+schedmate": "schedmate.schedulers.adapters.spot:SpotWithSchedMate",
-    "sjf+schedmate": "schedmate.schedulers.adapters.sjf:SjfWithSchedMate",
+    "lucid+schedmate": "schedmate.schedulers.adapters.policies:LucidWithSchedMate",
+    "qssf+schedmate": "schedmate.schedulers.adapters.policies:QssfWithSchedMate",
+    "srtf+schedmate": "schedmate.schedulers.adapters.policies:SrtfWithSchedMate",
+    "sia+schedmate": "schedmate.schedulers.adapters.policies:SiaWithSchedMate",
+    "spot+schedmate": "schedmate.schedulers.adapters.policies:SpotWithSchedMate",
+    "sjf+schedmate": "schedmate.schedulers.adapters.policies:SjfWithSchedMate",
 }
 
 
@@ -63,10 +57,10 @@ def split_outside_quotes(text: str, separator: str) -> list[str]:
     part = re.compile(rf"(?:(?<=[=,])(?:{_QUOTED})|[^{re.escape(separator)}])*")
     parts, at = [], 0
     while at <= len(text):
-        found = part.match(text, at)
-        assert found is not None  # it may be empty
-        parts.append(found[0])
-        at = found.end() + 1
+        match = part.match(text, at)
+        assert match is not None  # it may be empty
+        parts.append(match[0])
+        at = match.end() + 1
     return parts
 
 
@@ -105,8 +99,8 @@ class PolicySpec(NamedTuple):
         names, settings = list[str](), dict[str, str]()
         for part in split_outside_quotes(text, ":"):
             if "=" in part:
-                for one in split_outside_quotes(part, ";"):
-                    key, _, value = one.partition("=")
+                for setting in split_outside_quotes(part, ";"):
+                    key, _, value = setting.partition("=")
                     settings[key] = unquoted(value)
             elif settings:
                 key, value = list(settings.items())[-1]
@@ -123,11 +117,11 @@ class PolicySpec(NamedTuple):
 
         Raises `UsageError` for an unknown name.
         """
-        known = {one.name for one in parameters(policy_class(self.name))}
+        own_settings = {parameter.name for parameter in parameters(policy_class(self.name))}
         more = {
             key: value
             for key, value in further.items()
-            if key in known and key not in self.settings
+            if key in own_settings and key not in self.settings
         }
         return self._replace(settings={**self.settings, **more})
 
@@ -146,13 +140,7 @@ class Parameter(NamedTuple):
 
 def names() -> list[str]:
     """Names of all available policies."""
-    return sorted({*BUNDLED, *(point.name for point in _of_packages())})
-
-
-def _of_packages() -> EntryPoints:
-    from importlib.metadata import entry_points  # imports much, and is rarely needed
-
-    return entry_points(group=ENTRY_POINTS)
+    return sorted([*BUNDLED, *plugins(POLICIES, BUNDLED)])
 
 
 def policy_class(name: str) -> type[Policy]:
@@ -160,11 +148,7 @@ def policy_class(name: str) -> type[Policy]:
 
     Raises `UsageError` if there is none.
     """
-    target = BUNDLED.get(name)
-    if target is None:
-        for point in _of_packages():
-            if point.name == name:
-                target = point.value
+    target = BUNDLED.get(name) or plugins(POLICIES).get(name)
     if target is None and ":" in name:
         target = name
     if target is None:
@@ -175,28 +159,17 @@ def policy_class(name: str) -> type[Policy]:
     module, _, attribute = target.partition(":")
     if module.endswith(".py") or "/" in module:
         raise UsageError(_no_path(name, Path(module), attribute))
-    try:
-        found = getattr(import_module(module), attribute)
-    except ModuleNotFoundError as error:
+    if not attribute:
         raise UsageError(
-            f"policy {name!r} cannot be loaded: {error}. Say in PYTHONPATH where it is; if "
-            "here: PYTHONPATH=. schedmate ..."
-        ) from None
-    except (ImportError, AttributeError, SyntaxError) as error:
-        raise UsageError(
-            f"policy {name!r} cannot be loaded: {error}; correct its module, or the name."
-        ) from None
-    except BaseException as error:
-        if ends_the_program(error):
-            raise
-        what = f"{type(error).__name__}: {error}"
-        raise UsageError(f"policy {name!r} cannot be loaded: its module fails ({what}).") from error
-    if not (isinstance(found, type) and issubclass(found, Policy)):
+            f"policy {name!r} cannot be loaded: {target} names no class; write module:Class."
+        )
+    loaded = load_plugin(f"policy {name!r}", target)
+    if not (isinstance(loaded, type) and issubclass(loaded, Policy)):
         raise UsageError(
             f"policy {name!r}: {target} is not a subclass of schedmate.schedulers.policy.Policy; "
             "derive it from that (docs/policies.md)."
         )
-    return found
+    return loaded
 
 
 def _no_path(name: str, file: Path, attribute: str) -> str:
@@ -213,47 +186,47 @@ def parameters(policy: type[Policy]) -> list[Parameter]:
 
     One that takes `**settings` passes them on: then those of the class it extends count too.
     """
-    found: list[Parameter] = []
+    settings: list[Parameter] = []
     for kind in policy.__mro__:
         if kind is object:
             break
         if "__init__" not in vars(kind):
             continue
         arguments = list(inspect.signature(vars(kind)["__init__"]).parameters.values())[1:]
-        known = {one.name for one in found}
-        found += [
-            Parameter(one.name, str(one.annotation), one.default)
-            for one in arguments
-            if one.kind is not one.VAR_KEYWORD and one.name not in known
+        own_names = {argument.name for argument in settings}
+        settings += [
+            Parameter(argument.name, str(argument.annotation), argument.default)
+            for argument in arguments
+            if argument.kind is not argument.VAR_KEYWORD and argument.name not in own_names
         ]
-        if all(one.kind is not one.VAR_KEYWORD for one in arguments):
+        if all(argument.kind is not argument.VAR_KEYWORD for argument in arguments):
             break
-    return found
+    return settings
 
 
 def make(spec: str | PolicySpec) -> Policy:
     """The policy, constructed with its settings. Raises `UsageError` for an unknown name or
     setting."""
     name, settings = spec if isinstance(spec, PolicySpec) else PolicySpec.parse(spec)
-    found = policy_class(name)
-    known = {one.name: one for one in parameters(found)}
+    policy = policy_class(name)
+    available = {parameter.name: parameter for parameter in parameters(policy)}
     values: dict[str, Any] = {}
     for key, value in settings.items():
-        if key not in known or not value:
+        if key not in available or not value:
+            shown = ", ".join(f"{one.name}={one.default}" for one in available.values())
             raise UsageError(
-                f"policy {name!r} has no setting {f'{key}={value}'!r}; it has "
-                f"{', '.join(f'{one.name}={one.default}' for one in known.values()) or 'none'}"
-                f"{did_you_mean(key, known) or '.'}"
+                f"policy {name!r} has no setting {f'{key}={value}'!r}; it has {shown or 'none'}"
+                f"{did_you_mean(key, available) or '.'}"
             )
-        values[key] = _parse(name, known[key], value)
-    for one in known.values():
-        if one.default is inspect.Parameter.empty and one.name not in values:
+        values[key] = _parse(name, available[key], value)
+    for parameter in available.values():
+        if parameter.default is inspect.Parameter.empty and parameter.name not in values:
             raise UsageError(
-                f"policy {name!r} needs {one.name}: give the argument a default, or write "
-                f"{name}:{one.name}=VALUE."
+                f"policy {name!r} needs {parameter.name}: give the argument a default, or write "
+                f"{name}:{parameter.name}=VALUE."
             )
     try:
-        return found(**values)
+        return policy(**values)
     except MissingExtraError as error:
         raise MissingExtraError(f"policy {name}", error.packages, error.extra) from None
     except SchedmateError:
@@ -267,7 +240,9 @@ def make(spec: str | PolicySpec) -> Policy:
 
 def has_setting(text: str, key: str) -> bool:
     """Whether the policy called `text` has a setting of that name. Raises `UsageError`."""
-    return any(one.name == key for one in parameters(policy_class(PolicySpec.parse(text).name)))
+    return any(
+        parameter.name == key for parameter in parameters(policy_class(PolicySpec.parse(text).name))
+    )
 
 
 def _parse(policy: str, parameter: Parameter, value: str) -> Any:

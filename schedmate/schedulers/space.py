@@ -1,13 +1,185 @@
-"""Free GPUs and where a job would go: consolidated best fit in constant time."""
+"""Finds GPUs for a job: consolidated best fit in constant time, with gangs, pods and parts of
+one GPU.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from schedmate.schedulers.fitting import EVERY, Order, fit
-from schedmate.schedulers.free import Free
+from schedmate.schedulers.free import Free, Hosts, Pool, Shares, Sites, bits, lowest_gpus
 from schedmate.schedulers.model import Allocation, Cluster, Job, gpus_in
-from schedmate.schedulers.pools import Pool, bits, lowest
+
+EVERY_NODE = -1
+"""A bit set of all nodes."""
+
+Order = Callable[[int], Iterator[int]]
+"""The nodes of a bit set, best first; orders nodes that are equally full."""
+
+
+def best_fit(
+    job: Job,
+    gpus: int,
+    pool: Pool,
+    free: list[int],
+    hosts: Hosts,
+    shares: Shares,
+    sites: Sites | None,
+    order: Order = bits,
+    among: int = EVERY_NODE,
+) -> Allocation | None:
+    """GPUs for the job in this pool on the fewest nodes, those with the least left over.
+
+    `free`: bit mask of the free GPUs of each node. `sites`: for a job with constraints. `order`:
+    which of nodes that are equally full comes first; `among`: bit set of nodes that it may use.
+    """
+    constraints = job.constraints
+    if constraints is None or sites is None:
+        if job.share != 1.0:
+            return _share(job, pool, free, hosts, shares, among, order)
+        return _whole(job, gpus, pool, free, hosts, among, order)
+    allowed = sites.allowed(constraints) & among
+
+    def place(nodes: int) -> Allocation | None:
+        if job.share != 1.0:
+            return _share(job, pool, free, hosts, shares, nodes, order)
+        if not constraints.pods:
+            return _whole(job, gpus, pool, free, hosts, nodes, order)
+        each = job.gpus // constraints.pods
+        if gpus % each:
+            return None
+        most = 1 if constraints.apart else pool.size // each
+        return _pods(job, each, gpus // each, most, pool, free, hosts, nodes, order)
+
+    if not constraints.within_switch:
+        return place(allowed)
+    return _within_switch(gpus, pool, allowed, sites, place)
+
+
+def _within_switch(
+    gpus: int,
+    pool: Pool,
+    allowed: int,
+    sites: Sites,
+    place: Callable[[int], Allocation | None],
+) -> Allocation | None:
+    """GPUs below the switch with the fewest free GPUs that still has room; None: below none."""
+    switches: list[tuple[int, int]] = []
+    for switch in sites.switches():
+        nodes = switch & allowed
+        room = sum(
+            count * (bucket & nodes).bit_count() for count, bucket in enumerate(pool.buckets)
+        )
+        if room >= gpus:
+            switches.append((room, nodes))
+    for _, nodes in sorted(switches):
+        if allocation := place(nodes):
+            return allocation
+    return None
+
+
+def _whole(
+    job: Job,
+    gpus: int,
+    pool: Pool,
+    free: list[int],
+    hosts: Hosts,
+    allowed: int,
+    order: Order,
+) -> Allocation | None:
+    """Whole free nodes, then the rest on the node that it fills best; None: it does not fit."""
+    chosen: list[tuple[int, int]] = []
+    left = gpus
+    if left > pool.size:
+        for node in order(pool.buckets[pool.size] & allowed):
+            if left < pool.size:
+                break
+            if hosts.afford(node, job, pool.size):
+                chosen.append((node, free[node]))
+                left -= pool.size
+        if left >= pool.size:
+            return None
+    if left:
+        taken = {node for node, _ in chosen}
+        rest = next(
+            (
+                node
+                for count in range(left, pool.size + 1)
+                for node in order(pool.buckets[count] & allowed)
+                if node not in taken and hosts.afford(node, job, left)
+            ),
+            None,
+        )
+        if rest is None:
+            return None
+        chosen.append((rest, lowest_gpus(free[rest], left)))
+    return tuple(sorted(chosen))
+
+
+def _pods(
+    job: Job,
+    each: int,
+    pods: int,
+    most: int,
+    pool: Pool,
+    free: list[int],
+    hosts: Hosts,
+    allowed: int,
+    order: Order,
+) -> Allocation | None:
+    """Put as many pods as fit on the node that they fill best, until all are placed."""
+    chosen: list[tuple[int, int]] = []
+    left, together = pods, min(pods, most)
+    while left and together:
+        gpus = together * each
+        node = next(
+            (
+                node
+                for count in range(gpus, pool.size + 1)
+                for node in order(pool.buckets[count] & allowed)
+                if hosts.afford(node, job, gpus)
+            ),
+            None,
+        )
+        if node is None:
+            together -= 1
+            continue
+        chosen.append((node, lowest_gpus(free[node], gpus)))
+        allowed &= ~(1 << node)
+        left -= together
+        together = min(together, left)
+    return None if left else tuple(sorted(chosen))
+
+
+def _share(
+    job: Job,
+    pool: Pool,
+    free: list[int],
+    hosts: Hosts,
+    shares: Shares,
+    allowed: int,
+    order: Order,
+) -> Allocation | None:
+    """The fullest GPU with room for the job's part of one, otherwise an unused GPU."""
+    open_gpus = [
+        (used, -node, -gpu)
+        for (node, gpu), used in shares.used.items()
+        if pool.nodes >> node & 1
+        and allowed >> node & 1
+        and shares.fits(job, (node, gpu))
+        and hosts.afford(node, job, job.gpus)
+    ]
+    if open_gpus:
+        _, node, gpu = max(open_gpus)
+        return ((-node, -gpu),)
+    for count in range(1, pool.size + 1):
+        for node in order(pool.buckets[count] & allowed):
+            if hosts.afford(node, job, job.gpus):
+                return ((node, lowest_gpus(free[node], 1)),)
+    return None
+
+
+# The free space of a cluster: placing, booking, transactions.
+
 
 GIVEN, CLAIMED = "given", "claimed"
 _PLACES = 1 << 17
@@ -36,7 +208,7 @@ class Space(Free):
         gpu_type: str = "",
         borrow: bool = False,
         order: Order | None = None,
-        among: int = EVERY,
+        among: int = EVERY_NODE,
     ) -> Allocation | None:
         """GPUs for `job` on the fewest nodes with the fewest GPUs left over; None: it does not fit
         now.
@@ -53,7 +225,7 @@ class Space(Free):
         open_to = self._pools.of_others if borrow else self._pools.open_to
         pools = open_to(job.vc, gpu_type or job.gpu_type, role)
         plain = job.share == 1.0 and not job.cpus and not job.memory_mb and job.constraints is None
-        plain = plain and order is None and among == EVERY
+        plain = plain and order is None and among == EVERY_NODE
         for pool in pools:
             if plain and gpus <= pool.size:
                 if (node := pool.fullest(gpus)) >= 0:
@@ -160,14 +332,14 @@ class Space(Free):
                     continue
                 left = free[node]
                 free[node] = left | mask
-                before, given = left.bit_count(), mask.bit_count()
-                self.idle += given
+                before, count = left.bit_count(), mask.bit_count()
+                self.idle += count
                 pool, bit = self._pool_of[node], 1 << node
                 buckets = pool.buckets
                 buckets[before] ^= bit
                 if not buckets[before]:
                     pool.counts ^= 1 << before
-                before += given
+                before += count
                 buckets[before] |= bit
                 pool.counts |= 1 << before
         if job.cpus or job.memory_mb or job.constraints:
@@ -237,7 +409,7 @@ class Space(Free):
 
     def _fit(self, job: Job, gpus: int, pool: Pool, order: Order, among: int) -> Allocation | None:
         sites = None if job.constraints is None else self.sites
-        return fit(job, gpus, pool, self.free, self._hosts, self._shares, sites, order, among)
+        return best_fit(job, gpus, pool, self.free, self._hosts, self._shares, sites, order, among)
 
     def _borrow(self, job: Job, allocation: Allocation) -> bool:
         """Book GPUs that other jobs lend."""
@@ -269,5 +441,5 @@ class Space(Free):
         if place is None:
             if len(self._places) > _PLACES:
                 self._places.clear()
-            place = self._places[key] = ((node, lowest(self.free[node], gpus)),)
+            place = self._places[key] = ((node, lowest_gpus(self.free[node], gpus)),)
         return place

@@ -1,28 +1,52 @@
-"""The service as an ASGI application."""
+"""The service as an ASGI application, and its routes under /v1.
+
+`create_app` makes the application; each route parses, asks the `Service` and answers.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from typing import Annotated, Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from schedmate import __version__
-from schedmate.errors import SchedmateError
+from schedmate.base.errors import SchedmateError
+from schedmate.base.terminal import clean
+from schedmate.cluster.record import PlanStatus
+from schedmate.jobs import JobRecord, JobState
 from schedmate.serve import metrics
-from schedmate.serve.access import Access
-from schedmate.serve.api import routes
-from schedmate.serve.errors import status_of
-from schedmate.serve.guard import App, Guard
-from schedmate.serve.models import Health
-from schedmate.serve.pages import pages
+from schedmate.serve.guard import Access, App, Guard
+from schedmate.serve.models import (
+    LONGEST_ID,
+    Advice,
+    AdviseRequest,
+    Decision,
+    Diagnosed,
+    DiagnoseRequest,
+    FinishRequest,
+    ForbiddenError,
+    Health,
+    History,
+    PlanList,
+    PlanState,
+    Problem,
+    Stored,
+    StoreRequest,
+    Tracked,
+    TrackRequest,
+    status_of,
+)
+from schedmate.serve.pages import page_routes
 from schedmate.serve.service import Service
-from schedmate.terminal import clean
 
 log = logging.getLogger("schedmate.serve")
 
@@ -42,8 +66,8 @@ def create_app(service: Service) -> App:
         redoc_url=None,
         openapi_url="/openapi.json",
     )
-    api.include_router(routes(service, access))
-    api.include_router(pages(service, access))
+    api.include_router(api_routes(service, access))
+    api.include_router(page_routes(service, access))
     _health(api, service)
     for kind in (SchedmateError, TimeoutError, OSError):
         api.add_exception_handler(kind, _failed)
@@ -143,3 +167,136 @@ async def _not_found(_: Request, error: Exception) -> Response:
         error.status_code,
         error.headers,
     )
+
+
+# The routes under /v1: parse, ask the service, answer.
+
+
+_REFUSAL_TEXTS = {
+    401: "The token was not shown",
+    403: "Not allowed: a path outside the roots, or another site's page",
+    413: "The body is too large",
+    415: "The body is not JSON",
+    421: "The service is not called that",
+    422: "The request is invalid",
+    429: "Too many requests a second",
+    500: "An error of the service",
+    503: "Too much is going on, or the history cannot be used; try again",
+    504: "Not answered before the deadline",
+}
+
+
+def _refusals(*more: int) -> dict[int | str, dict[str, Any]]:
+    descriptions = {
+        **_REFUSAL_TEXTS,
+        404: "There is no such thing",
+        409: "Its state does not allow that",
+    }
+    return {
+        status: {"model": Problem, "description": descriptions[status]}
+        for status in sorted({*_REFUSAL_TEXTS, *more})
+    }
+
+
+PlanId = Annotated[str, Path(pattern=r"^[0-9a-f]{12}$", description="Id of the plan")]
+
+
+def api_routes(service: Service, access: Access) -> APIRouter:
+    """The routes under /v1, which answer by `service`; `access` decides on rights."""
+    router = APIRouter(prefix="/v1", responses=_refusals())
+    limits = service.options.limits
+
+    @router.post("/advise", response_model=Advice)
+    async def advise(request: AdviseRequest) -> Response:
+        """Estimate a job's run time and utilisation."""
+        longest = limits.advice_s if request.metadata is not None else limits.deadline_s
+        return _json_response(await service.advise(request, _deadline(request.deadline_s, longest)))
+
+    @router.post("/track", response_model=Tracked)
+    async def track(request: TrackRequest) -> Response:
+        """How a running job is going, by its log."""
+        deadline = _deadline(request.deadline_s, limits.deadline_s)
+        progress = await service.track(request, deadline)
+        return _json_response(Tracked(job_id=request.job.job_id, progress=progress))
+
+    @router.post("/diagnose", response_model=Diagnosed)
+    async def diagnose(request: DiagnoseRequest) -> Response:
+        """What failed first in a job, its type and a plan."""
+        deadline = _deadline(request.deadline_s, limits.deadline_s)
+        diagnosis = await service.diagnose(request, deadline)
+        return _json_response(Diagnosed(job_id=request.job.job_id, diagnosis=diagnosis))
+
+    @router.get("/history", response_model=History, responses=_refusals(404))
+    async def history(
+        job_id: Annotated[str | None, Query(max_length=LONGEST_ID)] = None,
+        state: JobState | None = None,
+        user: Annotated[str | None, Query(max_length=LONGEST_ID)] = None,
+        limit: Annotated[int, Query(ge=1, le=1_000)] = 50,
+        offset: Annotated[int, Query(ge=0, le=10**9)] = 0,
+    ) -> Response:
+        """Stored jobs, the latest submitted first, or the one with an id."""
+        size, jobs = await service.jobs(job_id, limit=limit, offset=offset, state=state, user=user)
+        return _json_response(History(size=size, jobs=jobs))
+
+    @router.post("/history", response_model=Stored)
+    async def store(request: StoreRequest) -> Response:
+        """Store jobs, or replace them. Once this is answered they survive a crash."""
+        done = await service.store(request.jobs, _deadline(None, limits.deadline_s))
+        return _json_response(Stored(stored=done))
+
+    @router.post("/history/finish", response_model=JobRecord, responses=_refusals(404))
+    async def finish(request: FinishRequest) -> Response:
+        """Say how a stored job ended."""
+        return _json_response(await service.finish(request, _deadline(None, limits.deadline_s)))
+
+    @router.get("/plans", response_model=PlanList)
+    def plans(
+        open_only: Annotated[bool, Query(description="Only those with something to come")] = False,
+    ) -> Response:
+        """Plans for the cluster, pending and carried out."""
+        return _json_response(
+            PlanList(plans=[_plan_state(one) for one in service.plans.list(open_only=open_only)])
+        )
+
+    def decide(plan: str, decision: Decision, request: Request, *, approve: bool) -> Response:
+        if not access.bears(request.headers.get("authorization")):
+            raise ForbiddenError(
+                "plans are decided with the token of --token-file only, also on this machine; or "
+                "use `schedmate recover approve`."
+            )
+        by = f"{decision.by} (token)"
+        return _json_response(
+            _plan_state(service.plans.decide(plan, approve=approve, by=by, note=decision.note))
+        )
+
+    @router.post("/plans/{plan}/approve", response_model=PlanState, responses=_refusals(404, 409))
+    def approve(plan: PlanId, decision: Decision, request: Request) -> Response:
+        """Let a proposed plan be carried out; the agent does that."""
+        return decide(plan, decision, request, approve=True)
+
+    @router.post("/plans/{plan}/reject", response_model=PlanState, responses=_refusals(404, 409))
+    def reject(plan: PlanId, decision: Decision, request: Request) -> Response:
+        """Say no to a plan; the same is not proposed again."""
+        return decide(plan, decision, request, approve=False)
+
+    return router
+
+
+def _deadline(wanted_s: float | None, longest_s: float) -> float:
+    return time.monotonic() + min(longest_s, wanted_s or longest_s)
+
+
+def _plan_state(status: PlanStatus) -> PlanState:
+    return PlanState(
+        id=status.plan.id,
+        state=status.state,
+        since=status.since.time,
+        by=status.by,
+        note=status.note,
+        plan=status.plan.model_dump(mode="json"),
+    )
+
+
+def _json_response(answer: BaseModel) -> Response:
+    # a model needs no second validation
+    return Response(answer.model_dump_json(by_alias=True), media_type="application/json")

@@ -14,13 +14,13 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from schedmate.errors import InputError
+from schedmate.base.errors import InputError
+from schedmate.base.journal import Connection
 from schedmate.jobs import Diagnosis, Estimate, JobRecord, JobSpec, Progress
-from schedmate.sqlite import Connection
 
 FILE = "board.db"
 KEPT_S = 30 * 86_400.0
-"""How long a job stays after it was last heard of [s]."""
+"""Time for which a job stays on the board after its last update [s]."""
 LISTED = 200
 """Rows of one table of the dashboard."""
 
@@ -114,17 +114,17 @@ class Board:
     # -- writing ------------------------------------------------------------
 
     def write(self, updates: Sequence[Update]) -> None:
-        """Take these in, in order."""
+        """Store updates in order, all or none."""
         self._writer.execute("BEGIN IMMEDIATE")
         try:
             for update in updates:
-                self._take(update)
+                self._store_update(update)
             self._writer.execute("COMMIT")
         finally:
             if self._writer.in_transaction:
                 self._writer.execute("ROLLBACK")
 
-    def _take(self, update: Update) -> None:
+    def _store_update(self, update: Update) -> None:
         if isinstance(update, Heard):
             self._heard(update.record, update.time)
             return
@@ -133,13 +133,13 @@ class Board:
             return
         self._named(job, now)
         if isinstance(update, Advised):
-            one = update.estimate
+            estimate = update.estimate
             self._writer.execute(
                 "UPDATE jobs SET advised = ?, estimate_s = ?, p10_s = ?, p90_s = ?, runs = ?, "
                 "reason = ? WHERE job_id = ? AND state = 'PENDING'",
                 (
-                    *(now, one.duration_s, one.duration_p10_s, one.duration_p90_s),
-                    *(len(one.neighbours), one.reason, job.job_id),
+                    *(now, estimate.duration_s, estimate.duration_p10_s, estimate.duration_p90_s),
+                    *(len(estimate.neighbours), estimate.reason, job.job_id),
                 ),
             )
         elif isinstance(update, Tracked):
@@ -246,11 +246,11 @@ class Board:
         with self._lock:
             cursor = self._reader.execute(f"SELECT * FROM jobs WHERE {where}", tuple(values))  # noqa: S608 - our own words
             names = [column[0] for column in cursor.description]
-            found = [dict(zip(names, row, strict=True)) for row in cursor]
-        for one in found:
+            jobs = [dict(zip(names, row, strict=True)) for row in cursor]
+        for job in jobs:
             for key in ("nodes", "progress", "diagnosis"):
-                one[key] = json.loads(one[key]) if one[key] else None
-        return found
+                job[key] = json.loads(job[key]) if job[key] else None
+        return jobs
 
     def _rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         with self._lock:

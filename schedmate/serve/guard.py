@@ -1,20 +1,118 @@
-"""What every request passes before it is read: limits, access, and a line in the log after it."""
+"""What every request passes before it is read: limits, access, and a line in the log after it.
+
+`Access` checks bearer tokens, browser sessions and host names; `Rate` limits how often a client
+may ask.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import hmac
 import json
 import logging
 import secrets
 import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import urlsplit
 
-from schedmate.serve.access import Access, Rate
+from schedmate.base.terminal import clean
 from schedmate.serve.metrics import Metrics
 from schedmate.serve.options import ServeOptions
-from schedmate.terminal import clean
+
+COOKIE = "schedmate-session"
+SESSION_S = 12 * 3600.0
+"""How long a browser stays signed in [s]."""
+MOST_SESSIONS = 1_000
+MOST_CLIENTS = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A browser that showed the token; `csrf` goes into every form that changes something."""
+
+    csrf: str
+    until: float
+
+
+class Access:
+    """Checks tokens and keeps sessions, in memory: a restart ends all sessions."""
+
+    def __init__(self, token: str | None) -> None:
+        self._token = None if token is None else token.encode()
+        self._sessions: OrderedDict[str, Session] = OrderedDict()
+
+    @property
+    def guarded(self) -> bool:
+        """Whether a token is required."""
+        return self._token is not None
+
+    def proves(self, token: str) -> bool:
+        """Whether this is the token, compared in constant time."""
+        presented = token.encode("utf-8", "surrogateescape")
+        return self._token is not None and hmac.compare_digest(presented, self._token)
+
+    def bears(self, authorization: str | None) -> bool:
+        """Whether an `Authorization` header shows the token."""
+        scheme, _, token = (authorization or "").partition(" ")
+        return scheme.lower() == "bearer" and self.proves(token.strip())
+
+    def sign_in(self) -> str:
+        """A new session for a browser that has sent the token; returns the content of its
+        cookie."""
+        name = secrets.token_urlsafe(32)
+        self._sessions[name] = Session(secrets.token_urlsafe(32), time.monotonic() + SESSION_S)
+        while len(self._sessions) > MOST_SESSIONS:
+            self._sessions.popitem(last=False)
+        return name
+
+    def sign_out(self, cookies: str | None) -> None:
+        """End the session of a `Cookie` header."""
+        self._sessions.pop(_session_name(cookies), None)
+
+    def session(self, cookies: str | None) -> Session | None:
+        """The session of a `Cookie` header, if it is one of ours and not too old."""
+        name = _session_name(cookies)
+        session = self._sessions.get(name)
+        if session is not None and session.until < time.monotonic():
+            session = self._sessions.pop(name, None) and None
+        return session
+
+
+def _session_name(cookies: str | None) -> str:
+    try:
+        cookie = SimpleCookie(cookies or "").get(COOKIE)
+    except CookieError:
+        return ""
+    return cookie.value if cookie is not None else ""
+
+
+class Rate:
+    """A rate limit: requests per second of each client, and twice this number in a burst."""
+
+    def __init__(self, rate: float) -> None:
+        self._rate = rate
+        self._clients: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def allows(self, client: str) -> bool:
+        """Whether this client may make one more request now."""
+        if self._rate <= 0:
+            return True
+        now = time.monotonic()
+        left, then = self._clients.pop(client, (2 * self._rate, now))
+        left = min(2 * self._rate, left + (now - then) * self._rate)
+        allowed = left >= 1
+        self._clients[client] = (left - allowed, now)
+        if len(self._clients) > MOST_CLIENTS:
+            self._clients.popitem(last=False)
+        return allowed
+
+
+# What every request passes before it is read: limits, access, and a line in the log after it.
+
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -23,11 +121,11 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 log = logging.getLogger("schedmate.serve.request")
 
-OPEN = frozenset({"/healthz", "/readyz"})
+OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 """Paths that need no token: whether the service is alive."""
-FOR_BROWSERS = frozenset({"/", "/login", "/logout"})
+BROWSER_PATHS = frozenset({"/", "/login", "/logout"})
 """Pages, which have their own way to sign in."""
-_SAFE = ("GET", "HEAD", "OPTIONS")
+_SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 _SLACK_S = 1.0
 """Time beyond its deadline after which a request ends, for the answer about the deadline [s]."""
 _HEADERS = (
@@ -38,7 +136,7 @@ _HEADERS = (
 
 
 class RefusedError(Exception):
-    """A request that is not taken on."""
+    """A request that is refused, with HTTP `status` and the time to wait, `retry_s` [s]."""
 
     def __init__(self, status: int, reason: str, sentence: str, retry_s: int | None = None) -> None:
         super().__init__(sentence)
@@ -86,7 +184,7 @@ class Guard:
         try:
             self._check(scope, headers)
             async with asyncio.timeout(self._options.limits.deadline_s + _SLACK_S):
-                if scope["method"] not in _SAFE:
+                if scope["method"] not in _SAFE_METHODS:
                     receive = await _whole(receive, self._options.limits.body)
                 await self._app(scope, receive, answer)
         except RefusedError as refused:
@@ -106,7 +204,7 @@ class Guard:
 
     def _check(self, scope: Scope, headers: dict[bytes, str]) -> None:
         limits, path = self._options.limits, scope["path"]
-        if path in OPEN:
+        if path in OPEN_PATHS:
             return
         why_not = self._unavailable()
         if why_not is not None:
@@ -121,7 +219,7 @@ class Guard:
                 503, "in flight", f"{limits.in_flight} requests are being answered; try again.", 1
             )
         self._check_token(path, headers)
-        if scope["method"] not in _SAFE:
+        if scope["method"] not in _SAFE_METHODS:
             self._check_origin(headers)
             if path.startswith("/v1/"):
                 kind = headers.get(b"content-type", "").partition(";")[0].strip().lower()
@@ -141,7 +239,7 @@ class Guard:
             )
 
     def _check_token(self, path: str, headers: dict[bytes, str]) -> None:
-        if not self._access.guarded or path in FOR_BROWSERS:
+        if not self._access.guarded or path in BROWSER_PATHS:
             return
         if self._access.bears(headers.get(b"authorization")):
             return
@@ -161,7 +259,7 @@ class Guard:
     def _note(self, scope: Scope, status: int, seconds: float, request_id: str) -> None:
         route = getattr(scope.get("route"), "path", None)
         route = route if route is not None else "refused" if status < 500 else "none"
-        method = scope["method"] if scope["method"] in (*_SAFE, "POST") else "other"
+        method = scope["method"] if scope["method"] in (*_SAFE_METHODS, "POST") else "other"
         self._metrics.requests.labels(route, method, status).inc()
         self._metrics.latency.labels(route).observe(seconds)
         if log.isEnabledFor(logging.INFO):
@@ -183,21 +281,21 @@ async def _whole(receive: Receive, most: int) -> Receive:
     while more:
         message = await receive()
         if message["type"] != "http.request":  # the client has left
-            return _once(message, receive)
+            return _with_message_first(message, receive)
         part = message.get("body", b"")
         parts.append(part)
         size += len(part)
         if size > most:
             raise _too_large(most)
         more = message.get("more_body", False)
-    return _once({"type": "http.request", "body": b"".join(parts)}, receive)
+    return _with_message_first({"type": "http.request", "body": b"".join(parts)}, receive)
 
 
-def _once(message: MutableMapping[str, Any], receive: Receive) -> Receive:
-    held = [message]
+def _with_message_first(message: MutableMapping[str, Any], receive: Receive) -> Receive:
+    pending = [message]
 
     async def again() -> MutableMapping[str, Any]:
-        return held.pop() if held else await receive()
+        return pending.pop() if pending else await receive()
 
     return again
 

@@ -25,59 +25,59 @@ class Metrics:
     """The counters of one service, in a separate registry."""
 
     def __init__(self) -> None:
-        self.registry = one = CollectorRegistry()
+        self.registry = registry = CollectorRegistry()
         self.requests = Counter(
             "schedmate_http_requests",
             "Requests by route and status",
             ("route", "method", "status"),
-            registry=one,
+            registry=registry,
         )
         self.latency = Histogram(
             "schedmate_http_request_seconds",
             "Time of requests by route [s]",
             ("route",),
             buckets=_SECONDS,
-            registry=one,
+            registry=registry,
         )
         self.in_flight = Gauge(
-            "schedmate_http_requests_in_flight", "Requests being answered", registry=one
+            "schedmate_http_requests_in_flight", "Requests being answered", registry=registry
         )
         self.refused = Counter(
             "schedmate_http_refused",
             "Requests that were not taken on",
             ("reason",),
-            registry=one,
+            registry=registry,
         )
         self.advice = Counter(
             "schedmate_advice",
             "Estimates, and jobs without one",
             ("outcome",),
-            registry=one,
+            registry=registry,
         )
         self.error = Histogram(
             "schedmate_estimate_error_ratio",
             "Run time of completed jobs over the last estimate before they began",
             buckets=_RATIOS,
-            registry=one,
+            registry=registry,
         )
         self.within = Counter(
             "schedmate_estimates_checked",
             "Completed jobs that had an estimate, by where in its interval they ended",
             ("place",),
-            registry=one,
+            registry=registry,
         )
         self.verdicts = Counter(
-            "schedmate_verdicts", "Diagnoses by type of error", ("error_type",), registry=one
+            "schedmate_verdicts", "Diagnoses by type of error", ("error_type",), registry=registry
         )
         self.stored = Counter(
-            "schedmate_history_stored_jobs", "Jobs stored in the history", registry=one
+            "schedmate_history_stored_jobs", "Jobs stored in the history", registry=registry
         )
-        self.history = Gauge("schedmate_history_jobs", "Jobs in the history", registry=one)
-        self.plans = Gauge("schedmate_plans", "Plans by state", ("state",), registry=one)
+        self.history = Gauge("schedmate_history_jobs", "Jobs in the history", registry=registry)
+        self.plans = Gauge("schedmate_plans", "Plans by state", ("state",), registry=registry)
         self.unshown = Counter(
             "schedmate_dashboard_dropped",
             "Updates of the dashboard that were dropped under load",
-            registry=one,
+            registry=registry,
         )
         for outcome in ("estimated", "abstained"):
             self.advice.labels(outcome)

@@ -1,4 +1,6 @@
-"""Requests and responses of the service, from which its OpenAPI document is generated."""
+"""What goes over the wire: requests, responses and refusals, from which the OpenAPI document is
+generated.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from schedmate.base.errors import InputError, LimitError, SchedmateError, UsageError
 from schedmate.jobs import (
     Diagnosis,
     Estimate,
@@ -15,7 +18,8 @@ from schedmate.jobs import (
     Progress,
     WorkloadMetadata,
 )
-from schedmate.jobs.bounds import Moment, Seconds, Text
+from schedmate.jobs.metadata import Moment, Seconds, Text
+from schedmate.retrieval.database import HistoryError
 
 LONGEST_ID = 512
 LONGEST_PATH = 4096
@@ -179,3 +183,45 @@ class Decision(_Message):
 
     by: Annotated[Text, Field(min_length=1, max_length=100)]
     note: Annotated[Text, Field(max_length=500)] = ""
+
+
+# The errors with which a request is refused.
+
+
+class BusyError(SchedmateError):
+    """As much as the service takes on is going on already."""
+
+
+class OutsideError(InputError):
+    """A path that may not be read."""
+
+
+class ForbiddenError(SchedmateError):
+    """It takes a right that was not shown."""
+
+
+class AbsentError(InputError):
+    """No object of that name exists."""
+
+
+class ConflictError(InputError):
+    """The stored state does not allow it."""
+
+
+_STATUS_OF_ERRORS: tuple[tuple[type[Exception], int], ...] = (
+    (BusyError, 503),
+    (OutsideError, 403),
+    (ForbiddenError, 403),
+    (AbsentError, 404),
+    (ConflictError, 409),
+    (LimitError, 504),
+    (TimeoutError, 504),
+    (HistoryError, 503),
+    (InputError, 422),
+    (UsageError, 422),
+)
+
+
+def status_of(error: Exception) -> int:
+    """The HTTP status for a kind of failure."""
+    return next((status for kind, status in _STATUS_OF_ERRORS if isinstance(error, kind)), 500)

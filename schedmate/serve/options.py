@@ -1,14 +1,24 @@
-"""The service's address, access rules and limits."""
+"""The service's address, access rules, limits, and log: one JSON object a line, on standard
+error.
+"""
 
 from __future__ import annotations
 
 import ipaddress
+import json
+import logging
 import os
 import stat
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
-from schedmate.errors import InputError, UsageError
+from schedmate.base.data import plain
+from schedmate.base.errors import InputError, UsageError
+from schedmate.base.terminal import clean
 from schedmate.settings import data_dir
 
 SHORTEST_TOKEN = 16
@@ -91,14 +101,14 @@ def read_token(path: Path) -> str:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         with os.fdopen(descriptor, encoding="utf-8") as stream:
-            found = os.fstat(descriptor)
+            status = os.fstat(descriptor)
             text = stream.read(4096).strip()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise InputError(
             f"cannot read the token file {path}: {reason}; correct the path."
         ) from None
-    if not stat.S_ISREG(found.st_mode) or found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+    if not stat.S_ISREG(status.st_mode) or status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise UsageError(
             f"the token file {path} can be read by others; run `chmod 600 {path}` first."
         )
@@ -117,3 +127,52 @@ def checked_roots(paths: list[Path]) -> tuple[Path, ...]:
         if not path.is_dir():
             raise InputError(f"--root {path} is not a directory; name one that holds code or logs.")
     return tuple(path.resolve() for path in paths)
+
+
+# Log lines as JSON, one object a line, on standard error.
+
+
+OUR_LOGGER = "schedmate.serve"
+
+
+class JsonFormatter(logging.Formatter):
+    """`{"time": ..., "level": ..., "logger": ..., "message": ...}` and the fields of a request."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line of JSON, without control characters."""
+        document = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": clean(record.getMessage()),
+            **getattr(record, "fields", {}),
+        }
+        if record.exc_info:
+            document["exception"] = self.formatException(record.exc_info)
+        return json.dumps(plain(document))
+
+
+@contextmanager
+def logged_as_json(*, requests: bool) -> Iterator[None]:
+    """Within it, schedmate and the server write JSON; with `requests`, a line for each request."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter())
+    levels = {
+        "schedmate": None,
+        OUR_LOGGER: logging.INFO,
+        f"{OUR_LOGGER}.request": logging.INFO if requests else logging.WARNING,
+        "uvicorn": logging.WARNING,
+    }
+    loggers = [logging.getLogger(name) for name in levels]
+    before = [(one.handlers, one.propagate, one.level) for one in loggers]
+    for logger, level in zip(loggers, levels.values(), strict=True):
+        if not logger.name.startswith(OUR_LOGGER):
+            logger.handlers, logger.propagate = [handler], False
+        if level is not None:
+            logger.setLevel(level)
+    try:
+        yield
+    finally:
+        for logger, (handlers, propagate, was) in zip(loggers, before, strict=True):
+            logger.handlers, logger.propagate = handlers, propagate
+            logger.setLevel(was)

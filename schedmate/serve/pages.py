@@ -1,12 +1,19 @@
-"""The dashboard: one page, and signing in to decide on plans."""
+"""The dashboard: one page, signing in to decide on plans, and the content of both.
+
+The content comes from the board, the plans and the clock.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import hmac
+import statistics
 import time
+from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
@@ -14,22 +21,26 @@ from urllib.parse import parse_qs
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 
-from schedmate.errors import SchedmateError
+from schedmate.base.errors import SchedmateError
+from schedmate.base.inputs import format_duration
+from schedmate.cluster.actions import Drain, Requeue
+from schedmate.cluster.record import PlanStatus
 from schedmate.report.page import digest, environment, shown
-from schedmate.serve.access import COOKIE, SESSION_S, Access
-from schedmate.serve.errors import status_of
-from schedmate.serve.service import Service
-from schedmate.serve.view import view
+from schedmate.serve.board import Board, Checked, Job
+from schedmate.serve.guard import COOKIE, SESSION_S, Access
+from schedmate.serve.models import status_of
+from schedmate.serve.service import Plans, Service
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
 
 FOLDER = Path(__file__).parent
 SHARED = FOLDER.parent / "report" / "page.css"
 """The style of the reports."""
 
 
-def pages(service: Service, access: Access) -> APIRouter:
+def page_routes(service: Service, access: Access) -> APIRouter:
     """The pages of one service; none of them is part of the API."""
     router = APIRouter(include_in_schema=False)
 
@@ -39,7 +50,9 @@ def pages(service: Service, access: Access) -> APIRouter:
         if access.guarded and session is None:
             if not access.bears(request.headers.get("authorization")):
                 return RedirectResponse("/login", 303)
-        values = await asyncio.to_thread(view, service.board, service.plans, time.time())
+        values = await asyncio.to_thread(
+            dashboard_values, service.board, service.plans, time.time()
+        )
         return _page("dashboard", session=session, **values)
 
     @router.get("/login")
@@ -132,3 +145,206 @@ def _environment() -> Environment:
         f"{datetime.fromtimestamp(s, UTC):%Y-%m-%d %H:%M:%S} UTC"
     )
     return templates
+
+
+# The content of the dashboard's page, from the board, the plans and the clock.
+
+
+NODE_FAILURES = 1_000
+"""Latest failures that nodes are counted over."""
+ACCURACY_BINS = (0.0, 0.25, 0.5, 0.8, 0.95, 1.05, 1.25, 2.0, 4.0, float("inf"))
+"""Edges of the histogram of run time over estimate."""
+
+
+def dashboard_values(board: Board, plans: Plans, now: float) -> dict[str, Any]:
+    """Values of the template; times are texts relative to `now` [s since epoch]."""
+    failures = board.failures(NODE_FAILURES)
+    statuses = plans.list(limit=100)
+    counts = board.counts()
+    return {
+        "now": now,
+        "pending": counts.get("PENDING", 0),
+        "active": counts.get("RUNNING", 0),
+        "queue": [_waiting_row(job, now) for job in board.queue()],
+        "running": [_running_row(job, now) for job in board.running()],
+        "failures": [_failed_row(job, now) for job in failures[:50]],
+        "plans": [_plan_row(status, now) for status in statuses if status.state == "proposed"],
+        "decided": [_plan_row(status, now) for status in statuses if status.state != "proposed"][
+            :20
+        ],
+        "nodes": _node_rows(failures, statuses, now),
+        "accuracy": _accuracy(board.checked()),
+    }
+
+
+def ago(then: float | None, now: float) -> str:
+    """`5 min 00 s ago`; empty for an unknown time."""
+    if then is None:
+        return ""
+    return f"{format_duration(max(0.0, now - then))} ago"
+
+
+def _lasting(seconds: float | None) -> str:
+    return "" if seconds is None else format_duration(seconds)
+
+
+def _interval(job: Job) -> str:
+    if job["p10_s"] is None or job["p90_s"] is None:
+        return ""
+    return f"{format_duration(job['p10_s'])} to {format_duration(job['p90_s'])}"
+
+
+def _waiting_row(job: Job, now: float) -> dict[str, Any]:
+    waited = None if job["submit_time"] is None else max(0.0, now - job["submit_time"])
+    return {
+        **_job_name(job),
+        "waited": _lasting(waited),
+        "estimate": _lasting(job["estimate_s"]),
+        "interval": _interval(job),
+        "runs": job["runs"] if job["estimate_s"] is not None else None,
+        "reason": job["reason"],
+    }
+
+
+def _running_row(job: Job, now: float) -> dict[str, Any]:
+    progress = job["progress"] or {}
+    total, at = progress.get("total_iterations"), progress.get("iteration")
+    since = now - job["tracked"] if job["tracked"] else 0.0
+    eta = progress.get("eta_s")
+    left = None if eta is None else max(0.0, eta - since)
+    source = "from its log"
+    if left is None and job["estimate_s"] is not None and job["start_time"] is not None:
+        left, source = max(0.0, job["start_time"] + job["estimate_s"] - now), "by its estimate"
+    return {
+        **_job_name(job),
+        "ran": ago(job["start_time"], now).removesuffix(" ago"),
+        "step_time": progress.get("step_time_s"),
+        "at": at,
+        "total": total if total and at is not None and total >= at else None,
+        "loss": progress.get("loss_state") or progress.get("loss"),
+        "left": _lasting(left),
+        "source": source,
+        "read": ago(job["tracked"], now),
+        "reason": progress.get("reason"),
+    }
+
+
+def _failed_row(job: Job, now: float) -> dict[str, Any]:
+    diagnosis = job["diagnosis"]
+    plan = diagnosis.get("plan") or {}
+    return {
+        **_job_name(job),
+        "state": job["state"],
+        "when": ago(job["diagnosed"], now),
+        "error_type": diagnosis["error_type"],
+        "error_name": diagnosis.get("error_name"),
+        "component": diagnosis.get("faulty_component"),
+        "file": diagnosis.get("file"),
+        "line": diagnosis.get("line"),
+        "rank": diagnosis.get("rank"),
+        "node": diagnosis.get("node"),
+        "reason": diagnosis.get("reason", ""),
+        "rule": diagnosis.get("rule"),
+        "evidence": [{"note": None, **line} for line in diagnosis.get("evidence", [])[:12]],
+        "advice": plan.get("summary"),
+    }
+
+
+def _job_name(job: Job) -> dict[str, Any]:
+    return {key: job[key] for key in ("job_id", "name", "user", "gpus")}
+
+
+def _plan_row(status: PlanStatus, now: float) -> dict[str, Any]:
+    plan = status.plan
+    return {
+        "id": plan.id,
+        "state": status.state,
+        "since": ago(status.since.time, now),
+        "by": status.by,
+        "note": status.note,
+        "cluster": plan.cluster,
+        "purpose": plan.purpose,
+        "summary": plan.reason.summary,
+        "job": plan.reason.job,
+        "confirmed_by": plan.reason.confirmed_by,
+        "evidence": [line.model_dump() for line in plan.reason.evidence[:12]],
+        "actions": [_action_text(action) for action in plan.actions],
+        "expires": None if plan.expires is None else format_duration(max(0.0, plan.expires - now)),
+    }
+
+
+def _action_text(action: Any) -> str:
+    if isinstance(action, Drain):
+        return f"take node {action.node} out of service"
+    if isinstance(action, Requeue):
+        return f"put job {action.job} back into the queue"
+    fields = action.model_dump(exclude_defaults=True)
+    fields.pop("kind", None)
+    words = ", ".join(f"{key} {value}" for key, value in fields.items())
+    return f"{action.kind.replace('_', ' ')} {words}".strip()
+
+
+def _node_rows(
+    failures: Sequence[Job], plans: Sequence[PlanStatus], now: float
+) -> list[dict[str, Any]]:
+    """Nodes named by failures, the most often named first, and the plans for them."""
+    times: Counter[str] = Counter()
+    kinds: dict[str, Counter[str]] = {}
+    latest: dict[str, float] = {}
+    blamed: Counter[str] = Counter()
+    for job in failures:
+        diagnosis = job["diagnosis"]
+        named = diagnosis.get("node")
+        for node in dict.fromkeys([*([named] if named else []), *(job["nodes"] or [])]):
+            times[node] += 1
+            blamed[node] += node == named
+            kinds.setdefault(node, Counter())[
+                diagnosis.get("error_name") or diagnosis["error_type"]
+            ] += 1
+            latest[node] = max(latest.get(node, 0.0), job["diagnosed"])
+    planned: dict[str, str] = {}
+    for status in reversed(plans):
+        for node in status.plan.isolates:
+            planned[node] = f"{status.state} {ago(status.since.time, now)}"
+            times.setdefault(node, 0)
+    order = sorted(times, key=lambda node: (-blamed[node], -times[node], node))
+    return [
+        {
+            "node": node,
+            "failures": times[node],
+            "blamed": blamed[node],
+            "kinds": [f"{kind} ({count})" for kind, count in kinds[node].most_common(3)]
+            if node in kinds
+            else [],
+            "latest": ago(latest.get(node), now),
+            "planned": planned.get(node, ""),
+        }
+        for node in order[:100]
+    ]
+
+
+def _accuracy(checked: Sequence[Checked]) -> dict[str, Any] | None:
+    """How run times compare with the estimates; None before any job has ended."""
+    if not checked:
+        return None
+    ratios = [job.duration_s / job.estimate_s for job in checked]
+    places = Counter(job.place for job in checked)
+    errors = [abs(ratio - 1) for ratio in ratios]
+    counts = [sum(low <= ratio < high for ratio in ratios) for low, high in pairwise(ACCURACY_BINS)]
+    bars = [
+        {
+            "label": f"over {low:g}" if high == ACCURACY_BINS[-1] else f"{low:g} to {high:g}",
+            "count": count,
+            "part": 100 * count / max(counts),
+        }
+        for (low, high), count in zip(pairwise(ACCURACY_BINS), counts, strict=True)
+    ]
+    return {
+        "jobs": len(checked),
+        "median_error": 100 * statistics.median(errors),
+        "median_ratio": statistics.median(ratios),
+        "within": 100 * places["within"] / len(checked),
+        "below": 100 * places["below"] / len(checked),
+        "above": 100 * places["above"] / len(checked),
+        "bars": bars,
+    }

@@ -13,7 +13,7 @@ from types import FrameType
 
 import uvicorn
 
-from schedmate.errors import InputError
+from schedmate.base.errors import InputError
 from schedmate.serve.app import create_app
 from schedmate.serve.options import ServeOptions
 from schedmate.serve.service import Service

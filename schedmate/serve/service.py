@@ -1,20 +1,31 @@
-"""`Service`: what the routes call. It has a thread for each kind of work.
+"""`Service`: what the routes call, with a thread for each kind of work.
 
-Advice, writes to the history and updates of the dashboard have a thread each (`lane.py`);
-repositories and logs are read in confined processes (`reading.py`). None waits for another.
+It reads repositories and logs in a bounded number of confined processes (`Reading`), writes to the
+history many requests at a time (`Writer`), looks up jobs (`Browsing`) and plans that wait for
+approval (`Plans`), and keeps what the dashboard shows (`Dashboard`). A `Lane` is one thread that
+does short pieces of work for the event loop, in their order. Advice, writes to the history and
+updates of the dashboard have a lane each; none waits for another, nor for a log that is read.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Generic, TypeVar
 
-from schedmate.advice import embedder_of
-from schedmate.errors import SchedmateError
+from schedmate.base.errors import InputError, SchedmateError
+from schedmate.base.files import exists, resolved
+from schedmate.base.inputs import format_duration
+from schedmate.base.terminal import clean, counted
+from schedmate.cluster.record import OPEN, PlanStatus, Record, StateError
 from schedmate.jobs import (
     Diagnosis,
     Estimate,
@@ -24,32 +35,31 @@ from schedmate.jobs import (
     Progress,
     WorkloadMetadata,
 )
+from schedmate.mate import embedder_of
 from schedmate.readers import Readers
 from schedmate.retrieval.advisor import SchedulingAdvisor
 from schedmate.retrieval.history import JobHistory
-from schedmate.retrieval.stores import open_history
+from schedmate.retrieval.shared import open_history
 from schedmate.serve import board as shown
-from schedmate.serve.browsing import Browsing
-from schedmate.serve.dashboard import Dashboard
-from schedmate.serve.lane import Lane
+from schedmate.serve.board import Board, Checked, Update
 from schedmate.serve.metrics import Metrics
 from schedmate.serve.models import (
+    AbsentError,
     Advice,
     AdviseRequest,
+    BusyError,
+    ConflictError,
     DiagnoseRequest,
     FinishRequest,
+    OutsideError,
     TrackRequest,
 )
 from schedmate.serve.options import ServeOptions
-from schedmate.serve.plans import Plans
-from schedmate.serve.reading import Reading
-from schedmate.serve.summary import summary
-from schedmate.serve.writing import Store, Write, Writer, Written
 from schedmate.settings import Settings
 
 log = logging.getLogger("schedmate.serve")
 
-BATCH = 256
+WRITES_TOGETHER = 256
 """Most writes committed together."""
 
 
@@ -101,7 +111,9 @@ class Service:
             self.board = self.dashboard.board
             stack.callback(self.dashboard.close)
             limits = self.options.limits
-            readers = Readers(settings.memory_mb, at_once=limits.reading)
+            readers = Readers(
+                settings.memory_mb, rules_folder=settings.rules_folder, at_once=limits.reading
+            )
             self.reading = Reading(readers, self.options.roots, limits.reading)
             stack.callback(self.reading.close)
             if self.options.roots:
@@ -109,7 +121,7 @@ class Service:
             self.dashboard.start()
             stack.callback(self.dashboard.stop)
             self._writes: Lane[Write, Written] = Lane(
-                "writing", Writer(writing, self._written), batch=BATCH
+                "writing", Writer(writing, self._written), batch=WRITES_TOGETHER
             )
             stack.callback(self._writes.close)
             self._advice: Lane[_Question, tuple[Estimate, int]] = Lane("advice", self._estimates)
@@ -158,9 +170,9 @@ class Service:
                 spec = job
                 if job.repo:
                     spec = job.model_copy(update={"repo": self.reading.allowed(job.repo)})
-                found = readers.extract(spec, min(budget_s, left_s), left_s)
-                warnings.extend(found.warnings)
-                return found.metadata, found.launch
+                extraction = readers.extract(spec, min(budget_s, left_s), left_s)
+                warnings.extend(extraction.warnings)
+                return extraction.metadata, extraction.launch
 
             metadata, launch = await self.reading.do(read, deadline)
         question = _Question(metadata, launch, job.submit_time)
@@ -183,7 +195,7 @@ class Service:
         )
         return Advice(
             duration_s=estimate.duration_s,
-            summary=summary(estimate),
+            summary=estimate_line(estimate),
             job_id=job.job_id,
             source="static" if request.metadata is None else "metadata",
             recorded=request.record,
@@ -204,13 +216,13 @@ class Service:
                 wall_s=left_s,
             )
 
-        found = await self.reading.do(read, deadline)
+        progress = await self.reading.do(read, deadline)
         self.dashboard.tell(
             shown.Tracked(
-                request.job, found, time.time(), request.log, request.batch_size, request.follow
+                request.job, progress, time.time(), request.log, request.batch_size, request.follow
             )
         )
-        return found
+        return progress
 
     async def diagnose(self, request: DiagnoseRequest, deadline: float) -> Diagnosis:
         """The first failure of a job, by its logs."""
@@ -224,10 +236,10 @@ class Service:
                 wall_s=left_s,
             )
 
-        found = await self.reading.do(read, deadline)
-        self.metrics.verdicts.labels(found.error_type).inc()
-        self.dashboard.tell(shown.Diagnosed(request.job, found, time.time()))
-        return found
+        diagnosis = await self.reading.do(read, deadline)
+        self.metrics.verdicts.labels(diagnosis.error_type).inc()
+        self.dashboard.tell(shown.Diagnosed(request.job, diagnosis, time.time()))
+        return diagnosis
 
     async def store(self, jobs: Sequence[JobRecord], deadline: float) -> int:
         """Store jobs durably; return their number."""
@@ -296,3 +308,409 @@ class Service:
         now = time.time()
         for job in jobs:
             self.dashboard.tell(shown.Heard(job, now))
+
+
+# Writes to the history: many requests are committed together, in their order.
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Store these jobs; with `new`, not in the place of one that has ended."""
+
+    jobs: Sequence[JobRecord]
+    new: bool = False
+
+
+Write = Store | FinishRequest
+Written = Sequence[JobRecord]
+
+
+class Writer:
+    """Answers a batch of writes, in order. An answer means that the disk has it."""
+
+    def __init__(self, history: JobHistory, on_written: Callable[[Written], None]) -> None:
+        self._history = history
+        self._on_written = on_written
+
+    def __call__(self, writes: Sequence[Write]) -> list[Written | Exception]:
+        """The result for each: its jobs as stored, or the error."""
+        answers: list[Written | Exception] = []
+        at = 0
+        while at < len(writes):
+            write = writes[at]
+            if isinstance(write, FinishRequest):
+                answers.append(self._alone(write))
+                at += 1
+                continue
+            run = [write]
+            for other in writes[at + 1 :]:
+                if not isinstance(other, Store) or other.new:
+                    break
+                run.append(other)
+            answers += self._together(run)
+            at += len(run)
+        for answer in answers:
+            if not isinstance(answer, Exception):
+                self._on_written(answer)
+        return answers
+
+    def _together(self, run: Sequence[Store]) -> list[Written | Exception]:
+        if len(run) > 1:
+            try:
+                self._history.add_many(job for write in run for job in write.jobs)
+            except SchedmateError:
+                pass  # one of them cannot be stored: each for itself
+            else:
+                return [write.jobs for write in run]
+        return [self._alone(write) for write in run]
+
+    def _alone(self, write: Write) -> Written | Exception:
+        try:
+            if isinstance(write, FinishRequest):
+                return [self._finish(write)]
+            if write.new:
+                self._refuse_ended(write.jobs)
+            self._history.add_many(write.jobs)
+        except SchedmateError as error:
+            return error
+        return write.jobs
+
+    def _finish(self, request: FinishRequest) -> JobRecord:
+        if self._history.get(request.job_id) is None:
+            raise AbsentError(f"no job {request.job_id!r} in the history; store it first.")
+        usage = request.model_dump(exclude_none=True, exclude={"job_id"})
+        return self._history.finish(request.job_id, **usage)
+
+    def _refuse_ended(self, jobs: Sequence[JobRecord]) -> None:
+        for job in jobs:
+            stored = self._history.get(job.job_id)
+            if stored is not None and stored.ended:
+                raise ConflictError(
+                    f"job {job.job_id} is in the history as {stored.state}; record this one under "
+                    "another job id."
+                )
+
+
+# Reads repositories and logs for requests in a bounded number of confined processes.
+
+
+T = TypeVar("T")
+
+
+class Reading:
+    """At most `at_once` processes; the same number of requests may wait, and more are refused.
+
+    `roots` are the directories that may be read, links resolved; a path counts by the target of its
+    links.
+    """
+
+    def __init__(self, readers: Readers, roots: Sequence[Path], at_once: int) -> None:
+        self.readers = readers
+        self._roots = tuple(roots)
+        self._at_once = at_once
+        self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="schedmate-reading")
+        self._taken = 0
+
+    def close(self) -> None:
+        """Cancel all reads in progress."""
+        self.readers.close()
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+    @property
+    def idle(self) -> bool:
+        """Whether a request would start at once."""
+        return self._taken < self._at_once
+
+    async def do(self, work: Callable[[Readers, float], T], deadline: float) -> T:
+        """The result of `work(readers, left_s)`; raises `BusyError`, or `TimeoutError` past the
+        deadline [s, `time.monotonic`]."""
+        if self._taken >= 2 * self._at_once:
+            raise BusyError("as many repositories and logs as allowed are being read; try again.")
+        self._taken += 1
+        loop = asyncio.get_running_loop()
+        try:
+            task = loop.run_in_executor(self._threads, self._work, work, deadline)
+        except BaseException:
+            self._taken -= 1
+            raise
+        # a reading process counts until it has ended, even if its request has timed out
+        task.add_done_callback(self._done)
+        async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
+            return await asyncio.shield(task)
+
+    def _done(self, task: asyncio.Future[T]) -> None:
+        self._taken -= 1
+        if not task.cancelled():
+            task.exception()  # the client may be gone
+
+    def _work(self, work: Callable[[Readers, float], T], deadline: float) -> T:
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError
+        return work(self.readers, left_s)
+
+    def allowed(self, path: str) -> str:
+        """The path without links; raises `OutsideError` if it is not below a root."""
+        place = resolved(Path(path)) if Path(path).is_absolute() and "\0" not in path else None
+        if place is not None and any(place.is_relative_to(root) for root in self._roots):
+            # what exists outside the roots is not revealed
+            if exists(place):
+                return str(place)
+            raise InputError(
+                f"{clean(path, 200)}: there is nothing of that name; correct the path."
+            )
+        roots = ", ".join(map(str, self._roots))
+        raise OutsideError(
+            f"{clean(path, 200)!r} is not below a directory that may be read ({roots}); the "
+            "service is told which by --root."
+            if roots
+            else "the service reads no code and no logs: it was started without --root DIR."
+        )
+
+
+# Looking up jobs in the history, from several threads over one connection.
+
+
+class Browsing:
+    """A read-only history behind a lock."""
+
+    def __init__(self, history: JobHistory) -> None:
+        self._history = history
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        with self._lock:
+            return len(self._history)
+
+    def get(self, job_id: str) -> JobRecord | None:
+        """The job with this id; None: there is none."""
+        with self._lock:
+            return self._history.get(job_id)
+
+    def one(self, job_id: str) -> tuple[int, list[JobRecord]]:
+        """Number of jobs, and the one with this id. Raises `AbsentError` if there is none."""
+        record = self.get(job_id)
+        if record is None:
+            raise AbsentError(f"no job {job_id!r} in the history.")
+        return len(self), [record]
+
+    def page(
+        self, limit: int, offset: int, state: str | None, user: str | None
+    ) -> tuple[int, list[JobRecord]]:
+        """Number of jobs, and some of them: newest first, of a state and user if given."""
+        with self._lock:
+            return len(self._history), self._history.list(limit, offset, state, user)
+
+
+# Plans that wait for approval, as the record of live actions holds them.
+
+
+PLANS_SHOWN = 100
+
+
+class Plans:
+    """Reads the record, and approves or rejects plans; the agent carries them out.
+
+    Without a record, because no agent has written one yet, there are no plans.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+
+    def list(self, *, open_only: bool = False, limit: int = PLANS_SHOWN) -> list[PlanStatus]:
+        """The newest plans first."""
+        states = OPEN if open_only else None
+        return self._ask(lambda one: one.plans(states=states, limit=limit), [])
+
+    def counts(self) -> dict[str, int]:
+        """How many plans are in each state."""
+        return self._ask(lambda one: {str(k): n for k, n in one.counts().items()}, {})
+
+    def decide(self, plan: str, *, approve: bool, by: str, note: str = "") -> PlanStatus:
+        """Approve or reject a plan.
+
+        Raises `AbsentError`, or `ConflictError` if its state does not allow that any more.
+        """
+        if not self.path.exists():
+            raise AbsentError(f"no plan {plan!r}: no plan has been recorded yet.")
+        with self._lock, Record(self.path) as record:
+            try:
+                status = record.plan(plan)
+            except StateError as error:
+                raise AbsentError(str(error)) from None
+            try:
+                decide = record.approve if approve else record.reject
+                return decide(status.plan.id, by=by, note=note)
+            except StateError as error:
+                raise ConflictError(str(error)) from None
+
+    def _ask(self, question: Callable[[Record], T], without: T) -> T:
+        if not self.path.exists():
+            return without
+        with self._lock, Record(self.path, read_only=True) as record:
+            return question(record)
+
+
+# The dashboard's state: updates from answers, stored in the background.
+
+
+UPDATES_TOGETHER = 1024
+"""Most updates stored together."""
+
+
+class Dashboard:
+    """The board and the thread that writes it; a failure there never affects an answer."""
+
+    def __init__(self, state: Path, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self.board = Board(state, self._count_estimate)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._lane: Lane[Update, None] = Lane("board", self._write, batch=UPDATES_TOGETHER)
+
+    def tell(self, update: Update) -> None:
+        """Store an update soon; it is dropped, and counted, if too many wait."""
+        if not self._lane.tell(update):
+            self._metrics.unshown.inc()
+
+    def stop(self) -> None:
+        """Store what waits, and end the thread."""
+        self._lane.close()
+
+    def close(self) -> None:
+        """Close the board's database."""
+        self.board.close()
+
+    def _write(self, updates: Sequence[Update]) -> Sequence[Exception | None]:
+        try:
+            self.board.write(updates)
+        except Exception as error:  # noqa: BLE001 - the answers were given
+            log.warning("the dashboard missed %d updates: %s", len(updates), error)
+        return [None] * len(updates)
+
+    def _count_estimate(self, checked: Checked) -> None:
+        """Count how an estimate compares with the run time of its job."""
+        self._metrics.error.observe(checked.duration_s / checked.estimate_s)
+        self._metrics.within.labels(checked.place).inc()
+
+
+# `Lane`: one thread that does short pieces of work for the event loop, in their order.
+#
+# One thread, because the work is Python under one interpreter lock and a database with one
+# connection: more threads would only slow each other down, and the slowest answers most.
+
+
+R = TypeVar("R")
+
+_LaneEntry = tuple[T, float, "asyncio.Future[R] | None"]
+
+
+class Lane(Generic[T, R]):
+    """A thread that answers requests in batches.
+
+    `work` gets up to `batch` items and returns an answer or an exception for each, in order. Items
+    whose deadline has passed, or whose request was cancelled, are skipped.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        work: Callable[[Sequence[T]], Sequence[R | Exception]],
+        *,
+        batch: int = 1,
+        most: int = 100_000,
+    ) -> None:
+        self._work = work
+        self._batch = batch
+        self._most = most
+        self._queue: SimpleQueue[_LaneEntry[T, R] | None] = SimpleQueue()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=self._run, name=f"schedmate-{name}", daemon=True)
+        self._thread.start()
+
+    def __len__(self) -> int:
+        return self._queue.qsize()
+
+    async def do(self, item: T, deadline: float) -> R:
+        """The answer for an item; raises `TimeoutError` past `deadline` [s, `time.monotonic`]."""
+        self._loop = asyncio.get_running_loop()
+        future: asyncio.Future[R] = self._loop.create_future()
+        self._queue.put((item, deadline, future))
+        async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
+            return await future
+
+    def tell(self, item: T) -> bool:
+        """Have an item worked on without waiting; False where too much is waiting already."""
+        if self._queue.qsize() >= self._most:
+            return False
+        self._queue.put((item, float("inf"), None))
+        return True
+
+    def close(self) -> None:
+        """Complete what was given so far and end the thread. May be called again."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        ended = False
+        while not ended:
+            entries = [self._queue.get()]
+            while len(entries) < self._batch and entries[-1] is not None:
+                try:
+                    entries.append(self._queue.get_nowait())
+                except Empty:
+                    break
+            ended = entries[-1] is None
+            now = time.monotonic()
+            live = [
+                entry
+                for entry in entries
+                if entry is not None
+                and now < entry[1]
+                and not (entry[2] is not None and entry[2].cancelled())
+            ]
+            if live:
+                self._answer(live, self._answers([entry[0] for entry in live]))
+
+    def _answers(self, items: Sequence[T]) -> Sequence[R | Exception]:
+        try:
+            return self._work(items)
+        except Exception as error:  # noqa: BLE001 - the thread serves the next ones
+            return [error] * len(items)
+
+    def _answer(
+        self, entries: Sequence[_LaneEntry[T, R]], answers: Sequence[R | Exception]
+    ) -> None:
+        waiting = [
+            (entry[2], answer)
+            for entry, answer in zip(entries, answers, strict=True)
+            if entry[2] is not None
+        ]
+        if waiting and self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(_settle_future, waiting)
+
+
+def _settle_future(waiting: Sequence[tuple[asyncio.Future[R], R | Exception]]) -> None:
+    for future, answer in waiting:
+        if not future.done():
+            if isinstance(answer, Exception):
+                future.set_exception(answer)
+            else:
+                future.set_result(answer)
+
+
+# An estimate in one line, for a job's comment or a table.
+
+
+def estimate_line(estimate: Estimate) -> str:
+    """`2 h 05 min (1 h 40 min to 3 h 10 min), from 5 past runs`, or why there is none."""
+    if estimate.abstained or estimate.duration_s is None:
+        return clean(f"no estimate: {estimate.reason or 'nothing is known'}", 300)
+    interval = ""
+    if estimate.duration_p10_s is not None and estimate.duration_p90_s is not None:
+        low, high = map(format_duration, (estimate.duration_p10_s, estimate.duration_p90_s))
+        interval = f" ({low} to {high})"
+    runs = counted(len(estimate.neighbours), "past run")
+    return f"{format_duration(estimate.duration_s)}{interval}, from {runs}"

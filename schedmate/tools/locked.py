@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from schedmate.errors import InputError
-from schedmate.visible import quoted
+from schedmate.base.errors import InputError
+from schedmate.base.terminal import quoted_name
 
 MAX_COMPONENTS = 64
 _COMMON = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
@@ -54,20 +54,20 @@ def components(path: str) -> tuple[str, ...]:
     try:
         os.fsencode(path)
     except UnicodeError:
-        raise RefusedError(f"no such file: {quoted(path)}") from None
+        raise RefusedError(f"no such file: {quoted_name(path)}") from None
     if path.startswith(("/", "~")):
-        raise RefusedError(f"{quoted(path)} is outside: give a path relative to the root")
+        raise RefusedError(f"{quoted_name(path)} is outside: give a path relative to the root")
     parts = tuple(part for part in path.split("/") if part not in ("", "."))
     if ".." in parts:
-        raise RefusedError(f"{quoted(path)} is outside: `..` is not allowed in a path")
+        raise RefusedError(f"{quoted_name(path)} is outside: `..` is not allowed in a path")
     if len(parts) > MAX_COMPONENTS:
-        raise RefusedError(f"{quoted(path)} is deeper than {MAX_COMPONENTS} directories")
+        raise RefusedError(f"{quoted_name(path)} is deeper than {MAX_COMPONENTS} directories")
     return parts
 
 
 def shown(parts: Sequence[str]) -> str:
     """A path as one printable word; the root is `.`."""
-    return quoted("/".join(parts)) if parts else "."
+    return quoted_name("/".join(parts)) if parts else "."
 
 
 class LockedRoot:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from schedmate.agent.budget import Budget
-from schedmate.agent.interp.machine import Limits
+from schedmate.agent.bounds import Budget
+from schedmate.agent.interp.objects import Limits
 from schedmate.agent.static import extract
-from schedmate.errors import InputError
+from schedmate.base.errors import InputError
 
 TRAIN = """
 import argparse

@@ -11,11 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedmate.agent.fields.candidates import Candidate
-from schedmate.agent.fields.confidence import cautious, confidences, fitted, judge
-from schedmate.agent.fields.facts import FIELDS, ITERS, MODEL, RATE, TASK, Scene, facts
+from schedmate.agent.fields.confidence import (
+    FIELDS,
+    ITERS,
+    MODEL,
+    RATE,
+    TASK,
+    Scene,
+    cautious_confidence,
+    confidences,
+    facts_about,
+    fitted_weights,
+    judge_answers,
+)
 from schedmate.agent.static import extract
 from schedmate.agent.values import Origin
-from schedmate.data import PACKAGE, load
+from schedmate.base.data import PACKAGE, load
 
 shares = st.floats(0, 1)
 
@@ -25,7 +36,7 @@ def test_facts_of_a_length_hold_for_any_number(number: float) -> None:
     length = Candidate(number, Origin("command", text="--steps"), 80, rule="setting")
     answers = {ITERS: length}
     seen = Scene("train.py", [], 9, 1, True, True, True, lambda name, table: False, answers=answers)
-    found = facts(ITERS, length, [length], seen)
+    found = facts_about(ITERS, length, [length], seen)
     assert found.get("a power of ten", 0) == (number != math.inf)
 
 
@@ -33,13 +44,13 @@ def test_facts_of_a_length_hold_for_any_number(number: float) -> None:
 def test_the_scale_keeps_the_order_and_never_says_more_than_the_probability(
     one: float, other: float
 ) -> None:
-    assert 0 <= cautious(one) <= one + 1e-9
-    assert cautious(min(one, other)) <= cautious(max(one, other)) + 1e-9
+    assert 0 <= cautious_confidence(one) <= one + 1e-9
+    assert cautious_confidence(min(one, other)) <= cautious_confidence(max(one, other)) + 1e-9
 
 
 @given(st.sampled_from(FIELDS), st.floats(0, 130))
 def test_a_better_prior_never_makes_an_answer_less_sure(field: str, prior: float) -> None:
-    model = fitted()[field]
+    model = fitted_weights()[field]
     assert model.prior > 0
     assert model.probability(prior, {}) <= model.probability(prior + 1, {}) + 1e-12
 
@@ -57,9 +68,9 @@ def test_the_weights_are_readable_and_say_how_they_did_on_folds(field: str) -> N
 def test_an_answer_that_is_doubted_is_no_surer_than_its_score() -> None:
     rate = Candidate(None, Origin("code", "train.py", 3), 30, rule="call", doubted=True)
     seen = Scene("train.py", [], 9, 1, True, True, True, lambda name, table: False)
-    judged = judge({RATE: rate}, seen)[RATE]
+    judged = judge_answers({RATE: rate}, seen)[RATE]
     assert judged.sure == 0.3
-    assert (judge({RATE: replace(rate, doubted=False)}, seen)[RATE].sure or 0) > 0.3
+    assert (judge_answers({RATE: replace(rate, doubted=False)}, seen)[RATE].sure or 0) > 0.3
 
 
 def sure(tmp_path: Path, source: str, command: str, name: str = "train.py") -> dict[str, float]:

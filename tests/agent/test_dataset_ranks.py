@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from schedmate.agent.fields.dataset.names import dataset_name
+from schedmate.agent.fields.dataset_names import dataset_name
 from schedmate.agent.static import extract
 
 _LOOP = """

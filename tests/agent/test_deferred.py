@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedmate.agent import deferred
-from schedmate.agent.deferred import parse_later
+from schedmate.agent import syntax
 from schedmate.agent.static import extract
+from schedmate.agent.syntax import parse_later
 
 LONG = (
     "    first = 'a statement that makes the body long enough to be worth a cut of its own'\n" * 2
@@ -68,7 +68,7 @@ PIECES = {
 
 @pytest.mark.parametrize("name", PIECES)
 def test_each_form_gives_the_same_tree(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deferred, "LARGE", 0)
+    monkeypatch.setattr(syntax, "SHORTEST_DEFERRED", 0)
 
     assert_same(PIECES[name])
     assert_same(PIECES["plain"] + PIECES[name] + PIECES["plain"])
@@ -76,7 +76,7 @@ def test_each_form_gives_the_same_tree(name: str, monkeypatch: pytest.MonkeyPatc
 
 
 def test_common_forms_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deferred, "LARGE", 0)
+    monkeypatch.setattr(syntax, "SHORTEST_DEFERRED", 0)
 
     cut = {name for name, text in PIECES.items() if parse_later(text, statements) is not None}
 
@@ -92,7 +92,7 @@ def test_any_order_of_forms_gives_the_same_tree(names: list[str], data: st.DataO
     at = data.draw(st.integers(0, len(text)))
     text = text[:at] + mark + text[at:]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(deferred, "LARGE", 0)
+        patch.setattr(syntax, "SHORTEST_DEFERRED", 0)
         try:
             ast.parse(text)
         except (SyntaxError, ValueError):
@@ -101,7 +101,7 @@ def test_any_order_of_forms_gives_the_same_tree(names: list[str], data: st.DataO
 
 
 def test_functions_that_nobody_looks_into_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deferred, "LARGE", 0)
+    monkeypatch.setattr(syntax, "SHORTEST_DEFERRED", 0)
     read: list[str] = []
 
     def reading(function: str) -> list[ast.stmt]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from schedmate.agent.fields.proofs import Lines, states
+from schedmate.agent.fields.candidates import Lines, line_states
 from schedmate.agent.static import extract
 from schedmate.agent.values import Place
 from schedmate.jobs import Evidence, LaunchConfig
@@ -41,7 +41,7 @@ def _problem(proof: Evidence, root: Path, command: str) -> str | None:
     lines = path.read_text(errors="replace").splitlines()
     if proof.line is None or proof.line > len(lines):
         return "no such line"
-    explained = proof.formula or proof.note or states(lines[proof.line - 1], proof.value)
+    explained = proof.formula or proof.note or line_states(lines[proof.line - 1], proof.value)
     return None if explained else "the line does not state it"
 
 

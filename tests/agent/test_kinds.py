@@ -10,14 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedmate.agent.interp import objects
-from schedmate.agent.interp.interpreter import Interpreter
-from schedmate.agent.interp.libs.catalogue import registry
+from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import NOWHERE
-from schedmate.agent.interp.observe.watcher import Watcher
-from schedmate.agent.interp.passes import Passes
+from schedmate.agent.interp.program import registry
 from schedmate.agent.interp.source import Sources
-from schedmate.agent.interp.values import instances, written
-from schedmate.agent.interp.values.base import KINDS, iterate, kind, plain_key, truth
+from schedmate.agent.interp.trace import Watcher
+from schedmate.agent.interp.values import files, instances
+from schedmate.agent.interp.values.base import KINDS, Passes, iterate, kind, plain_key, truth
 from schedmate.agent.launch.repo import Repo
 from schedmate.agent.values import StandIn, Unknown, Value, lifted, unknown
 
@@ -34,16 +33,16 @@ DATA = st.recursive(
 
 
 @pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Interpreter:
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
     folder: Path = tmp_path_factory.mktemp("repo")
     sources = Sources([folder], Repo(folder))
-    return Interpreter(sources, registry(), {}, Watcher(), [], {})
+    return Machine(sources, registry(), {}, Watcher(), [], {})
 
 
 def test_every_stand_in_and_all_plain_data_have_a_kind() -> None:
     stand_ins = {
         cls
-        for module in (objects, instances, written)
+        for module in (objects, instances, files)
         for cls in vars(module).values()
         if inspect.isclass(cls) and cls.__module__ == module.__name__
         if issubclass(cls, StandIn | dict | str)
@@ -73,7 +72,7 @@ def test_what_can_be_a_key_in_python_is_one(data: object) -> None:
 
 
 @given(st.lists(SCALARS, max_size=5), st.integers(-7, 7))
-def test_items_of_sequences(machine: Interpreter, data: list[object], index: int) -> None:
+def test_items_of_sequences(machine: Machine, data: list[object], index: int) -> None:
     for sequence in (data, tuple(data)):
         found = machine.getitem(lifted(sequence), Value(index))
         if -len(data) <= index < len(data):
@@ -83,7 +82,7 @@ def test_items_of_sequences(machine: Interpreter, data: list[object], index: int
 
 
 @given(st.dictionaries(st.text(max_size=2), SCALARS, max_size=4), st.text(max_size=2))
-def test_items_of_mappings(machine: Interpreter, data: dict[str, object], key: str) -> None:
+def test_items_of_mappings(machine: Machine, data: dict[str, object], key: str) -> None:
     value = lifted(data)
     machine.setitem(value, Value(key), Value("new"))
     assert machine.getitem(value, Value(key)).plain() == "new"
@@ -94,12 +93,12 @@ def test_items_of_mappings(machine: Interpreter, data: dict[str, object], key: s
 
 
 @given(DATA)
-def test_what_is_no_function_is_called_without_harm(machine: Interpreter, data: object) -> None:
+def test_what_is_no_function_is_called_without_harm(machine: Machine, data: object) -> None:
     result = machine.call(lifted(data), [Value(1)], {}, NOWHERE)
     assert not result.known
 
 
-def test_nothing_is_known_of_what_is_unknown(machine: Interpreter) -> None:
+def test_nothing_is_known_of_what_is_unknown(machine: Machine) -> None:
     value = unknown("x")
     assert truth(value) is None
     assert iterate(value) is None

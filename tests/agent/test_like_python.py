@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from schedmate.agent.budget import Budget
-from schedmate.agent.interp.machine import Limits
+from schedmate.agent.bounds import Budget
+from schedmate.agent.interp.objects import Limits
 from schedmate.agent.interp.program import follow
 from schedmate.agent.launch.planning import plan_launch
 from schedmate.agent.launch.repo import Repo

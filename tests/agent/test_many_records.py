@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from schedmate.agent.fields.leaves import leaves
+from schedmate.agent.fields.settings import all_settings
 from schedmate.agent.interp.trace import Settings, Trace
 from schedmate.agent.values import Value, lifted
 
@@ -15,7 +15,7 @@ def test_the_command_line_is_seen_beside_a_table_of_records() -> None:
     ]
     command = Settings("arguments", Value({"epochs": Value(150)}), "arguments")
 
-    found = leaves(Trace(settings=[*table, command]))
+    found = all_settings(Trace(settings=[*table, command]))
 
     assert any(setting.path == ("epochs",) and setting.value.data == 150 for setting in found)
     urls = [setting.value.data for setting in found if setting.path == ("url",)]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from schedmate.agent.fields.model.words import model_name
-from schedmate.agent.react.asking import DOUBTFUL
+from schedmate.agent.fields.model_built import model_name
+from schedmate.agent.react.extractor import DOUBTFUL_BELOW
 from schedmate.agent.static import extract
 
 
@@ -155,7 +155,7 @@ def test_the_class_that_loads_a_model_names_it_where_the_path_is_not_known(tmp_p
     )
     found = extract(tmp_path, "python train.py").metadata
     assert found.model.model_name == "BertForSequenceClassification"
-    assert found.evidence["model_config.model_name"].confidence < DOUBTFUL
+    assert found.evidence["model_config.model_name"].confidence < DOUBTFUL_BELOW
 
 
 @pytest.mark.parametrize("kind", ["transformer", "embedding"])

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from schedmate.agent.fields.dataset.names import class_dataset, dataset_name
-from schedmate.agent.fields.dataset.paths import from_path
+from schedmate.agent.fields.dataset_names import class_dataset, dataset_name, dataset_of_path
 from schedmate.agent.static import extract
 
 
@@ -44,7 +43,7 @@ def test_words_for_the_reader_to_replace_name_nothing(text: str, name: str | Non
     ],
 )
 def test_folders_of_the_machine_and_of_lists_name_nothing(path: str, name: str | None) -> None:
-    assert from_path(path) == name
+    assert dataset_of_path(path) == name
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from schedmate.agent.interp.companions import Observer
-from schedmate.agent.interp.interpreter import Interpreter
-from schedmate.agent.interp.libs.catalogue import registry
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import Module
-from schedmate.agent.interp.observe.watcher import Watcher
+from schedmate.agent.interp.program import registry
 from schedmate.agent.interp.source import Sources
+from schedmate.agent.interp.trace import Watcher
 from schedmate.agent.launch.repo import Repo
 from schedmate.agent.values import Value
 
@@ -46,15 +44,15 @@ class Deaf:
         return True
 
     def __getattr__(self, name: str) -> Any:
-        assert name in dir(Observer), f"{name} is not an event"
+        assert name in dir(Watcher), f"{name} is not an event"
         return lambda *args: None
 
 
-def run(folder: Path, observer: Observer[Machine]) -> dict[str, object]:
+def run(folder: Path, observer: Watcher) -> dict[str, object]:
     (folder / "main.py").write_text(PROGRAM)
     sources = Sources([folder], Repo(folder))
     argv = [Value("main.py"), Value("--epochs"), Value("7")]
-    machine = Interpreter(sources, registry(), {}, observer, argv, {})
+    machine = Machine(sources, registry(), {}, observer, argv, {})
     module = Module("__main__", folder / "main.py", "main.py", "")
     module.loaded = True
     tree = machine.parse(folder / "main.py")

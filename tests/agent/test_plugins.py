@@ -6,14 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from schedmate.agent.interp.interpreter import Interpreter
-from schedmate.agent.interp.invocation import Invocation
-from schedmate.agent.interp.libs.catalogue import registry
-from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.objects import AttrDict, Class, Function, Module, Symbol, path_of
-from schedmate.agent.interp.observe.watcher import Watcher
-from schedmate.agent.interp.plugins import ANY, Plugin, Registry, TwiceError
+from schedmate.agent.interp.machine import ANY, Machine, Plugin, Registry, TwiceError
+from schedmate.agent.interp.objects import (
+    AttrDict,
+    Class,
+    Function,
+    Invocation,
+    Module,
+    Symbol,
+    path_of,
+)
+from schedmate.agent.interp.program import registry
 from schedmate.agent.interp.source import Sources
+from schedmate.agent.interp.trace import Watcher
 from schedmate.agent.launch.repo import Repo
 from schedmate.agent.values import Value
 
@@ -23,7 +28,7 @@ def follow(folder: Path, source: str, *plugins: Plugin) -> dict[str, object]:
     (folder / "main.py").write_text(source)
     sources = Sources([folder], Repo(folder))
     watcher = Watcher()
-    machine = Interpreter(sources, Registry(plugins), {}, watcher, [Value("main.py")], {})
+    machine = Machine(sources, Registry(plugins), {}, watcher, [Value("main.py")], {})
     module = Module("__main__", folder / "main.py", "main.py", "")
     module.loaded = True
     tree = machine.parse(folder / "main.py")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from schedmate.agent.regex import for_text
+from schedmate.agent.bounds import linear_pattern_for
 from schedmate.agent.static import extract
 
 SCRIPT = """
@@ -67,7 +67,7 @@ TEXTS = ["np.resnet50-v1", "ResNetFooBar", "aaaa", "net net", "path/to/file.pth"
 @pytest.mark.parametrize("pattern", SAME)
 def test_what_is_found_is_what_python_finds(pattern: str) -> None:
     for text in TEXTS:
-        found = for_text(pattern, text, every=True)
+        found = linear_pattern_for(pattern, text, every=True)
         assert found is not None
         assert found.sub("<>", text) == re.sub(pattern, "<>", text)
         assert found.split(text) == re.split(pattern, text)
@@ -82,4 +82,4 @@ def test_what_is_found_is_what_python_finds(pattern: str) -> None:
     [(r"\w+", "größe"), ("a$", "a\n"), ("$", "a"), ("a??", "aa"), ("[[:alpha:]]", "a")],
 )
 def test_where_the_engines_differ_nothing_is_said(pattern: str, text: str) -> None:
-    assert for_text(pattern, text, every=True) is None
+    assert linear_pattern_for(pattern, text, every=True) is None

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedmate.agent.fields.facts import BATCH, GPUS, ITERS, RATE
-from schedmate.agent.fields.surroundings import enclosing
+from schedmate.agent.fields.confidence import BATCH, GPUS, ITERS, RATE, enclosing_blocks
 from schedmate.agent.static import extract
 from schedmate.jobs import LaunchConfig
 
@@ -41,16 +40,16 @@ def sure(folder: Path, rate: str = "rate = 0.2", bound: str = "args.steps") -> d
 
 def test_the_blocks_that_a_line_stands_in_are_told_innermost_first() -> None:
     text = ["class A:", "    def run(self):", "        if x:", "            y = (", "  1,", ")"]
-    assert enclosing(text, 4) == [("if", " x:"), ("def", " run(self):"), ("class", " A:")]
-    assert enclosing(text, 1) == []
-    assert enclosing(text, 0) == enclosing(text, 99) == []
+    assert enclosing_blocks(text, 4) == [("if", " x:"), ("def", " run(self):"), ("class", " A:")]
+    assert enclosing_blocks(text, 1) == []
+    assert enclosing_blocks(text, 0) == enclosing_blocks(text, 99) == []
 
 
 @given(st.lists(st.text(" \tiferlswhd:()\n", max_size=12), max_size=12), st.integers(-2, 14))
 def test_any_text_has_fewer_blocks_around_a_line_than_lines_above_it(
     text: list[str], line: int
 ) -> None:
-    assert len(enclosing(text, line)) <= max(0, line - 1)
+    assert len(enclosing_blocks(text, line)) <= max(0, line - 1)
 
 
 def test_a_length_that_the_training_loop_counts_up_to_is_surer(tmp_path: Path) -> None:

@@ -7,8 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from schedmate.schedulers.fleet.builder import Builder
-from schedmate.schedulers.fleet.snapshot import FleetSnapshot
+from schedmate.schedulers.fleet.snapshot import Builder, FleetSnapshot
 
 
 def fleet(nodes: Iterable[Mapping[str, Any]], tasks: Iterable[Mapping[str, Any]]) -> FleetSnapshot:

@@ -17,26 +17,29 @@ from fleets import fleet, fleets, machines
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from schedmate.errors import InputError
+from schedmate.base.errors import InputError
 from schedmate.schedulers.fleet import document
-from schedmate.schedulers.fleet.bound import most_emptied
-from schedmate.schedulers.fleet.budget import Choice, choose
-from schedmate.schedulers.fleet.defrag import METHODS, Costs, Options, search
-from schedmate.schedulers.fleet.ejection import Rules
-from schedmate.schedulers.fleet.parts import Space
-from schedmate.schedulers.fleet.plan import Plan, make_plan
-from schedmate.schedulers.fleet.plan_document import document as plan_document
-from schedmate.schedulers.fleet.plan_document import planned, read_plan
+from schedmate.schedulers.fleet.defrag import METHODS, Costs, Rules, SearchOptions, search_moves
+from schedmate.schedulers.fleet.plan import (
+    Choice,
+    Plan,
+    choose_steps,
+    make_plan,
+    plan_document,
+    planned_moves,
+    read_plan,
+)
+from schedmate.schedulers.fleet.room import Space
 from schedmate.schedulers.fleet.snapshot import MILLI, FleetSnapshot
 from schedmate.schedulers.fleet.synthesize import synthesize
-from schedmate.schedulers.fleet.verify import Planned, faults
+from schedmate.schedulers.fleet.verify import Planned, most_emptied, plan_faults
 
 ROOT = Path(__file__).parent.parent.parent
 SCHEMA = json.loads((ROOT / "docs" / "schemas" / "fleet-plan-v1.schema.json").read_text())
 
 
 def plan_of(snapshot: FleetSnapshot, method: str = "schedmate", **more: Any) -> Plan:
-    return make_plan(snapshot, search(snapshot, replace(METHODS[method], **more)).moves)
+    return make_plan(snapshot, search_moves(snapshot, replace(METHODS[method], **more)).moves)
 
 
 # What may happen to a plan, told from the definitions alone.
@@ -112,8 +115,8 @@ def subsets(count: int) -> Iterator[frozenset[int]]:
 @settings(max_examples=40)
 def test_plans_are_safe_whatever_fails(method: str, one: FleetSnapshot, seed: int) -> None:
     plan = plan_of(one, method, seed=seed, group=4)
-    moves = planned(plan)
-    assert faults(one, moves, plan.emptied) == []
+    moves = planned_moves(plan)
+    assert plan_faults(one, moves, plan.emptied) == []
     assert not any(one.tasks.locked[move.task] for move in moves)
     for failing in subsets(len(moves)):
         assert not goes_wrong(one, moves, failing), failing
@@ -128,7 +131,7 @@ def test_plans_are_safe_whatever_fails(method: str, one: FleetSnapshot, seed: in
 @settings(max_examples=70)
 def test_the_checker_finds_what_can_go_wrong(one: FleetSnapshot, data: st.DataObject) -> None:
     """Moves changed at random: whenever something can happen that must not, it is found."""
-    moves = planned(plan_of(one, group=50))
+    moves = planned_moves(plan_of(one, group=50))
     assume(1 <= len(moves) <= 7)
     for _ in range(data.draw(st.integers(1, 2))):
         k = data.draw(st.integers(0, len(moves) - 1))
@@ -152,7 +155,7 @@ def test_the_checker_finds_what_can_go_wrong(one: FleetSnapshot, data: st.DataOb
         elif len(moves) > 1:
             del moves[k]
     if any(goes_wrong(one, moves, failing) for failing in subsets(len(moves))):
-        assert faults(one, moves, [])
+        assert plan_faults(one, moves, [])
 
 
 def planted() -> tuple[FleetSnapshot, list[Planned]]:
@@ -192,19 +195,19 @@ VIOLATIONS = {
 @pytest.mark.parametrize("name", VIOLATIONS)
 def test_planted_violations_are_named(name: str) -> None:
     snapshot, moves = planted()
-    assert faults(snapshot, moves, [0]) == []
+    assert plan_faults(snapshot, moves, [0]) == []
     changes, message = VIOLATIONS[name]
     for k, fields in changes.items():
         moves[k] = moves[k]._replace(**fields)
-    found = faults(snapshot, moves, [])
+    found = plan_faults(snapshot, moves, [])
     assert any(message in fault for fault in found), found
 
 
 def test_the_end_is_checked_too() -> None:
     snapshot, moves = planted()
-    assert "'n1' is not empty in the end" in faults(snapshot, moves, [1])[0]
+    assert "'n1' is not empty in the end" in plan_faults(snapshot, moves, [1])[0]
     spare = fleet([*machines(2, 4)], [{"id": "a", "node": "n0", "gpus": 1}])
-    assert "'n1' was empty before" in faults(spare, [], [1])[0]
+    assert "'n1' was empty before" in plan_faults(spare, [], [1])[0]
 
 
 def test_groups_that_avoid_each_other_never_meet() -> None:
@@ -213,8 +216,8 @@ def test_groups_that_avoid_each_other_never_meet() -> None:
         {"id": "b", "node": "n1", "gpus": 1, "group": "g"},
     ]
     snapshot = fleet(machines(2), tasks)
-    assert "avoids" in faults(snapshot, [Planned(0, 0, 1, -1, 0, [])], [0])[0]
-    assert "avoids" in faults(snapshot, [Planned(1, 1, 0, -1, 0, [])], [1])[0]
+    assert "avoids" in plan_faults(snapshot, [Planned(0, 0, 1, -1, 0, [])], [0])[0]
+    assert "avoids" in plan_faults(snapshot, [Planned(1, 1, 0, -1, 0, [])], [1])[0]
     assert plan_of(snapshot).emptied == []
 
 
@@ -258,12 +261,12 @@ def test_large_nodes_are_emptied_for_large_jobs() -> None:
 
 def test_the_result_does_not_depend_on_the_number_of_processes() -> None:
     snapshot = synthesize(400, seed=1)
-    options = Options(group=60, seed=5)
-    one = search(snapshot, options, processes=1)
-    two = search(snapshot, options, processes=2)
+    options = SearchOptions(group=60, seed=5)
+    one = search_moves(snapshot, options, processes=1)
+    two = search_moves(snapshot, options, processes=2)
     assert one == two
     assert one.emptied
-    assert search(snapshot, replace(options, seed=6)).moves != one.moves
+    assert search_moves(snapshot, replace(options, seed=6)).moves != one.moves
 
 
 def test_chains_and_rounds_by_type_empty_more_at_less_cost() -> None:
@@ -271,9 +274,9 @@ def test_chains_and_rounds_by_type_empty_more_at_less_cost() -> None:
     emptied, cost = {}, {}
     for method in METHODS:
         plan = plan_of(snapshot, method)
-        assert faults(snapshot, planned(plan), plan.emptied) == []
+        assert plan_faults(snapshot, planned_moves(plan), plan.emptied) == []
         emptied[method] = len(plan.emptied)
-        cost[method] = choose(plan, Costs()).cost_gpu_h
+        cost[method] = choose_steps(plan, Costs()).cost_gpu_h
     assert emptied["schedmate"] >= emptied["published"] > emptied["best-fit"]
     assert cost["schedmate"] < cost["published"]
 
@@ -282,10 +285,10 @@ def test_chains_and_rounds_by_type_empty_more_at_less_cost() -> None:
 @settings(max_examples=80)
 def test_a_budget_is_kept_and_the_rest_is_safe(one: FleetSnapshot, budget: int) -> None:
     whole = plan_of(one, group=50)
-    choice = choose(whole, Costs(), budget)
-    moves = planned(choice.plan)
+    choice = choose_steps(whole, Costs(), budget)
+    moves = planned_moves(choice.plan)
     assert len(moves) <= budget
-    assert faults(one, moves, choice.plan.emptied) == []
+    assert plan_faults(one, moves, choice.plan.emptied) == []
     for failing in subsets(len(moves)):
         assert not goes_wrong(one, moves, failing)
     assert set(choice.plan.emptied) <= set(whole.emptied)
@@ -301,12 +304,12 @@ def test_what_costs_more_than_it_is_worth_is_left() -> None:
     ]
     plan = plan_of(fleet(machines(3), tasks))
     assert len(plan.emptied) == 2
-    choice = choose(plan, Costs())
+    choice = choose_steps(plan, Costs())
     assert [plan.snapshot.nodes.name[n] for n in choice.plan.emptied] == ["n1"]
     assert choice.too_dear == 1
     assert choice.cost_gpu_h == pytest.approx(2 * (60 + 300) / 3600 + 0.01)
     assert choice.worth_gpu_h == 8 * 24
-    assert len(choose(plan, Costs(worth_h=1000)).plan.emptied) == 2
+    assert len(choose_steps(plan, Costs(worth_h=1000)).plan.emptied) == 2
 
 
 @given(one=fleets(most_nodes=4))
@@ -343,7 +346,7 @@ def test_a_plan_that_is_stored_is_the_same_plan(
 ) -> None:
     plan = plan_of(one, group=50)
     read = read_plan(stored(tmp_path_factory.mktemp("plan"), one, plan), one)
-    assert [*read.moves] == [move._replace(after=list(move.after)) for move in planned(plan)]
+    assert [*read.moves] == [move._replace(after=list(move.after)) for move in planned_moves(plan)]
     assert read.emptied == plan.emptied
     assert read.same_snapshot
 
@@ -360,7 +363,7 @@ def test_a_cluster_that_has_changed_since(cli: Cli, tmp_path: Path) -> None:
     now = tmp_path / "now.json"
 
     def verified(*tasks: dict[str, Any]) -> Any:
-        document.write(fleet(machines(3), tasks), now)
+        document.write_snapshot(fleet(machines(3), tasks), now)
         return cli("fleet", "verify", str(now), str(path))
 
     a, b = (
@@ -411,7 +414,7 @@ def test_plans_that_are_none(tmp_path: Path, says: Any) -> None:
 
 def test_the_command(cli: Cli, tmp_path: Path) -> None:
     path, plan = tmp_path / "fleet.json", tmp_path / "plan.json"
-    document.write(synthesize(120, seed=1), path)
+    document.write_snapshot(synthesize(120, seed=1), path)
     done = cli("fleet", "defrag", str(path), "--json", "-o", str(plan))
     says = json.loads(done.out)
     jsonschema.validate(says, SCHEMA)
@@ -433,7 +436,7 @@ def test_the_command(cli: Cli, tmp_path: Path) -> None:
 
 def test_nothing_to_win(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "fleet.json"
-    document.write(fleet(machines(2), []), path)
+    document.write_snapshot(fleet(machines(2), []), path)
     done = cli("fleet", "defrag", str(path))
     assert done.code == 0
     assert "0 nodes with 0 GPUs can be emptied" in done.out

@@ -12,10 +12,9 @@ from fleets import fleet, fleets, machines
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedmate.errors import UsageError
+from schedmate.base.errors import UsageError
 from schedmate.schedulers.fleet import document
-from schedmate.schedulers.fleet.diagnosis import CAUSES, diagnose
-from schedmate.schedulers.fleet.requests import DEFAULT, Request
+from schedmate.schedulers.fleet.diagnosis import CAUSES, DEFAULT_REQUESTS, Request, diagnose
 from schedmate.schedulers.fleet.snapshot import MILLI, FleetSnapshot
 
 ROOT = Path(__file__).parent.parent.parent
@@ -156,12 +155,12 @@ def test_the_command_and_its_report(cli: Cli, tmp_path: Path) -> None:
     ]
     tasks = [{"id": f"t{n}", "node": f"<b>{n}", "gpus": 1 + n % 7} for n in range(30)]
     path, page = tmp_path / "fleet.json", tmp_path / "report.html"
-    document.write(fleet(nodes, tasks), path)
+    document.write_snapshot(fleet(nodes, tasks), path)
     done = cli("fleet", "diagnose", str(path), "--json", "-o", str(page))
     says = json.loads(done.out)
     schema = json.loads((ROOT / "docs" / "schemas" / "fleet-diagnosis-v1.schema.json").read_text())
     jsonschema.validate(says, schema)
-    assert [one["request"] for one in says["requests"]] == list(map(str, DEFAULT))
+    assert [one["request"] for one in says["requests"]] == list(map(str, DEFAULT_REQUESTS))
     for one in says["requests"]:
         total = one["allocatable_gpus"] + sum(one["unallocatable_gpus"].values())
         assert total == pytest.approx(says["idle_gpus"])

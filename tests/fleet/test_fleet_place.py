@@ -16,20 +16,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedmate.schedulers.fleet import document
-from schedmate.schedulers.fleet.clearing import clear_switch
-from schedmate.schedulers.fleet.plan_document import planned
+from schedmate.schedulers.fleet.plan import planned_moves
 from schedmate.schedulers.fleet.synthesize import synthesize
 from schedmate.schedulers.fleet.topology import (
     allocate,
+    allocate_in_best_order,
+    allocation_score,
     capacity,
+    clear_switch,
     entropy,
     fewest,
     published,
-    score,
-    several,
-    within,
+    under_one_switch,
 )
-from schedmate.schedulers.fleet.verify import faults
+from schedmate.schedulers.fleet.verify import plan_faults
 
 ROOT = Path(__file__).parent.parent.parent
 ROOMS = st.lists(st.integers(0, 6), min_size=1, max_size=5).map(lambda one: dict(enumerate(one)))
@@ -77,8 +77,8 @@ def test_the_published_algorithm_takes_what_there_is(room: dict[int, int], gpus:
 def test_the_tightest_switch_is_taken_where_several_would_do() -> None:
     assert fewest(4, {0: 9, 1: 5, 2: 4, 3: 3}) == {2: 4}
     assert fewest(11, {0: 9, 1: 5, 2: 3, 3: 2}) == {0: 9, 3: 2}
-    assert within(4, {0: 9, 1: 5}) == {1: 4}
-    assert within(10, {0: 9, 1: 5}) == {}
+    assert under_one_switch(4, {0: 9, 1: 5}) == {1: 4}
+    assert under_one_switch(10, {0: 9, 1: 5}) == {}
 
 
 def test_entropy_is_that_of_equation_1() -> None:
@@ -93,8 +93,8 @@ def test_several_jobs_fare_no_worse_than_largest_first(
     room: dict[int, int], sizes: list[int]
 ) -> None:
     largest = allocate(sorted(sizes, reverse=True), room, fewest)
-    found = several(sizes, room)
-    assert score(found) <= score(largest)
+    found = allocate_in_best_order(sizes, room)
+    assert allocation_score(found) <= allocation_score(largest)
     assert [one.gpus for one in found] == sizes
     for s, free in room.items():
         assert sum(one.parts.get(s, 0) for one in found) <= free
@@ -107,21 +107,25 @@ def test_several_jobs_fare_no_worse_than_largest_first(
 def test_within_switches_as_many_fit_as_any_order_fits(
     room: dict[int, int], sizes: list[int]
 ) -> None:
-    orders = (allocate(order, room, within) for order in permutations(sizes))
-    assert score(several(sizes, room, within)) == min(map(score, orders))
+    orders = (allocate(order, room, under_one_switch) for order in permutations(sizes))
+    assert allocation_score(allocate_in_best_order(sizes, room, under_one_switch)) == min(
+        map(allocation_score, orders)
+    )
 
 
 def test_a_better_order_than_largest_first_is_found() -> None:
     room, sizes = {0: 5, 1: 5, 2: 2, 3: 6}, [9, 6, 5]
-    largest = score(allocate(sizes, room, fewest))
-    assert score(several(sizes, room)) < largest
+    largest = allocation_score(allocate(sizes, room, fewest))
+    assert allocation_score(allocate_in_best_order(sizes, room)) < largest
 
 
 def test_many_jobs_are_searched_and_the_seed_decides() -> None:
     room = {n: 8 + n % 5 for n in range(12)}
     sizes = [13, 7, 9, 5, 11, 8, 3, 12, 6]
-    assert several(sizes, room, seed=1) == several(sizes, room, seed=1)
-    assert score(several(sizes, room, seed=1)) <= score(
+    assert allocate_in_best_order(sizes, room, seed=1) == allocate_in_best_order(
+        sizes, room, seed=1
+    )
+    assert allocation_score(allocate_in_best_order(sizes, room, seed=1)) <= allocation_score(
         allocate(sorted(sizes, reverse=True), room, fewest)
     )
 
@@ -151,14 +155,14 @@ def test_tasks_are_moved_away_to_make_room_under_a_switch() -> None:
     ]
     snapshot = fleet(nodes, tasks)
     room = capacity(snapshot, "A", 1000)
-    assert within(16, room.room) == {}
+    assert under_one_switch(16, room.room) == {}
     found = clear_switch(snapshot, room, 16, (1000, 0, 1), "A")
     assert found is not None
     # b loses less than a, and c may not be moved
     assert [snapshot.tasks.name[step.task] for step in found.plan.steps] == ["b"]
     assert snapshot.switches[found.switch] == "s1"
     assert found.gpus == {2: 8, 3: 8}
-    assert faults(snapshot, planned(found.plan), found.plan.emptied) == []
+    assert plan_faults(snapshot, planned_moves(found.plan), found.plan.emptied) == []
     assert clear_switch(snapshot, room, 17, (1000, 0, 1), "A") is None
 
 
@@ -170,7 +174,7 @@ def test_what_is_cleared_is_there_when_the_plan_is_done(seed: int) -> None:
     gpus = max(room.room.values()) + 8
     found = clear_switch(snapshot, room, gpus, needs, "H20")
     assert found is not None
-    assert faults(snapshot, planned(found.plan), found.plan.emptied) == []
+    assert plan_faults(snapshot, planned_moves(found.plan), found.plan.emptied) == []
     at = found.plan.node_after()
     rows = list(document.task_rows(snapshot))
     for row, n in zip(rows, at.tolist(), strict=True):
@@ -184,7 +188,7 @@ def test_what_is_cleared_is_there_when_the_plan_is_done(seed: int) -> None:
 def test_what_is_left_for_a_job_is_what_the_others_leave(cli: Cli, tmp_path: Path) -> None:
     nodes = [{**node, "switch": f"s{n // 2}"} for n, node in enumerate(machines(4))]
     path = tmp_path / "fleet.json"
-    document.write(fleet(nodes, []), path)
+    document.write_snapshot(fleet(nodes, []), path)
     both = ("fleet", "place", str(path), "--gpus", "20", "--gpus", "24")
     says = json.loads(cli(*both, "--json").out)
     assert sorted(job["placed"] for job in says["jobs"]) == [False, True]
@@ -197,7 +201,7 @@ def test_what_is_left_for_a_job_is_what_the_others_leave(cli: Cli, tmp_path: Pat
 def test_a_node_without_a_switch_is_one_of_its_own(cli: Cli, tmp_path: Path) -> None:
     """For `diagnose` as for `place`."""
     path = tmp_path / "fleet.json"
-    document.write(fleet(machines(2), []), path)
+    document.write_snapshot(fleet(machines(2), []), path)
     for gpus, fits in (("8", True), ("16", False)):
         says = json.loads(
             cli("fleet", "diagnose", str(path), "-r", f"{gpus}x1G1C@switch", "--json").out
@@ -211,7 +215,7 @@ def test_the_command(cli: Cli, tmp_path: Path) -> None:
     nodes = [{**node, "switch": f"s{n // 2}"} for n, node in enumerate(machines(5))]
     tasks = [{"id": f"t{n}", "node": f"n{n}", "gpus": n} for n in (1, 2, 3)]
     path, plan = tmp_path / "fleet.json", tmp_path / "plan.json"
-    document.write(fleet(nodes, tasks), path)
+    document.write_snapshot(fleet(nodes, tasks), path)
     says = json.loads(cli("fleet", "place", str(path), "--gpus", "17", "--json").out)
     schema = json.loads((ROOT / "docs" / "schemas" / "fleet-placement-v1.schema.json").read_text())
     jsonschema.validate(says, schema)
@@ -253,7 +257,7 @@ def test_bad_arguments(
 ) -> None:
     path = tmp_path / "fleet.json"
     nodes = [{**node, "gpu_type": ["H20", "A10"][n]} for n, node in enumerate(machines(2))]
-    document.write(fleet(nodes, []), path)
+    document.write_snapshot(fleet(nodes, []), path)
     done = cli("fleet", "place", str(path), *arguments)
     assert done.code == code
     assert message in done.err

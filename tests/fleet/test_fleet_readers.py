@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from schedmate.errors import InputError
-from schedmate.schedulers.fleet.readers import openb, read_snapshot
-from schedmate.schedulers.fleet.readers.quantities import pod_requests, quantity
-from schedmate.schedulers.fleet.readers.selectors import selects, tolerated
-from schedmate.schedulers.fleet.readers.slurm import hosts
+from schedmate.base.errors import InputError
+from schedmate.cluster.exports import read_snapshot
+from schedmate.cluster.kubernetes.nodes import live_node
+from schedmate.cluster.kubernetes.snapshot import pod_requests, quantity, selects, tolerated
+from schedmate.cluster.slurm.reading import OUT_OF_SERVICE, ShapeError, hosts_of, parse_nodes
+from schedmate.schedulers.fleet import openb
 from schedmate.schedulers.fleet.snapshot import MILLI, FleetSnapshot
 
 HOST = "kubernetes.io/hostname"
@@ -161,6 +162,36 @@ def test_pods_stay_where_selectors_affinity_and_taints_allow(tmp_path: Path) -> 
     assert may["ml/selects"] == "c"
     # its node takes no pods any more, so nothing is said of where it may go but that it stays
     assert found.tasks.locked.tolist() == [False, False, False, True]
+
+
+EVERYTHING = [{"operator": "Exists"}]
+NOT_READY = {"conditions": [{"type": "Ready", "status": "Unknown"}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "status"),
+    [
+        ({"unschedulable": True}, {}),
+        ({}, NOT_READY),
+        ({"taints": [{"key": "schedmate.io/isolated", "value": "m", "effect": "NoSchedule"}]}, {}),
+        ({"taints": [{"key": "node.kubernetes.io/disk-pressure", "effect": "NoSchedule"}]}, {}),
+        ({"taints": [{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}]}, {}),
+    ],
+)
+def test_no_pod_is_moved_to_a_node_out_of_service(
+    tmp_path: Path, spec: dict[str, Any], status: dict[str, Any]
+) -> None:
+    out = node("b", **spec)
+    out["status"] |= status
+    found = snapshot(tmp_path, node("a"), out, pod("bold", "a", tolerations=EVERYTHING))
+    assert not live_node(out, False, 0).healthy
+    required = found.require_sets[found.tasks.require[0]].items()
+    has = [found.label_sets[label].items() for label in found.nodes.labels]
+    assert [required <= labels for labels in has] == [True, False]
+    reserved = node("b", taints=[{"key": "team", "effect": "NoSchedule"}])
+    found = snapshot(tmp_path, node("a"), reserved, pod("bold", "a", tolerations=EVERYTHING))
+    assert live_node(reserved, False, 0).healthy
+    assert not found.require_sets[found.tasks.require[0]]
 
 
 def test_anti_affinity_becomes_groups_to_avoid(tmp_path: Path) -> None:
@@ -316,6 +347,19 @@ def test_a_cluster_as_slurm_says_it(tmp_path: Path) -> None:
     assert any("run on several nodes" in note for note in found.notes)
 
 
+@pytest.mark.parametrize("state", sorted(OUT_OF_SERVICE))
+def test_nothing_is_moved_to_a_node_that_takes_no_jobs(tmp_path: Path, state: str) -> None:
+    old, new = ({"state": "idle", "state_flags": [state]}, {"state": ["IDLE", state]})
+    for says in (old, new, {"state": [state]}, {"state": f"IDLE+{state}"}):
+        nodes = [NODES[0] | says, *NODES[1:3]]
+        (tmp_path / "nodes.json").write_text(json.dumps({"nodes": nodes}))
+        (tmp_path / "jobs.json").write_text(json.dumps({"jobs": [job(1, "gpu02", 1)]}))
+        found = read_snapshot(tmp_path)
+        (only,) = parse_nodes(json.dumps({"nodes": nodes[:1]}))
+        assert not only.healthy
+        assert [bool(labels) for labels in found.nodes.labels] == [False, True, True]
+
+
 def test_slurm_without_topology_says_so(tmp_path: Path) -> None:
     assert "no topology.conf" in slurm(tmp_path, job(1, "gpu01", 1)).notes[-1]
 
@@ -336,13 +380,13 @@ def test_a_job_on_a_node_that_slurm_did_not_list(tmp_path: Path) -> None:
     ],
 )
 def test_host_lists(text: str, names: list[str]) -> None:
-    assert hosts(text) == names
+    assert list(hosts_of(text)) == names
 
 
 def test_host_lists_that_never_end() -> None:
     for text in ("a[1-9999999999]", "a[1-99999]b[1-99999]"):
-        with pytest.raises(ValueError, match="more than"):
-            hosts(text)
+        with pytest.raises(ShapeError, match="more than"):
+            hosts_of(text)
 
 
 @pytest.mark.parametrize(
@@ -412,21 +456,21 @@ def trace(tmp_path: Path) -> Path:
 
 
 def test_openb_at_a_moment(trace: Path) -> None:
-    assert openb.read_snapshot(trace, at_s=10).tasks.name == ["p0"]
-    found = openb.read_snapshot(trace, at_s=20)
+    assert openb.read_openb(trace, at_s=10).tasks.name == ["p0"]
+    found = openb.read_openb(trace, at_s=20)
     assert found.tasks.name == ["p0", "p1"]
     assert found.tasks.gpus.tolist() == [460, 2000]
     assert found.tasks.low_priority.tolist() == [False, True]
     assert found.synthetic
-    assert len(openb.read_snapshot(trace, at_s=60).tasks) == 1
+    assert len(openb.read_openb(trace, at_s=60).tasks) == 1
 
 
 def test_openb_filled(trace: Path) -> None:
-    found = openb.read_snapshot(trace, filled=0.9, seed=1, placement="random")
+    found = openb.read_openb(trace, filled=0.9, seed=1, placement="random")
     asked = found.tasks.gpus.sum()
     assert asked <= found.gpus * MILLI
     assert "90%" in found.origin
-    assert openb.read_snapshot(trace, filled=0.9, seed=1, placement="random").hash == found.hash
+    assert openb.read_openb(trace, filled=0.9, seed=1, placement="random").hash == found.hash
     p100 = found.gpu_types.index("P100")
     for t, name in enumerate(found.jobs[code] for code in found.tasks.job):
         assert name != "p2" or found.nodes.gpu_type[found.tasks.node[t]] == p100

@@ -10,24 +10,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedmate.errors import InputError
-from schedmate.schedulers.fleet.budget import choose
-from schedmate.schedulers.fleet.defrag import METHODS, Costs, ends, search
-from schedmate.schedulers.fleet.document import read_json, task_rows
-from schedmate.schedulers.fleet.plan import make_plan
-from schedmate.schedulers.fleet.plan_document import planned
-from schedmate.schedulers.fleet.remaining import read_remaining, with_remaining
+from schedmate.base.errors import InputError
+from schedmate.schedulers.fleet.defrag import METHODS, Costs, node_ends, search_moves
+from schedmate.schedulers.fleet.document import read_json, read_remaining, task_rows, with_remaining
+from schedmate.schedulers.fleet.plan import choose_steps, make_plan, planned_moves
 from schedmate.schedulers.fleet.snapshot import FleetSnapshot
-from schedmate.schedulers.fleet.verify import faults
+from schedmate.schedulers.fleet.verify import plan_faults
 from tests.cli_runner import Cli
 from tests.fleet.fleets import fleet, fleets, machines
 
 
 def emptied(snapshot: FleetSnapshot, costs: Costs | None = None) -> list[str]:
     costs = costs or Costs()
-    moves = search(snapshot, METHODS["schedmate"], costs).moves
-    plan = choose(make_plan(snapshot, moves), costs).plan
-    assert faults(snapshot, planned(plan), plan.emptied) == []
+    moves = search_moves(snapshot, METHODS["schedmate"], costs).moves
+    plan = choose_steps(make_plan(snapshot, moves), costs).plan
+    assert plan_faults(snapshot, planned_moves(plan), plan.emptied) == []
     return sorted(snapshot.nodes.name[n] for n in plan.emptied)
 
 
@@ -60,10 +57,12 @@ def test_nothing_is_moved_to_a_node_that_will_soon_be_free() -> None:
 
 def test_an_emptied_node_is_worth_the_time_for_which_it_would_not_be_free() -> None:
     snapshot = three(3900, None)
-    assert ends(snapshot).tolist() == [3900, np.inf, np.inf]
+    assert node_ends(snapshot).tolist() == [3900, np.inf, np.inf]
     assert (Costs(worth_h=24).of_nodes(snapshot) / 3600).tolist() == [8, 8 * 24, 8 * 24]
     costs = Costs(worth_h=1.5)  # an hour is more than half of it
-    choice = choose(make_plan(snapshot, search(snapshot, METHODS["schedmate"], costs).moves), costs)
+    choice = choose_steps(
+        make_plan(snapshot, search_moves(snapshot, METHODS["schedmate"], costs).moves), costs
+    )
     assert choice.worth_gpu_h == pytest.approx(8 * 1.0 + 8 * 1.5)
 
 
@@ -86,9 +85,9 @@ def test_of_equal_nodes_the_one_that_would_be_held_longer_is_emptied() -> None:
 @settings(max_examples=40)
 def test_plans_with_estimates_are_as_safe(one: FleetSnapshot, seconds: list[float]) -> None:
     known = with_remaining(one, dict(zip(one.tasks.name, seconds, strict=False)), "the test")
-    plan = make_plan(known, search(known, METHODS["schedmate"]).moves)
-    plan = choose(plan, Costs()).plan
-    assert faults(one, planned(plan), plan.emptied) == []
+    plan = make_plan(known, search_moves(known, METHODS["schedmate"]).moves)
+    plan = choose_steps(plan, Costs()).plan
+    assert plan_faults(one, planned_moves(plan), plan.emptied) == []
     soon = Costs().not_worth_it(known)
     assert not any(soon[step.target] or soon[step.source] for step in plan.steps)
     assert known.hash == one.hash

@@ -13,9 +13,9 @@ from cli_runner import Cli
 from fleets import fleet, fleets, machines
 from hypothesis import given, settings
 
-from schedmate.errors import InputError
+from schedmate.base.errors import InputError
+from schedmate.cluster.exports import read_snapshot
 from schedmate.schedulers.fleet import document
-from schedmate.schedulers.fleet.readers import read_snapshot
 from schedmate.schedulers.fleet.snapshot import MILLI, FleetSnapshot
 from schedmate.schedulers.fleet.synthesize import calibration, synthesize
 
@@ -58,7 +58,7 @@ def test_every_format_holds_all_of_it(
     tmp_path_factory: pytest.TempPathFactory, suffix: str, one: FleetSnapshot
 ) -> None:
     path = tmp_path_factory.mktemp("fleet") / f"fleet{suffix}"
-    document.write(one, path)
+    document.write_snapshot(one, path)
     again = read_snapshot(path)
     assert again.hash == one.hash
     assert again.origin == one.origin

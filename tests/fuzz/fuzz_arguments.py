@@ -80,13 +80,15 @@ _GIVEN = {
 }
 _LEFT_OUT = {"--follow", "--ray", "--install-completion", "--show-completion", "--llm-base-url"}
 """Options that wait for something, or reach for what is not on this machine."""
+_NOT_TRIED = {"doctor", "serve", "slurm", "k8s", "ray"}
+"""Commands that look at this machine, serve until they are ended, or reach for a cluster."""
 
 
 def _walk(command: object, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
     below = getattr(command, "commands", None)
     if below is not None:
         for name, inner in below.items():
-            if name != "doctor":  # which looks at this machine
+            if name not in _NOT_TRIED:
                 yield from _walk(inner, (*words, name))
         return
     given = (*words, *_GIVEN.get(" ".join(words), ()))

@@ -75,7 +75,7 @@ def _no_constant(name: str) -> None:
 
 
 def _alone(work: Any, items: Any, shared: Any, **_: Any) -> Iterator[Any]:
-    """As `schedmate.pool.spread`, in this process, whose limits and coverage count."""
+    """As `schedmate.base.pool.spread`, in this process, whose limits and coverage count."""
     return ((item, work(item, shared)) for item in items)
 
 

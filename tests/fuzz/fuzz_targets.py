@@ -274,8 +274,8 @@ def _arguments(data: bytes, folder: Path) -> None:
     arguments = [_text(line) for line in data.split(b"\n")]
     refused = ("--follow", "-f", "--ray", "--install-completion", "--llm-base-url", "doctor")
     if not any(one.startswith(refused) for one in arguments) and "-f" not in arguments:
-        # that a policy cannot be run to the end (1) is an answer here
-        command_line(arguments, codes=(0, 1, 2, 3, 4, 5, 6))
+        # answers here: that a policy cannot be run to the end (1), that no cluster answers (7)
+        command_line(arguments, codes=(0, 1, 2, 3, 4, 5, 6, 7))
 
 
 TARGETS: dict[str, Target] = {

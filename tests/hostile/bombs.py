@@ -61,7 +61,7 @@ def read(root: str, command: str | None, config: str | None) -> None:
     from schedmate.agent.configs.interpolation import resolve_interpolations
     from schedmate.agent.configs.reader import read_config
     from schedmate.agent.static import extract
-    from schedmate.errors import SchedmateError
+    from schedmate.base.errors import SchedmateError
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))

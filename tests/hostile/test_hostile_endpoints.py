@@ -25,9 +25,8 @@ from hostile_repos import Places, build
 from openai_server import Raw, Request, completion, serve
 from processes import LONG_S
 
-from schedmate.analysis import Analysis
 from schedmate.jobs import JobSpec, WorkloadMetadata
-from schedmate.mate import SchedMate
+from schedmate.mate import Analysis, SchedMate
 from schedmate.settings import load_settings
 
 COMMAND = "python train.py --steps 9000 --config settings.yaml"

@@ -18,10 +18,10 @@ from openai_server import Server, completion, serve
 
 from schedmate.agent.react.extractor import MetadataExtractor
 from schedmate.agent.static import extract
+from schedmate.base.terminal import is_visible
 from schedmate.jobs import JobSpec, LaunchConfig, ModelUse, WorkloadMetadata
 from schedmate.llm import open_llm
 from schedmate.settings import load_settings
-from schedmate.visible import is_visible
 
 Mode = Literal["hybrid", "agent"]
 

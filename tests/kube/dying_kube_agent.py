@@ -12,11 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from schedmate.commands.k8s_setup import opened
-from schedmate.schedulers.live.kubernetes import lease
-from schedmate.schedulers.live.kubernetes.api import Api
-from schedmate.schedulers.live.memory import Memory
-from schedmate.schedulers.live.record import Record
+from schedmate.cluster.kubernetes import Kubernetes, lease
+from schedmate.cluster.kubernetes.api import Api
+from schedmate.cluster.memory import Memory
+from schedmate.cluster.record import Record
+from schedmate.commands.agents import opened_agent
 
 Fits = Callable[..., bool]
 
@@ -66,7 +66,9 @@ if __name__ == "__main__":
     arrange(sys.argv[1])
     lease.GIVE_UP_S = 600.0  # however slow the machine is
     bounds, state, kubeconfig = map(Path, sys.argv[2:])
-    with opened(bounds, state, str(state / "history"), kubeconfig=str(kubeconfig)) as setup:
+    with opened_agent(
+        Kubernetes(), bounds, state, str(state / "history"), kubeconfig=str(kubeconfig)
+    ) as setup:
         setup.adapter._settled_s = 0.0
         with setup.lease():
             for _ in range(3):

@@ -16,13 +16,12 @@ import yaml
 from api_server import ADMIN, ApiServer
 from kube_cluster import TRAIN, Json
 
-from schedmate.commands.agents import Setup
-from schedmate.commands.k8s_setup import opened
+from schedmate.cluster.kubernetes import Kubernetes, lease
+from schedmate.cluster.kubernetes.adapter import KubernetesAdapter
+from schedmate.cluster.record import Record
+from schedmate.commands.agents import AgentSetup, opened_agent
 from schedmate.jobs import JobRecord, JobSpec, LaunchConfig
 from schedmate.mate import SchedMate
-from schedmate.schedulers.live.kubernetes import lease
-from schedmate.schedulers.live.kubernetes.adapter import KubernetesAdapter
-from schedmate.schedulers.live.record import Record
 from schedmate.settings import load_settings
 
 
@@ -128,10 +127,11 @@ class AgentFiles:
     @contextmanager
     def opened(
         self, *, dry_run: bool = False, kubeconfig: Path | None = None, **more: Any
-    ) -> Iterator[Setup[KubernetesAdapter]]:
+    ) -> Iterator[AgentSetup[KubernetesAdapter]]:
         """The agent in this process, holding the Lease, at a time when it may act."""
         reach = str(kubeconfig or self.folder / "kubeconfig")
-        with opened(
+        with opened_agent(
+            Kubernetes(),
             self.bounds,
             self.state,
             self.history,
@@ -154,8 +154,8 @@ class AgentFiles:
 
     def begin_an_hour_ago(self) -> None:
         """What ended before the agent began is not looked into: let it have begun."""
-        from schedmate.schedulers.live.ended import BEGUN
-        from schedmate.schedulers.live.memory import Memory
+        from schedmate.cluster.loop import BEGUN
+        from schedmate.cluster.memory import Memory
 
         with Memory(self.state / "memory.db") as memory:
             memory.set_mark(BEGUN, time.time() - 3600.0)

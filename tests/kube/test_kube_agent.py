@@ -16,14 +16,13 @@ from cli_runner import Cli
 from kube_cluster import AGENT, ECC, THEIRS, XID, Cluster, manifests
 from kube_files import AgentFiles
 
-from schedmate.errors import SchedmateError
-from schedmate.schedulers.live.actions import Drain, Resume
-from schedmate.schedulers.live.adapter import Description
-from schedmate.schedulers.live.bounds import CodeBounds
-from schedmate.schedulers.live.kubernetes import adapter
-from schedmate.schedulers.live.kubernetes.marks import parts_of
-from schedmate.schedulers.live.kubernetes.nodes import ours
-from schedmate.schedulers.live.kubernetes.workloads import Workload
+from schedmate.base.errors import SchedmateError
+from schedmate.cluster.actions import Drain, Resume
+from schedmate.cluster.adapter import Description
+from schedmate.cluster.bounds import CodeBounds
+from schedmate.cluster.kubernetes import adapter
+from schedmate.cluster.kubernetes.nodes import our_mark
+from schedmate.cluster.kubernetes.workloads import Workload, parse_job_id
 
 ANNOTATE = {"where": "annotation"}
 LOOK = ("base",)
@@ -94,14 +93,14 @@ def test_a_job_that_cannot_be_described_is_no_other_jobs_problem(
         lambda one: one["spec"].update(activeDeadlineSeconds=2**63 - 1),
     )
     cluster.job("broken")
-    real = adapter.describe
+    real = adapter.describe_job
 
     def failing(job: Workload, code: CodeBounds) -> Description:
         if job.id == "team-a/job/broken":
             raise ValueError("no number")
         return real(job, code)
 
-    monkeypatch.setattr(adapter, "describe", failing)
+    monkeypatch.setattr(adapter, "describe_job", failing)
     with files.opened() as setup:
         first, second = setup.agent.once(), setup.agent.once()
     assert len(first.estimated) == 3
@@ -436,7 +435,7 @@ def test_plan_shows_what_would_be_done(cluster: Cluster, files: AgentFiles) -> N
 )
 def test_what_is_no_id_of_a_job_is_refused(job: str) -> None:
     with pytest.raises(SchedmateError, match="NAMESPACE/KIND/NAME"):
-        parts_of(job)
+        parse_job_id(job)
 
 
 def test_the_kill_switch_stops_every_change(cluster: Cluster, files: AgentFiles) -> None:
@@ -456,9 +455,9 @@ def test_a_taint_is_ours_only_with_our_key_and_effect() -> None:
     def node(**taint: str) -> dict[str, object]:
         return {"spec": {"taints": [taint]}}
 
-    assert ours(node(key="schedmate.io/isolated", value="m", effect="NoSchedule")) == "m"
-    assert not ours(node(key="schedmate.io/isolated", value="m", effect="NoExecute"))
-    assert not ours(node(key="other", value="m", effect="NoSchedule"))
+    assert our_mark(node(key="schedmate.io/isolated", value="m", effect="NoSchedule")) == "m"
+    assert not our_mark(node(key="schedmate.io/isolated", value="m", effect="NoExecute"))
+    assert not our_mark(node(key="other", value="m", effect="NoSchedule"))
     assert Drain(node="n", mark="ab").undo() == Resume(node="n", mark="ab")
 
 

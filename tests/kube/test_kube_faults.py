@@ -20,16 +20,14 @@ from kube_cluster import THEIRS, Cluster, until
 from kube_files import AgentFiles
 from test_kube_agent import broken_node
 
-from schedmate.schedulers.live.actions import Drain, Requeue, Resume
-from schedmate.schedulers.live.bounds import KubernetesBounds
-from schedmate.schedulers.live.claims import ClaimedError
-from schedmate.schedulers.live.executor import ExecutorError
-from schedmate.schedulers.live.kubernetes.adapter import KubernetesAdapter
-from schedmate.schedulers.live.kubernetes.api import Api, KubernetesError
-from schedmate.schedulers.live.kubernetes.connecting import connect
-from schedmate.schedulers.live.kubernetes.lease import Leadership
-from schedmate.schedulers.live.kubernetes.mirror import Mirror
-from schedmate.schedulers.live.record import Record
+from schedmate.cluster.actions import Drain, Requeue, Resume
+from schedmate.cluster.adapter import ExecutorError
+from schedmate.cluster.bounds import KubernetesBounds
+from schedmate.cluster.claims import ClaimedError
+from schedmate.cluster.kubernetes.adapter import KubernetesAdapter
+from schedmate.cluster.kubernetes.api import Api, KubernetesError, Mirror, connect
+from schedmate.cluster.kubernetes.lease import Leadership
+from schedmate.cluster.record import Record
 
 AUTOMATIC = ("isolate", "restart", "notify")
 JOBS = "/apis/batch/v1/jobs"
@@ -262,7 +260,7 @@ def test_a_kind_that_is_not_installed_is_none(api: Api, server: ApiServer) -> No
 def test_long_lists_come_in_pages_and_an_expired_page_begins_anew(
     api: Api, cluster: Cluster, server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import schedmate.schedulers.live.kubernetes.api as module
+    from schedmate.cluster.kubernetes import api as module
 
     monkeypatch.setattr(module, "PAGE", 3)
     for number in range(10):

@@ -13,12 +13,11 @@ from api_server import ApiServer
 from kube_cluster import AGENT, MANIFESTS, THEIRS, Cluster, manifests
 from kube_files import AgentFiles
 
-from schedmate.schedulers.fleet.readers import read_snapshot
-from schedmate.schedulers.live.actions import Drain, Resume
-from schedmate.schedulers.live.bounds import KubernetesBounds
-from schedmate.schedulers.live.kubernetes.adapter import KubernetesAdapter
-from schedmate.schedulers.live.kubernetes.api import Api
-from schedmate.schedulers.live.kubernetes.connecting import connect
+from schedmate.cluster.actions import Drain, Resume
+from schedmate.cluster.bounds import KubernetesBounds
+from schedmate.cluster.exports import read_snapshot
+from schedmate.cluster.kubernetes.adapter import KubernetesAdapter
+from schedmate.cluster.kubernetes.api import Api, connect
 
 pytestmark = pytest.mark.live
 

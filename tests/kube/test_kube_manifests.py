@@ -11,9 +11,9 @@ from api_rights import Request, Rights
 from api_schemas import check, resources
 from kube_cluster import AGENT, MANIFESTS, manifests
 
-from schedmate.recovery.configuration import load_configuration
-from schedmate.schedulers.live.bounds import load_bounds
-from schedmate.schedulers.live.kubernetes.kinds import kinds
+from schedmate.cluster.bounds import load_bounds
+from schedmate.cluster.kubernetes.workloads import job_kinds
+from schedmate.cluster.recovery.configuration import load_configuration
 
 FOLDERS = ("base", "annotate", "recover", "namespaced", "monitoring")
 EVERY = [
@@ -97,7 +97,7 @@ def test_who_looks_may_change_nothing_but_its_lease() -> None:
 
 
 def test_each_mode_adds_what_it_needs_and_no_more() -> None:
-    patches = {("patch", kind.group, kind.plural) for kind in kinds().values()}
+    patches = {("patch", kind.group, kind.plural) for kind in job_kinds().values()}
     assert granted("annotate") == patches
     assert granted("recover") == {("patch", "", "nodes"), ("create", "", "pods/eviction")}
     every = granted(*FOLDERS)
@@ -108,7 +108,7 @@ def test_each_mode_adds_what_it_needs_and_no_more() -> None:
 
 def test_every_kind_that_is_watched_may_be() -> None:
     rights = Rights(manifests("base"))
-    for kind in kinds().values():
+    for kind in job_kinds().values():
         for verb in ("list", "watch"):
             assert rights.allow(AGENT, Request(verb, kind.group, kind.plural, "", "")), kind.name
     assert not rights.allow("schedmate/somebody-else", Request("list", "", "pods", "", ""))

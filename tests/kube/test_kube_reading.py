@@ -16,32 +16,38 @@ from hypothesis import strategies as st
 from kube_cluster import ECC, Cluster, stamp
 from kube_files import AgentFiles
 
-from schedmate.logparse.triage import find_targets
-from schedmate.schedulers.live.actions import Annotate
-from schedmate.schedulers.live.bounds import CodeBounds, ImageCode
-from schedmate.schedulers.live.kubernetes.api import Api, KubernetesError, Pace
-from schedmate.schedulers.live.kubernetes.code import below, command_of, folder_of
-from schedmate.schedulers.live.kubernetes.connecting import connect
-from schedmate.schedulers.live.kubernetes.fields import every
-from schedmate.schedulers.live.kubernetes.kinds import BOOST, REQUEUED, kinds
-from schedmate.schedulers.live.kubernetes.logs import LONGEST, TAIL_LINES, Logs, Source
-from schedmate.schedulers.live.kubernetes.marks import boost_of, mark_of
-from schedmate.schedulers.live.kubernetes.nodes import isolating, live_node, returning, said_by
-from schedmate.schedulers.live.kubernetes.pods import (
-    attempts,
-    ends,
+from schedmate.cluster.actions import Annotate
+from schedmate.cluster.bounds import CodeBounds, ImageCode
+from schedmate.cluster.kubernetes.api import Api, KubernetesError, Pace, connect, values_at
+from schedmate.cluster.kubernetes.logs import LONGEST, TAIL_LINES, Logs, LogSource
+from schedmate.cluster.kubernetes.nodes import (
+    isolation_patch,
+    live_node,
+    node_faults,
+    return_patch,
+)
+from schedmate.cluster.kubernetes.workloads import (
+    BOOST,
+    GPU_TYPES,
+    REQUEUED,
+    Workload,
+    boost_of,
+    code_folder,
+    container_command,
+    container_ends,
+    describe_job,
+    failed_runs,
+    folder_below,
     gpus_of,
     is_live,
-    number_of,
+    job_kinds,
+    job_outcome,
+    live_job,
+    mark_of,
+    run_number,
     slim_pod,
 )
-from schedmate.schedulers.live.kubernetes.workloads import (
-    GPU_TYPES,
-    Workload,
-    describe,
-    live,
-    outcome,
-)
+from schedmate.logparse.triage import find_targets
 
 Json = dict[str, Any]
 GPU = "nvidia.com/gpu"
@@ -71,21 +77,21 @@ def disrupted(reason: str) -> Json:
 def test_pods_that_fail_together_are_one_run_and_later_ones_another() -> None:
     gang = [pod("a", (600, 300, 1)), pod("b", (600, 290, 1)), pod("c", (595, 280, 137))]
     again = [pod("d", (200, 100, 1)), pod("e", (100, 50, 0), phase="Succeeded")]
-    first, second = attempts([*again, *gang])
+    first, second = failed_runs([*again, *gang])
     assert [one.pod for one in first.failures] == ["a", "b", "c"]
     assert [one.pod for one in second.failures] == ["d"]
-    assert number_of(second, first.began) == 400
-    assert number_of(first, first.began + 5) == 0
+    assert run_number(second, first.began) == 400
+    assert run_number(first, first.began + 5) == 0
 
 
 def test_a_container_that_was_started_again_has_its_log_before() -> None:
-    (one,) = ends(pod("a", (600, 300, 1), phase="Running") | {"x": 1})
+    (one,) = container_ends(pod("a", (600, 300, 1), phase="Running") | {"x": 1})
     assert not one.previous
     found = pod("a", (600, 300, 1), phase="Running")
     container = found["status"]["containerStatuses"][0]
     container["lastState"] = container["state"]
     container["state"] = {"running": {}}
-    (one,) = ends(found)
+    (one,) = container_ends(found)
     assert one.previous
 
 
@@ -101,16 +107,16 @@ def test_a_container_that_was_started_again_has_its_log_before() -> None:
     ],
 )
 def test_how_a_pod_ended(status: Json, code: int, state: str) -> None:
-    (run,) = attempts([pod("a", (600, 300, code), **status)])
+    (run,) = failed_runs([pod("a", (600, 300, code), **status)])
     assert run.state == state
 
 
 def test_a_pod_whose_node_went_away_says_nothing_of_its_containers() -> None:
     gone = pod("a", phase="Failed", reason="NodeLost", startTime=stamp(600))
     gone["status"]["containerStatuses"] = []
-    (run,) = attempts([gone, pod("b", (600, 300, 1))])
+    (run,) = failed_runs([gone, pod("b", (600, 300, 1))])
     assert run.state == "NODE_FAIL"
-    assert attempts([pod("a", (600, 300, 0), phase="Succeeded")]) == []
+    assert failed_runs([pod("a", (600, 300, 0), phase="Succeeded")]) == []
 
 
 JSON = st.recursive(
@@ -135,11 +141,17 @@ def test_no_object_breaks_the_reading(found: Any) -> None:
     about = said.get("metadata")
     said = {**said, "metadata": about if isinstance(about, dict) else {}}
     kept = slim_pod(said)
-    ends(kept), is_live(kept), attempts([kept]), said_by([said]), returning(said, "m")
+    (
+        container_ends(kept),
+        is_live(kept),
+        failed_runs([kept]),
+        node_faults([said]),
+        return_patch(said, "m"),
+    )
     live_node(said, False, 0)
-    for kind in kinds().values():
+    for kind in job_kinds().values():
         job = Workload(kind, said, (kept,))
-        outcome(job), live(job), describe(job, CodeBounds())
+        job_outcome(job), live_job(job), describe_job(job, CodeBounds())
 
 
 @pytest.mark.parametrize(
@@ -149,9 +161,9 @@ def test_what_no_cluster_has_says_nothing(amount: Any) -> None:
     container = {"command": ["python", "\ud800.py"], "resources": {"limits": {GPU: amount}}}
     template = {"spec": {"containers": [container], "nodeSelector": {GPU_TYPES[0]: "A\udfff"}}}
     limits = {"activeDeadlineSeconds": 2**63 - 1, "parallelism": amount, "template": template}
-    job = Workload(kinds()["job"], {"metadata": {"name": "a"}, "spec": limits}, ())
+    job = Workload(job_kinds()["job"], {"metadata": {"name": "a"}, "spec": limits}, ())
     assert gpus_of(container) == 0
-    spec = describe(job, CodeBounds()).spec
+    spec = describe_job(job, CodeBounds()).spec
     assert (spec.launch.gpus, spec.launch.time_limit_s) == (None, None)
     assert spec.launch.gpu_type == "A\\udfff"
     assert spec.command is not None
@@ -163,7 +175,7 @@ def test_what_no_cluster_has_says_nothing(amount: Any) -> None:
 
 def test_marks_with_endless_numbers_are_none() -> None:
     def job(said: str) -> Workload:
-        return Workload(kinds()["job"], {"metadata": {"annotations": {REQUEUED: said}}}, ())
+        return Workload(job_kinds()["job"], {"metadata": {"annotations": {REQUEUED: said}}}, ())
 
     assert mark_of(job("9" * 5000 + " u-a")) == (None, {"u-a"})
     assert mark_of(job("17 u-a")) == (17, {"u-a"})
@@ -176,19 +188,19 @@ def test_our_taint_is_added_wherever_taints_are() -> None:
 
     for spec in ({"taints": []}, {"taints": [{"key": "a", "effect": "NoSchedule"}]}, {}, None):
         node = {"metadata": {"resourceVersion": "7"}} | ({} if spec is None else {"spec": spec})
-        tainted = jsonpatch.apply_patch(node, isolating(node, "m"))
+        tainted = jsonpatch.apply_patch(node, isolation_patch(node, "m"))
         assert tainted["spec"]["taints"][:-1] == (spec or {}).get("taints", [])
-        back = jsonpatch.apply_patch(tainted, returning(tainted, "m"))
+        back = jsonpatch.apply_patch(tainted, return_patch(tainted, "m"))
         assert back["spec"]["taints"] == (spec or {}).get("taints", [])
-        assert returning(tainted, "other") == []
+        assert return_patch(tainted, "other") == []
 
 
 def test_values_at_a_path_of_many() -> None:
     found = {"a": {"x": {"b": 1}, "y": {"b": 2}, "z": 3}, "l": [{"b": 4}]}
-    assert dict(every(found, "a.*.b")) == {"x": 1, "y": 2}
-    assert list(every(found, "l.*.b")) == [("0", 4)]
-    assert [key for key, _ in every(found, "a.*")] == ["x", "y", "z"]
-    assert list(every(found, "none.*")) == []
+    assert dict(values_at(found, "a.*.b")) == {"x": 1, "y": 2}
+    assert list(values_at(found, "l.*.b")) == [("0", 4)]
+    assert [key for key, _ in values_at(found, "a.*")] == ["x", "y", "z"]
+    assert list(values_at(found, "none.*")) == []
 
 
 # -- code ----------------------------------------------------------------
@@ -201,26 +213,26 @@ def test_a_directory_is_below_a_root_or_none(tmp_path: Path) -> None:
     (root / "out").symlink_to(other)
     (root / "loop").symlink_to(root / "loop")
     (root / "fine").symlink_to(root / "in")
-    assert below([root], "in") == root / "in"
-    assert below([root], str(root / "in")) == root / "in"
-    assert below([root], "fine") == root / "in"
+    assert folder_below([root], "in") == root / "in"
+    assert folder_below([root], str(root / "in")) == root / "in"
+    assert folder_below([root], "fine") == root / "in"
     for said in ("out", "../other", str(other), "loop", "none", "in/../../other", "/", "\0"):
-        assert below([root], said) is None, said
+        assert folder_below([root], said) is None, said
 
 
 @given(st.text(max_size=40))
 def test_no_annotation_leads_out_of_the_roots(said: str) -> None:
     root = Path(__file__).parent
-    found = below([root], said)
+    found = folder_below([root], said)
     assert found is None or found.is_relative_to(root.resolve())
 
 
 def test_an_image_says_where_its_code_is(tmp_path: Path) -> None:
     entry = ImageCode(image="registry/*/train:*", path=tmp_path, at=Path("/workspace"))
     bounds = CodeBounds(images=(entry,))
-    path, found, why = folder_of(bounds, "team-a", "", "registry/team/train:7")
+    path, found, why = code_folder(bounds, "team-a", "", "registry/team/train:7")
     assert (path, found, why) == (tmp_path, entry, "")
-    assert folder_of(bounds, "team-a", "", "other")[0] is None
+    assert code_folder(bounds, "team-a", "", "other")[0] is None
     container = {
         "command": ["bash", "-c"],
         "args": [
@@ -231,7 +243,7 @@ def test_an_image_says_where_its_code_is(tmp_path: Path) -> None:
         ],
         "env": [{"name": "EPOCHS", "value": "--epochs 3"}, {"name": "NO", "valueFrom": {}}],
     }
-    command = command_of(container, found, path)
+    command = container_command(container, found, path)
     assert f"cd {tmp_path}/sub && python {tmp_path}/train.py" in command
     assert "--out /workspaces --epochs 3 $(X) $(NO)" in command
 
@@ -240,8 +252,8 @@ def test_a_root_is_each_namespaces_own(tmp_path: Path) -> None:
     for team in ("team-a", "team-b"):
         (tmp_path / team / "code").mkdir(parents=True)
     bounds = CodeBounds(roots=(tmp_path / "{namespace}",))
-    assert folder_of(bounds, "team-a", "code", "")[0] == tmp_path / "team-a" / "code"
-    assert folder_of(bounds, "team-a", "../team-b/code", "")[0] is None
+    assert code_folder(bounds, "team-a", "code", "")[0] == tmp_path / "team-a" / "code"
+    assert code_folder(bounds, "team-a", "../team-b/code", "")[0] is None
 
 
 def test_a_long_name_is_an_id_too() -> None:
@@ -286,8 +298,8 @@ def test_logs_are_bounded_and_old_ones_go(api: Api, cluster: Cluster, tmp_path: 
     job = cluster.job("train")
     cluster.pod(job, "n", name="p", log="a\n" * 9000)
     logs = Logs(api, tmp_path / "logs", kept=2)
-    source = Source("team-a", "p", "train")
-    gone = Source("team-a", "gone", "train")
+    source = LogSource("team-a", "p", "train")
+    gone = LogSource("team-a", "gone", "train")
     folder, why = logs.fetch("run/1", [source, gone], tail=True)
     assert folder is not None
     assert why == ""
@@ -309,7 +321,7 @@ def test_a_node_that_is_out_of_reach_keeps_nothing_else_from_being_read(
     server.fail("GET", "log", away, times=100)
     logs = Logs(api, tmp_path)
     began = len(server.asked)
-    folder, why = logs.fetch("run", [Source("team-a", "p", "train")], tail=False)
+    folder, why = logs.fetch("run", [LogSource("team-a", "p", "train")], tail=False)
     assert folder is None
     assert "i/o timeout" in why
     assert len(server.asked) - began < 20
@@ -357,7 +369,7 @@ def test_doctor_says_what_is_missing(
 def test_metrics_are_counted_and_no_name_is_shown(cluster: Cluster, files: AgentFiles) -> None:
     from urllib.request import urlopen
 
-    from schedmate.commands.k8s_metrics import AgentMetrics
+    from schedmate.commands.k8s import AgentMetrics
 
     cluster.job("a-secret-name")
     with files.opened() as setup, AgentMetrics("127.0.0.1:0", setup.adapter, setup.goes_on) as seen:

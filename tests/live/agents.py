@@ -14,11 +14,11 @@ from typing import Any
 from slurm_testbed import AGENT, Testbed
 from training_jobs import EPOCH_S
 
-from schedmate.commands.agents import Setup
-from schedmate.commands.slurm_setup import opened
+from schedmate.cluster.record import Record
+from schedmate.cluster.slurm import Slurm
+from schedmate.commands.agents import AgentSetup, opened_agent
 from schedmate.jobs import JobRecord, JobSpec, LaunchConfig
 from schedmate.mate import SchedMate
-from schedmate.schedulers.live.record import Record
 from schedmate.settings import load_settings
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "slurm"
@@ -81,9 +81,9 @@ class AgentFiles:
         return [word for name, path in pairs.items() for word in (f"--{name}", str(path))]
 
     @contextmanager
-    def opened(self, *, dry_run: bool = False) -> Iterator[Setup]:
+    def opened(self, *, dry_run: bool = False) -> Iterator[AgentSetup]:
         """The agent in this process."""
-        with opened(self.bounds, self.state, self.history, dry_run=dry_run) as setup:
+        with opened_agent(Slurm(), self.bounds, self.state, self.history, dry_run=dry_run) as setup:
             yield setup
 
     @contextmanager

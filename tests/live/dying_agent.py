@@ -12,12 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from schedmate.commands.slurm_setup import opened
+from schedmate.cluster.memory import Memory
+from schedmate.cluster.record import Record
+from schedmate.cluster.slurm import Slurm
+from schedmate.cluster.slurm.adapter import Commands, SlurmAdapter
+from schedmate.commands.agents import opened_agent
 from schedmate.mate import SchedMate
-from schedmate.schedulers.live.memory import Memory
-from schedmate.schedulers.live.record import Record
-from schedmate.schedulers.live.slurm.adapter import SlurmAdapter
-from schedmate.schedulers.live.slurm.commands import Commands
 
 POINTS: dict[str, tuple[type, str, str, Callable[..., bool]]] = {
     "estimate kept": (Memory, "remember", "after", lambda *_, **__: True),
@@ -65,6 +65,6 @@ def arrange(point: str) -> None:
 if __name__ == "__main__":
     arrange(sys.argv[1])
     bounds, state, history = map(Path, sys.argv[2:])
-    with opened(bounds, state, history) as setup:
+    with opened_agent(Slurm(), bounds, state, history) as setup:
         setup.agent.once()
     print("it lived")

@@ -12,10 +12,9 @@ import signal
 import sys
 from pathlib import Path
 
-from schedmate.schedulers.live.actions import Action, Drain, Notify, Requeue, Resume
-from schedmate.schedulers.live.apply import carry_out, take_back
-from schedmate.schedulers.live.executor import Answer, Finding, Unguarded
-from schedmate.schedulers.live.record import Record
+from schedmate.cluster.actions import Action, Drain, Notify, Requeue, Resume
+from schedmate.cluster.adapter import Answer, Finding, Unguarded
+from schedmate.cluster.record import Record, carry_out, take_back
 
 
 class FolderCluster:

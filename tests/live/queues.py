@@ -11,17 +11,13 @@ from typing import Any, ClassVar
 
 from thread_seats import ThreadBackend
 
+from schedmate.cluster.ray.controller import Controller
+from schedmate.cluster.ray.runner import Order, Runner
+from schedmate.cluster.ray.runs import QueueOptions
+from schedmate.cluster.ray.seats import Seats
+from schedmate.cluster.ray.store import Request, Store, StoredJob, new_mark
 from schedmate.jobs import JobSpec, LaunchConfig
-from schedmate.schedulers.decisions import Decision, Start
-from schedmate.schedulers.live.queue.controller import Controller
-from schedmate.schedulers.live.queue.options import Options
-from schedmate.schedulers.live.queue.requests import Request, StoredJob
-from schedmate.schedulers.live.queue.runner import Order, Runner
-from schedmate.schedulers.live.queue.seats import Seats
-from schedmate.schedulers.live.queue.store import Store, new_mark
-from schedmate.schedulers.observer import Observer
-from schedmate.schedulers.policy import Policy
-from schedmate.schedulers.view import View
+from schedmate.schedulers.policy import Decision, Observer, Policy, Start, View
 
 LONG_S = 300.0
 """How long to wait for what is sure to come [s]."""
@@ -66,7 +62,7 @@ class Queue:
         again_s: float = 0.1,
     ) -> None:
         self.folder, self._policy, self._observers = folder, policy, observers
-        self.options = Options(folder, lease_s=lease_s, keep_s=60.0, again_s=again_s)
+        self.options = QueueOptions(folder, lease_s=lease_s, keep_s=60.0, again_s=again_s)
         self.backend = ThreadBackend(*nodes, meter=meter)
         self.work = folder / "work.py"
         self.work.write_text(WORK)

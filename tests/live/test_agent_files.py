@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedmate.errors import SettingsError
+from schedmate.base.errors import SettingsError
+from schedmate.cluster.adapter import LONGEST_WAIT_S, pause_s
+from schedmate.cluster.bounds import Bounds, load_bounds
+from schedmate.cluster.memory import KEPT_S, KnownJob, Memory
+from schedmate.cluster.recovery.configuration import load_configuration
 from schedmate.jobs import Estimate, JobSpec, WorkloadMetadata
-from schedmate.recovery.configuration import load_configuration
-from schedmate.schedulers.live.bounds import Bounds, load_bounds
-from schedmate.schedulers.live.memory import KEPT_S, Known, Memory
-from schedmate.schedulers.live.watch import LONGEST_WAIT_S, pause_s
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "slurm"
 
@@ -75,10 +75,10 @@ def test_a_file_that_others_can_write_is_refused(tmp_path: Path) -> None:
         load_bounds(tmp_path / "none.yaml")
 
 
-def known(key: str, at: float = 1.0) -> Known:
+def known(key: str, at: float = 1.0) -> KnownJob:
     spec = JobSpec(job_id="1", user="alice", repo="/w", command="python train.py")
     estimate = Estimate(duration_s=5.0, duration_p90_s=9.0, abstained=False)
-    return Known(key, at, spec, WorkloadMetadata(), estimate, "log-%j.out")
+    return KnownJob(key, at, spec, WorkloadMetadata(), estimate, "log-%j.out")
 
 
 def test_what_is_remembered_is_there_after_a_restart(tmp_path: Path) -> None:

@@ -10,18 +10,20 @@ from pathlib import Path
 import pytest
 from folder_cluster import FolderCluster
 
-from schedmate.schedulers.live.actions import Action, Drain, Notify, Requeue
-from schedmate.schedulers.live.apply import carry_out, take_back
-from schedmate.schedulers.live.claims import ClaimedError
-from schedmate.schedulers.live.executor import (
-    Answer,
-    ExecutorError,
-    Finding,
-    RefusedError,
-    Unguarded,
+from schedmate.cluster.actions import Action, Drain, Notify, Requeue
+from schedmate.cluster.adapter import Answer, ExecutorError, Finding, RefusedError, Unguarded
+from schedmate.cluster.claims import ClaimedError
+from schedmate.cluster.journal import RecordError
+from schedmate.cluster.record import (
+    Plan,
+    PlanStatus,
+    Reason,
+    Record,
+    StateError,
+    carry_out,
+    drain_mark,
+    take_back,
 )
-from schedmate.schedulers.live.plans import Plan, Reason, mark
-from schedmate.schedulers.live.record import PlanStatus, Record, RecordError, StateError
 
 FREE = Unguarded()
 
@@ -38,7 +40,7 @@ def plan_of(*actions: Action, key: str = "job 17 run 0") -> Plan:
         actions=lambda id_: (
             actions
             or [
-                Drain(node="gpu-7", mark=mark("ECC Error", id_)),
+                Drain(node="gpu-7", mark=drain_mark("ECC Error", id_)),
                 Requeue(job="17", run=0, exclude=("gpu-7",)),
             ]
         ),

@@ -8,18 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedmate.jobs import Estimate, JobRecord
-from schedmate.schedulers.live.actions import Order
-from schedmate.schedulers.live.adapter import LiveJob
-from schedmate.schedulers.live.bounds import OrderBounds
-from schedmate.schedulers.live.executor import RefusedError
-from schedmate.schedulers.live.ordering import (
+from schedmate.cluster.actions import Order
+from schedmate.cluster.adapter import LiveJob, RefusedError
+from schedmate.cluster.bounds import (
+    OrderBounds,
     check_band,
-    in_order,
+    is_ordered,
     moved_trust,
-    to_set,
-    value_of,
+    order_to_set,
+    order_value,
 )
+from schedmate.jobs import Estimate, JobRecord
 
 BOUNDS = OrderBounds(allowed=True, shortest=60.0, longest=86_400.0, ageing=7_200.0)
 
@@ -47,7 +46,7 @@ SOME_BOUNDS = st.builds(
 def test_a_value_is_always_within_the_band_and_one_of_the_levels(
     bounds: OrderBounds, one: Estimate | None, trust: float, waited_s: float
 ) -> None:
-    value = value_of(bounds, one, trust=trust, waited_s=waited_s)
+    value = order_value(bounds, one, trust=trust, waited_s=waited_s)
     assert bounds.lowest <= value <= bounds.highest
     step = (bounds.highest - bounds.lowest) / (bounds.levels - 1)
     assert (value - bounds.lowest) / step == pytest.approx(
@@ -61,7 +60,7 @@ def test_what_takes_longer_never_comes_earlier(
 ) -> None:
     short, long = sorted((one, other))
     first, second = (
-        value_of(BOUNDS, estimate(seconds), trust=trust, waited_s=waited_s)
+        order_value(BOUNDS, estimate(seconds), trust=trust, waited_s=waited_s)
         for seconds in (short, long)
     )
     assert first >= second
@@ -72,14 +71,14 @@ def test_waiting_never_lowers_a_job(
     one: Estimate | None, trust: float, wait: float, more: float
 ) -> None:
     before, after = (
-        value_of(BOUNDS, one, trust=trust, waited_s=waited) for waited in (wait, wait + more)
+        order_value(BOUNDS, one, trust=trust, waited_s=waited) for waited in (wait, wait + more)
     )
     assert after >= before
 
 
 @given(st.none() | DURATIONS.map(estimate), TRUSTS)
 def test_after_ageing_everybody_has_the_highest_value(one: Estimate | None, trust: float) -> None:
-    assert value_of(BOUNDS, one, trust=trust, waited_s=BOUNDS.ageing) == BOUNDS.highest
+    assert order_value(BOUNDS, one, trust=trust, waited_s=BOUNDS.ageing) == BOUNDS.highest
 
 
 @given(DURATIONS, TRUSTS)
@@ -87,22 +86,22 @@ def test_mistrust_takes_a_gain_away_and_never_puts_anybody_back(
     seconds: float, trust: float
 ) -> None:
     full, partly, none = (
-        value_of(BOUNDS, estimate(seconds), trust=one, waited_s=0.0) for one in (1.0, trust, 0.0)
+        order_value(BOUNDS, estimate(seconds), trust=one, waited_s=0.0) for one in (1.0, trust, 0.0)
     )
-    unknown = value_of(BOUNDS, None, trust=1.0, waited_s=0.0)
+    unknown = order_value(BOUNDS, None, trust=1.0, waited_s=0.0)
     assert none <= partly <= full
     assert none == min(full, unknown)
 
 
 def test_without_an_estimate_a_job_stays_where_the_scheduler_has_it() -> None:
-    assert value_of(BOUNDS, None, trust=1.0, waited_s=0.0) == 0
+    assert order_value(BOUNDS, None, trust=1.0, waited_s=0.0) == 0
     abstained = Estimate(reason="nothing is similar")
-    assert value_of(BOUNDS, abstained, trust=1.0, waited_s=0.0) == 0
+    assert order_value(BOUNDS, abstained, trust=1.0, waited_s=0.0) == 0
 
 
 def test_the_ends_of_the_scale() -> None:
     ends = [
-        value_of(BOUNDS, estimate(seconds), trust=1.0, waited_s=0.0)
+        order_value(BOUNDS, estimate(seconds), trust=1.0, waited_s=0.0)
         for seconds in (1.0, 60.0, 3600.0, 86_400.0, 1e7)
     ]
     assert ends[:2] == [3000, 3000]
@@ -141,16 +140,16 @@ def test_values_that_somebody_else_gave_are_left_alone() -> None:
     wanted = {"1": 500, "2": 500, "3": 500, "4": 500, "5": 500}
     present = {"1": 0, "2": 1000, "3": 77, "4": 500}
     ours = {"2": (1000, 0), "3": (1000, 0)}
-    action = to_set(wanted, present, ours)
+    action = order_to_set(wanted, present, ours)
     assert action is not None
     assert action.values == {"1": 500, "2": 500}
     assert action.previous == {"1": 0, "2": 1000}
-    assert to_set({"4": 500}, present, {}) is None
+    assert order_to_set({"4": 500}, present, {}) is None
 
 
 def test_giving_that_was_cut_off_before_it_began_is_not_taken_for_somebody_else_s() -> None:
     # 1000 was to become 500, which is written down; the job still has 1000
-    action = to_set({"1": 0}, {"1": 1000}, {"1": (500, 1000)})
+    action = order_to_set({"1": 0}, {"1": 1000}, {"1": (500, 1000)})
     assert action is not None
     assert action.values == {"1": 0}
 
@@ -164,12 +163,12 @@ def live(**changes: object) -> LiveJob:
 
 
 def test_which_jobs_are_ordered() -> None:
-    assert in_order(BOUNDS, live())
-    assert not in_order(BOUNDS, live(state="RUNNING"))
-    assert not in_order(BOUNDS, live(held=True))
+    assert is_ordered(BOUNDS, live())
+    assert not is_ordered(BOUNDS, live(state="RUNNING"))
+    assert not is_ordered(BOUNDS, live(held=True))
     only = BOUNDS.model_copy(update={"queues": ("gpu",)})
-    assert not in_order(only, live())
-    assert in_order(only, live(queues=("batch", "gpu")))
+    assert not is_ordered(only, live())
+    assert is_ordered(only, live(queues=("batch", "gpu")))
 
 
 def test_the_band_is_checked_again_before_anything_is_set() -> None:

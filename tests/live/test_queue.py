@@ -10,13 +10,12 @@ from pathlib import Path
 from processes import ends
 from queues import Make, Queue, Told, order, until_news
 
-from schedmate.schedulers.decisions import Evict, Pack, Preempt, Resize
-from schedmate.schedulers.live.queue.adapter import QueueAdapter
-from schedmate.schedulers.live.queue.runner import Runner
-from schedmate.schedulers.live.queue.supervise import marked
-from schedmate.schedulers.live.queue.why import reasons, starts
+from schedmate.cluster.ray.adapter import QueueAdapter
+from schedmate.cluster.ray.controller import expected_starts, waiting_reasons
+from schedmate.cluster.ray.runner import Runner
+from schedmate.cluster.ray.supervise import marked
 from schedmate.schedulers.model import Job
-from schedmate.schedulers.observer import Observer
+from schedmate.schedulers.policy import Evict, Observer, Pack, Preempt, Resize
 
 
 def process_of(queue: Queue, job: int) -> int:
@@ -43,8 +42,8 @@ def test_jobs_run_on_gpus_of_their_own_and_leave_logs(make: Make) -> None:
         (queue.store.runs_of(job)[0].places[0].name, queue.text(job).split()[-1]) for job in jobs
     }
     assert seen == {(node, gpu) for node in ("node0", "node1") for gpu in "01"}
-    queue.until(lambda: bool(reasons(queue.queue)))
-    assert reasons(queue.queue)[late] == "asks for 1 GPU; 0 free, at most 0 on one node"
+    queue.until(lambda: bool(waiting_reasons(queue.queue)))
+    assert waiting_reasons(queue.queue)[late] == "asks for 1 GPU; 0 free, at most 0 on one node"
     queue.go("w2")
     assert queue.over(jobs[2], late) == ["COMPLETED", "COMPLETED"]
     assert queue.job(jobs[0]).state == "RUNNING"
@@ -104,7 +103,7 @@ def test_cancel_hold_and_release(make: Make) -> None:
     queue.store.change(held, asked=True, held=1)
     queue.runs(first)
     queue.queue.tick(0.01)
-    assert reasons(queue.queue)[held] == "held"
+    assert waiting_reasons(queue.queue)[held] == "held"
     queue.store.change(first, asked=True, cancelled=1)
     queue.runs(last)
     assert queue.job(first).state == "CANCELLED"
@@ -127,13 +126,13 @@ def test_waiting_jobs_are_told_when_they_begin(make: Make) -> None:
     running = queue.submit_work("a", gpus=2, limit_s=1000)
     queue.runs(running)
     waiting = [queue.submit_work(name, gpus=2, limit_s=500) for name in "bc"]
-    queue.until(lambda: len(reasons(queue.queue)) == 2)
-    found, now = starts(queue.queue, {running: time.time() + 300}), time.time()
+    queue.until(lambda: len(waiting_reasons(queue.queue)) == 2)
+    found, now = expected_starts(queue.queue, {running: time.time() + 300}), time.time()
     assert 290 < found[waiting[0]] - now <= 300
     assert 790 < found[waiting[1]] - now <= 800
     large = queue.submit("true", gpus=9)
-    queue.until(lambda: large in reasons(queue.queue))
-    assert reasons(queue.queue)[large] == "asks for 9 GPUs, the cluster has 2"
+    queue.until(lambda: large in waiting_reasons(queue.queue))
+    assert waiting_reasons(queue.queue)[large] == "asks for 9 GPUs, the cluster has 2"
 
 
 # what policies decide
@@ -214,8 +213,8 @@ def test_a_pair_shares_gpus_and_is_parted(make: Make) -> None:
     assert queue.over(first) == ["COMPLETED"]
     assert queue.job(second).state == "RUNNING"
     waiting = queue.submit_work("c")
-    queue.until(lambda: waiting in reasons(queue.queue))
-    assert "0 free" in reasons(queue.queue)[waiting]
+    queue.until(lambda: waiting in waiting_reasons(queue.queue))
+    assert "0 free" in waiting_reasons(queue.queue)[waiting]
     queue.go("b")
     queue.runs(waiting)
 
@@ -258,7 +257,7 @@ def test_a_queue_that_was_killed_between_decision_and_start(make: Make) -> None:
     job = queue.submit_work("w")
     stored = queue.job(job)
     # all that is left of it is the intent
-    from schedmate.schedulers.live.queue.requests import Place
+    from schedmate.cluster.ray.store import Place
 
     queue.store.begin(stored, "run", [Place("id0", "node0", 1)], str(queue.folder / "logs"), 0.0)
     queue.options = queue.options._replace(lease_s=1.0)
@@ -359,7 +358,7 @@ def test_a_second_copy_of_a_job_ends_the_first_or_is_refused(tmp_path: Path) -> 
 
 
 def test_the_adapter_drains_and_puts_back(make: Make) -> None:
-    from schedmate.schedulers.live.actions import Drain, Requeue, Resume
+    from schedmate.cluster.actions import Drain, Requeue, Resume
 
     queue = make("fifo", 1, 1)
     adapter = QueueAdapter(queue.store, "alpha", queue.backend.nodes)

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from queues import Make, Queue, Told, order, until_news
 
-from schedmate.schedulers.decisions import Pack, Preempt
-from schedmate.schedulers.live.queue import supervise
-from schedmate.schedulers.live.queue.runner import Runner
-from schedmate.schedulers.live.queue.supervise import marked
+from schedmate.cluster.ray import supervise
+from schedmate.cluster.ray.runner import Runner
+from schedmate.cluster.ray.supervise import marked
+from schedmate.schedulers.policy import Pack, Preempt
 
 SLOW_TO_END = (
     "trap 'until [ -e {0}.go ]; do sleep 0.02; done; echo ended; exit 0' TERM; "

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from cli_runner import Cli
 
-from schedmate.commands.log_text import LONGEST, LogText
-from schedmate.errors import InputError
-from schedmate.schedulers.live.ray.local import _address, local_cluster
+from schedmate.base.errors import InputError
+from schedmate.cluster.ray.local import _address, local_cluster
+from schedmate.commands.ray import LONGEST_ESCAPE, LogText
 
 
 class Terminal(io.StringIO):
@@ -36,7 +36,7 @@ def test_escape_sequences_and_characters_may_be_split(at: int) -> None:
 def test_an_escape_sequence_without_an_end_holds_nothing_up() -> None:
     screen = Terminal()
     text = LogText(screen)
-    text.write(b"a\x1b]" + b"0" * LONGEST)
+    text.write(b"a\x1b]" + b"0" * LONGEST_ESCAPE)
     text.write(b"b\n\x1b[3")
     text.end()
     assert screen.getvalue() == "ab\n"

@@ -16,10 +16,15 @@ from uuid import uuid4
 import pytest
 from queues import WORK
 
+from schedmate.cluster.ray.store import (
+    QUEUE_SCHEMA,
+    QueueDocument,
+    Request,
+    Store,
+    StoredRun,
+    new_mark,
+)
 from schedmate.jobs import JobSpec, LaunchConfig
-from schedmate.schedulers.live.queue.document import SCHEMA, QueueDocument
-from schedmate.schedulers.live.queue.requests import Request, StoredRun
-from schedmate.schedulers.live.queue.store import Store, new_mark
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
@@ -171,7 +176,7 @@ def test_a_job_is_submitted_shown_and_its_log_followed(ray_queue: RayQueue) -> N
     )
     assert shown == "on 0,1\n"
     document = json.loads(ray_queue.run("queue", "--ended", "1", "--json"))
-    assert document.pop("schema") == SCHEMA
+    assert document.pop("schema") == QUEUE_SCHEMA
     found = QueueDocument.model_validate(document)
     assert [node.gpus for node in found.nodes] == [2, 2]
     assert found.ended[-1].state == "COMPLETED"

@@ -11,17 +11,13 @@ from pathlib import Path
 import pytest
 from thread_seats import ThreadBackend
 
-from schedmate.commands.ray_logs import no_log
-from schedmate.commands.ray_service import Service
-from schedmate.commands.ray_setup import Setup
-from schedmate.commands.ray_words import show
+from schedmate.base.terminal import Screen
+from schedmate.cluster.ray.runs import report_of
+from schedmate.cluster.ray.store import QueueDocument, Request, new_mark
+from schedmate.cluster.record import Record
+from schedmate.commands.ray import no_log, show_queue
+from schedmate.commands.ray_service import QueueSetup, Service
 from schedmate.jobs import JobSpec, LaunchConfig
-from schedmate.schedulers.live.queue.document import QueueDocument
-from schedmate.schedulers.live.queue.orders import report_of
-from schedmate.schedulers.live.queue.requests import Request
-from schedmate.schedulers.live.queue.store import new_mark
-from schedmate.schedulers.live.record import Record
-from schedmate.terminal.screen import Screen
 
 TRAIN = """\
 import os, sys
@@ -41,7 +37,7 @@ def opened(tmp_path: Path) -> Iterator[Open]:
 
     def open_service(policy: str, *nodes: int, **more: object) -> Service:
         state = str(tmp_path / "state")
-        setup = Setup("t", state, policy, state, poll_s=0.2, **more)  # type: ignore[arg-type]
+        setup = QueueSetup("t", state, policy, state, poll_s=0.2, **more)  # type: ignore[arg-type]
         made.append(Service(setup, ThreadBackend(*nodes)))
         return made[-1]
 
@@ -57,7 +53,7 @@ def submit(service: Service, repo: Path, command: str, gpus: int = 1) -> int:
 
 def show_text(service: Service, ended: int) -> str:
     text = io.StringIO()
-    show(QueueDocument.model_validate(service.look(ended)), Screen(text, plain=True))
+    show_queue(QueueDocument.model_validate(service.look(ended)), Screen(text, plain=True))
     return text.getvalue()
 
 

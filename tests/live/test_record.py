@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedmate.schedulers.live.actions import ACTION, Annotate, Drain, Order, Requeue
-from schedmate.schedulers.live.clock import Instant
-from schedmate.schedulers.live.plans import NEXT, Plan, Reason, State, mark
-from schedmate.schedulers.live.record import Record, RecordError, StateError
+from schedmate.cluster.actions import ACTION, Annotate, Drain, Order, Requeue
+from schedmate.cluster.journal import Instant, RecordError
+from schedmate.cluster.record import NEXT, Plan, PlanState, Reason, Record, StateError, drain_mark
 
 
 def plan_of(key: str = "job 17 run 0", *, expires: float | None = None) -> Plan:
@@ -25,7 +24,7 @@ def plan_of(key: str = "job 17 run 0", *, expires: float | None = None) -> Plan:
         created=1.0,
         expires=expires,
         reason=Reason(summary="ECC Error on gpu-7"),
-        actions=lambda id_: [Drain(node="gpu-7", mark=mark("ECC Error", id_))],
+        actions=lambda id_: [Drain(node="gpu-7", mark=drain_mark("ECC Error", id_))],
     )
 
 
@@ -47,11 +46,11 @@ def test_a_plan_is_proposed_once(path: Path) -> None:
 @settings(max_examples=40)
 @given(moves=st.lists(st.sampled_from(sorted(NEXT)), max_size=12))
 def test_a_state_follows_only_where_the_table_says_so(
-    tmp_path_factory: pytest.TempPathFactory, moves: list[State]
+    tmp_path_factory: pytest.TempPathFactory, moves: list[PlanState]
 ) -> None:
     with Record(tmp_path_factory.mktemp("record") / "r.db") as record:
         id_ = record.propose(plan_of(), by="agent").plan.id
-        state: State = "proposed"
+        state: PlanState = "proposed"
         for to in moves:
             if to in NEXT[state]:
                 record.move(id_, to, by="x")
@@ -163,8 +162,7 @@ def test_tampering_shows(path: Path, statement: str, found: str) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from schedmate.schedulers.live.plans import Plan, Reason
-from schedmate.schedulers.live.record import Record
+from schedmate.cluster.record import Plan, Reason, Record
 with Record(Path(sys.argv[1])) as record:
     for n in range(30):
         record.observe("tick", sys.argv[2], by=sys.argv[2], data={"n": n})

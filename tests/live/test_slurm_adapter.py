@@ -12,15 +12,17 @@ from typing import Any
 
 import pytest
 
+from schedmate.cluster.actions import Diagnose, Drain, Order, Requeue, Resume
+from schedmate.cluster.adapter import EndedRun, ExecutorError
+from schedmate.cluster.slurm.adapter import (
+    CommandError,
+    Commands,
+    SlurmAdapter,
+    by_value,
+    launch_command,
+)
+from schedmate.cluster.slurm.reading import OutageError, parse_config
 from schedmate.jobs import JobRecord
-from schedmate.schedulers.live.actions import Diagnose, Drain, Order, Requeue, Resume
-from schedmate.schedulers.live.adapter import EndedRun
-from schedmate.schedulers.live.executor import ExecutorError
-from schedmate.schedulers.live.slurm.acts import by_value
-from schedmate.schedulers.live.slurm.adapter import SlurmAdapter, launch_command
-from schedmate.schedulers.live.slurm.commands import CommandError, Commands
-from schedmate.schedulers.live.slurm.reading.config import parse_config
-from schedmate.schedulers.live.slurm.reading.shapes import OutageError
 
 FIXTURES = Path(__file__).parent / "fixtures"
 

@@ -16,8 +16,8 @@ from slurm_testbed import Testbed, until
 from test_slurm_live import factors, failed_job, one_pass
 from training_jobs import TrainingJob, submit
 
-from schedmate.schedulers.live.executor import ExecutorError
-from schedmate.schedulers.live.watch import watch
+from schedmate.cluster.adapter import ExecutorError
+from schedmate.cluster.loop import watch
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 

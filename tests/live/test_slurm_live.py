@@ -12,7 +12,7 @@ from cli_runner import Cli
 from slurm_testbed import USER, Testbed, until
 from training_jobs import TrainingJob, submit
 
-from schedmate.schedulers.live.report import Pass
+from schedmate.cluster.loop import Pass
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 

@@ -15,26 +15,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openapi_values import read, values
 
-from schedmate.schedulers.live.slurm.reading.accounting import (
-    COLUMNS,
+from schedmate.cluster.slurm.reading import (
+    SACCT_COLUMNS,
     SETTLED_S,
-    complete,
-    delimiter,
-    known_columns,
-    parse_rows,
-    with_steps,
-)
-from schedmate.schedulers.live.slurm.reading.hostlist import expand
-from schedmate.schedulers.live.slurm.reading.jobs import parse_jobs
-from schedmate.schedulers.live.slurm.reading.logpath import Run, log_path
-from schedmate.schedulers.live.slurm.reading.nodes import parse_nodes
-from schedmate.schedulers.live.slurm.reading.queue import parse_factors, parse_queue
-from schedmate.schedulers.live.slurm.reading.shapes import (
+    LogRun,
     OutageError,
     ShapeError,
-    count,
-    names,
-    number,
+    delimiter,
+    hosts_of,
+    is_complete,
+    json_count,
+    json_names,
+    json_number,
+    known_columns,
+    log_path,
+    parse_factors,
+    parse_jobs,
+    parse_nodes,
+    parse_queue,
+    parse_rows,
+    with_steps,
 )
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -127,20 +127,20 @@ def wrapped(value: int | None) -> dict[str, Any]:
 
 @given(st.none() | INT)
 def test_a_number_is_the_same_in_either_shape(value: int | None) -> None:
-    assert count(value, "x") == count(wrapped(value), "x") == value
+    assert json_count(value, "x") == json_count(wrapped(value), "x") == value
 
 
 def test_a_number_without_limit_is_no_count() -> None:
-    assert number({"set": True, "infinite": True, "number": 0}, "x") == math.inf
-    assert count({"set": False, "infinite": True, "number": 0}, "x") is None
+    assert json_number({"set": True, "infinite": True, "number": 0}, "x") == math.inf
+    assert json_count({"set": False, "infinite": True, "number": 0}, "x") is None
     for odd in (True, "5", [5], {"value": 5}):
         with pytest.raises(ShapeError):
-            number(odd, "x")
+            json_number(odd, "x")
 
 
 @given(st.lists(st.sampled_from(["RUNNING", "DRAIN", "batch"]), min_size=1, max_size=3))
 def test_names_are_the_same_in_either_shape(some: list[str]) -> None:
-    assert names(",".join(some), "x") == names(some, "x") == tuple(some)
+    assert json_names(",".join(some), "x") == json_names(some, "x") == tuple(some)
 
 
 JOB = st.fixed_dictionaries(
@@ -239,7 +239,7 @@ def test_factors() -> None:
 
 # accounting
 
-ASKED = (*COLUMNS, "Restarts")
+ASKED = (*SACCT_COLUMNS, "Restarts")
 
 
 def printed_rows(rows: list[dict[str, str]], between: str) -> str:
@@ -289,17 +289,20 @@ def test_steps_belong_to_the_run_above_them() -> None:
 def test_a_row_is_incomplete_until_its_end_and_submit_line_are_there() -> None:
     row = {"submitline": "sbatch a.sh", "workdir": "/srv", "end": "1795362349"}
     soon, late = 1_795_362_350.0, 1_795_362_349.0 + SETTLED_S + 1
-    assert complete(row, soon)
-    assert not complete(row | {"submitline": ""}, soon)
-    assert complete(row | {"submitline": ""}, late)
-    assert not complete(row | {"end": "Unknown"}, late)
+    assert is_complete(row, soon)
+    assert not is_complete(row | {"submitline": ""}, soon)
+    assert is_complete(row | {"submitline": ""}, late)
+    assert not is_complete(row | {"end": "Unknown"}, late)
 
 
 def test_only_columns_that_this_sacct_knows_are_asked_for() -> None:
-    assert known_columns(" ".join(COLUMNS)) == COLUMNS
-    assert known_columns("StdOut  Restarts\n" + " ".join(COLUMNS))[-2:] == ("Restarts", "StdOut")
+    assert known_columns(" ".join(SACCT_COLUMNS)) == SACCT_COLUMNS
+    assert known_columns("StdOut  Restarts\n" + " ".join(SACCT_COLUMNS))[-2:] == (
+        "Restarts",
+        "StdOut",
+    )
     with pytest.raises(ShapeError, match="SubmitLine"):
-        known_columns(" ".join(COLUMNS[:-1]))
+        known_columns(" ".join(SACCT_COLUMNS[:-1]))
 
 
 # lists of hosts
@@ -319,7 +322,7 @@ def test_only_columns_that_this_sacct_knows_are_asked_for() -> None:
     ],
 )
 def test_a_list_of_hosts(hostlist: str, hosts: tuple[str, ...]) -> None:
-    assert expand(hostlist) == hosts
+    assert hosts_of(hostlist) == hosts
 
 
 @pytest.mark.parametrize(
@@ -331,18 +334,18 @@ def test_a_list_of_hosts(hostlist: str, hosts: tuple[str, ...]) -> None:
 )
 def test_what_is_no_list_of_hosts_is_refused(odd: str) -> None:
     with pytest.raises(ShapeError):
-        expand(odd)
+        hosts_of(odd)
 
 
 @given(st.lists(st.integers(0, 999), min_size=1, max_size=20), st.integers(1, 4))
 def test_numbers_keep_their_zeros(numbers: list[int], width: int) -> None:
     written = [str(one).zfill(width) for one in numbers]
-    assert expand(f"gpu[{','.join(written)}]") == tuple(f"gpu{one}" for one in written)
+    assert hosts_of(f"gpu[{','.join(written)}]") == tuple(f"gpu{one}" for one in written)
 
 
 # logs
 
-RUN = Run(job="17", name="train", user="alice", node="gpu01.site")
+RUN = LogRun(job="17", name="train", user="alice", node="gpu01.site")
 TASK = RUN._replace(array="12", task=3)
 
 
@@ -359,5 +362,5 @@ TASK = RUN._replace(array="12", task=3)
         ("%n-%t-%s-%q%", RUN, "/w/0-0-batch-%q%"),
     ],
 )
-def test_a_log_s_pattern(pattern: str, run: Run, path: str) -> None:
+def test_a_log_s_pattern(pattern: str, run: LogRun, path: str) -> None:
     assert str(log_path(pattern, "/w", run)) == path

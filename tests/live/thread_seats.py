@@ -7,8 +7,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from threading import Event
 from typing import Any
 
-from schedmate.schedulers.live.queue.backend import NodeSeen, SeatDeadError, SeatMethodError
-from schedmate.schedulers.live.queue.runner import Runner
+from schedmate.cluster.ray.runner import Runner
+from schedmate.cluster.ray.seats import NodeSeen, SeatDeadError, SeatMethodError
 
 
 class ThreadBackend:

@@ -10,9 +10,8 @@ import pytest
 from processes import LONG_S
 
 from schedmate.llm import LLM
-from schedmate.llm.budget import Budget
 from schedmate.llm.endpoint import Endpoint
-from schedmate.llm.store import Store
+from schedmate.llm.store import Budget, Store
 
 
 @pytest.fixture

@@ -13,10 +13,9 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from openai_server import Raw, completion, serve
 
-from schedmate.errors import InputError, ModelError
+from schedmate.base.errors import InputError, ModelError
 from schedmate.llm import LLM
-from schedmate.llm.budget import Budget
-from schedmate.llm.store import Call, Store
+from schedmate.llm.store import Budget, Call, Store
 
 HELLO = [SystemMessage("You are terse."), HumanMessage("hello")]
 OpenModel = Callable[..., LLM]

@@ -94,14 +94,14 @@ def test_a_server_open_to_all_networks(cli: Cli, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_remote_endpoint_without_key_or_encryption(monkeypatch: pytest.MonkeyPatch) -> None:
-    from schedmate.commands.doctor_model import _exposure
+    from schedmate.commands.doctor import _server_exposure
     from schedmate.llm.endpoint import Endpoint
 
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    facts = [one.fact for one in _exposure(Endpoint("http://models.example/v1", "m"))]
+    facts = [one.fact for one in _server_exposure(Endpoint("http://models.example/v1", "m"))]
     assert len(facts) == 2
     monkeypatch.setenv("SCHEDMATE_LLM_API_KEY", "k")
-    assert list(_exposure(Endpoint("https://models.example/v1", "m"))) == []
+    assert list(_server_exposure(Endpoint("https://models.example/v1", "m"))) == []
 
 
 def test_ledger_lists_and_adds_up(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

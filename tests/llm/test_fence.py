@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedmate.llm.fence import Fence
-from schedmate.visible import is_visible
+from schedmate.base.terminal import is_visible
+from schedmate.llm.redact import Fence
 
 
 def test_a_fence() -> None:

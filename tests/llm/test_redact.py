@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from schedmate.data import load
+from schedmate.base.data import load
 from schedmate.llm.redact import PLACEHOLDER, Redactor
 
 HEX32 = "9f86d081884c7d659a2feaa0c55ad015"

@@ -8,7 +8,7 @@ import pytest
 from cli_runner import Cli
 from langchain_core.messages import HumanMessage
 
-from schedmate.errors import InputError, ModelError
+from schedmate.base.errors import InputError, ModelError
 from schedmate.llm.scripted import ScriptedChat
 
 SCRIPT = """

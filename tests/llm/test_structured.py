@@ -13,9 +13,9 @@ from langchain_core.messages import HumanMessage
 from openai_server import Raw, Request, completion, serve
 from pydantic import BaseModel
 
-from schedmate.errors import ModelError
+from schedmate.base.errors import ModelError
 from schedmate.llm import LLM
-from schedmate.llm.structured import METHODS, ask, parse
+from schedmate.llm.chat import METHODS, ask, parse_answer
 
 OpenModel = Callable[..., LLM]
 REFUSAL = Raw(500, b'{"error": {"message": "unsupported response_format"}}')
@@ -132,10 +132,10 @@ def test_a_dead_server_is_not_asked_by_every_method(open_model: OpenModel) -> No
     ],
 )
 def test_the_object_is_found_in_talk(said: str) -> None:
-    assert parse(said, City) == City(**GOOD)
+    assert parse_answer(said, City) == City(**GOOD)
 
 
 @given(st.text(max_size=200))
 def test_any_other_text_is_refused(text: str) -> None:
     with pytest.raises(ModelError):  # no text this short is a city by chance
-        parse(text, City)
+        parse_answer(text, City)

@@ -13,9 +13,9 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from schedmate.errors import ModelError
+from schedmate.base.errors import ModelError
 from schedmate.llm import LLM
-from schedmate.llm.telemetry import CAPTURE
+from schedmate.llm.chat import CAPTURE_VARIABLE
 
 OpenModel = Callable[..., LLM]
 _exporter = InMemorySpanExporter()
@@ -51,7 +51,7 @@ def test_a_call_is_a_span_without_content(
 def test_content_only_on_request_and_redacted(
     open_model: OpenModel, spans: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(CAPTURE, "true")
+    monkeypatch.setenv(CAPTURE_VARIABLE, "true")
     secret = "AKIA" + "IOSFODNN7EXAMPLQ"
     with serve(lambda request: completion("the reply")) as server:
         open_model(server.url).chat("test").invoke([HumanMessage(f"use {secret} please")])

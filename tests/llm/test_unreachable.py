@@ -12,7 +12,7 @@ import pytest
 from cli_runner import Cli
 from openai_server import Raw, serve
 
-from schedmate.llm.store import FILE, Call, Store
+from schedmate.llm.store import STORE_FILE, Call, Store
 
 
 @pytest.fixture
@@ -103,12 +103,12 @@ def test_a_ledger_of_an_earlier_version_is_kept(cli: Cli, tmp_path: Path) -> Non
     for attempts, verdict in ((1, "ok"), (0, "ok"), (2, "rejected")):
         store.add(Call(1.0, "test", None, "here", "m", verdict, 5, 2, attempts=attempts))  # type: ignore[arg-type]
     store.close()
-    with sqlite3.connect(tmp_path / FILE) as database:
+    with sqlite3.connect(tmp_path / STORE_FILE) as database:
         database.execute("ALTER TABLE calls DROP COLUMN sent")
     for _ in range(2):
         store = Store(tmp_path)
         assert [(one["attempts"], one["sent"]) for one in store.calls()] == [(2, 2), (0, 0), (1, 1)]
         store.add(Call(1.0, "test", None, "here", "m", "ok"))
         store.close()
-        with sqlite3.connect(tmp_path / FILE) as database:
+        with sqlite3.connect(tmp_path / STORE_FILE) as database:
             database.execute("DELETE FROM calls WHERE id > 3")

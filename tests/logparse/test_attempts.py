@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from schedmate.data import load
+from schedmate.base.data import load
 from schedmate.jobs import Diagnosis
 from schedmate.logparse.failure import diagnose
-from schedmate.logparse.reading import Log, LogFile, attempts, open_log
+from schedmate.logparse.reading import Log, LogFile, open_log
+from schedmate.logparse.reading.blocks import attempts
 from schedmate.logparse.reading.storage import Memory
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from schedmate.data import load
+from schedmate.base.data import load
 from schedmate.logparse.classify import CATEGORIES, LogClassifier
 from schedmate.logparse.templates import TemplateStore, mask
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from schedmate.logparse.failure import diagnose
 from schedmate.logparse.reading import open_log
-from schedmate.logparse.reading.escapes import uncoloured
+from schedmate.logparse.reading.lines import uncoloured
 
 COLOURS = ("\x1b[31m", "\x1b[1;36m", "\x1b[0;0m", "\x1b[39m", "\x1b]0;title\x07", "\x1b[K")
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from schedmate.logparse.reading import LogError, follow
+from schedmate.logparse.reading import LogError
+from schedmate.logparse.reading.log import follow
 
 
 class Script:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from schedmate.logparse.reading import LogError, open_log
-from schedmate.logparse.reading.inside import Folder, open_regular
+from schedmate.logparse.reading.folder import Folder, open_regular
 from schedmate.logparse.reading.log import open_files
 
 LOG = "step 1 loss 2.5\nTraceback (most recent call last):\nKeyError: 'x'\n"

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedmate.data import load
+from schedmate.base.data import load
 from schedmate.jobs import Progress
 from schedmate.logparse.progress.collect import collect
-from schedmate.logparse.progress.labels import clock_s
-from schedmate.logparse.progress.pace import Tick, pace, typical
+from schedmate.logparse.progress.line import read_line
 from schedmate.logparse.progress.ratio import throughput_ratio
-from schedmate.logparse.progress.registry import read_line
+from schedmate.logparse.progress.series import Tick, pace, typical
 from schedmate.logparse.progress.tracker import track
+from schedmate.logparse.progress.words import clock_s
 from schedmate.logparse.reading import LogFile, parse_line
 from schedmate.logparse.reading.storage import Memory
 

@@ -9,12 +9,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from schedmate.data import load
+from schedmate.base.data import load
 from schedmate.jobs import Progress
 from schedmate.logparse.progress.tracker import track
 from schedmate.logparse.reading import LogFile
 from schedmate.logparse.reading.storage import Memory
-from schedmate.render.progress import headline
+from schedmate.report.jobs import progress_headline
 
 
 def progress_of(lines: list[str]) -> Progress:
@@ -381,4 +381,4 @@ def test_known_lines_with_odd_numbers_have_an_answer_or_none(seed: int) -> None:
     progress = progress_of([spoilt(chance.choice(kinds), n) for n in range(30)])
 
     json.dumps(progress.model_dump(mode="json"), allow_nan=False)
-    assert headline(progress)
+    assert progress_headline(progress)

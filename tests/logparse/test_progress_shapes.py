@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedmate.jobs import Progress
-from schedmate.logparse.progress.tables import find_table
+from schedmate.logparse.progress.collect import find_table
 from schedmate.logparse.progress.tracker import track
 from schedmate.logparse.reading import LogFile
 from schedmate.logparse.reading.storage import Memory

@@ -9,19 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedmate.data import load
-from schedmate.logparse.reading import (
-    Line,
-    LogFile,
-    attempts,
-    blocks,
-    parse_line,
-    refreshes,
-)
-from schedmate.logparse.reading.file import HEAD, LONG_LINE, TAIL
-from schedmate.logparse.reading.prefixes import forms, origin_of_file, split_prefix
-from schedmate.logparse.reading.storage import Memory
-from schedmate.logparse.reading.timestamps import parse_time
+from schedmate.base.data import load
+from schedmate.logparse.reading import Line, LogFile, parse_line, refreshes
+from schedmate.logparse.reading.blocks import attempts, blocks
+from schedmate.logparse.reading.lines import origin_of_file, parse_time, prefix_forms, split_prefix
+from schedmate.logparse.reading.log import HEAD
+from schedmate.logparse.reading.storage import LONG_LINE, TAIL, Memory
 
 
 def log_of(data: bytes) -> LogFile:
@@ -107,7 +100,7 @@ def test_the_text_of_a_line_is_what_stays_on_the_screen() -> None:
     "form", load("logparse/reading/prefixes.yaml"), ids=lambda form: form["name"]
 )
 def test_every_prefix_is_read_from_its_example(form: dict[str, str]) -> None:
-    known = {one.name: one for one in forms()}
+    known = {one.name: one for one in prefix_forms()}
     origin, rest = split_prefix(form["example"], (known[form["name"]],))
 
     assert rest

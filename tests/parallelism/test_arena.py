@@ -9,24 +9,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedmate.errors import UsageError
-from schedmate.schedulers.model import Cluster, Job
-from schedmate.schedulers.parallelism.models import model
+from schedmate.base.errors import UsageError
+from schedmate.schedulers.goodput import Size
+from schedmate.schedulers.model import NEVER, Cluster, Job
+from schedmate.schedulers.parallelism.models import find_model
 from schedmate.schedulers.parallelism.network import Network
-from schedmate.schedulers.parallelism.performance import Kind, Performance
+from schedmate.schedulers.parallelism.performance import ModelJob, Performance
 from schedmate.schedulers.parallelism.profile import Tables
-from schedmate.schedulers.policies.arena import Arena
-from schedmate.schedulers.policies.arena.objectives import (
+from schedmate.schedulers.policies.arena import (
+    Allocations,
+    Arena,
     Deadlines,
     Fairness,
     Objective,
     Prospect,
+    Scaling,
 )
-from schedmate.schedulers.policies.arena.scaling import Allocations, Scaling, Size
 from schedmate.schedulers.policies.elasticflow import ElasticFlow
 from schedmate.schedulers.policies.gavel import Gavel
 from schedmate.schedulers.policies.sia import Sia
-from schedmate.schedulers.sim.elastic.planned import (
+from schedmate.schedulers.sim.engine import Simulation
+from schedmate.schedulers.sim.outcome.audit import audit
+from schedmate.schedulers.sim.planned import (
     Belief,
     Costs,
     Errors,
@@ -35,9 +39,6 @@ from schedmate.schedulers.sim.elastic.planned import (
     Submission,
     planned_workload,
 )
-from schedmate.schedulers.sim.engine.simulation import Simulation
-from schedmate.schedulers.sim.outcome.audit import audit
-from schedmate.schedulers.terms import NEVER
 
 CLUSTER = Cluster.parse("4x2:A40,4x2:A10")
 PERFORMANCE = Performance(Network(Tables()), {"A40": 2, "A10": 2}, most=8)
@@ -308,7 +309,7 @@ def test_elasticity_makes_the_cluster_do_more() -> None:
 
 
 def test_adaptive_parallelism_reaches_sizes_that_copies_do_not() -> None:
-    kind = Kind(model("gpt-2.6b"), 128, 1024, "bf16")
+    kind = ModelJob(find_model("gpt-2.6b"), 128, 1024, "bf16")
     adaptive, copied = PERFORMANCE.adaptive(kind), PERFORMANCE.data_parallel(kind)
     assert set(copied) < set(adaptive)
     for size, speed in copied.items():

@@ -11,7 +11,7 @@ import pytest
 from cli_runner import Cli
 from jsonschema import Draft202012Validator
 
-from schedmate.errors import INPUT, OK, USAGE
+from schedmate.base.errors import INPUT, OK, USAGE
 
 SCHEMAS = Path(__file__).parent.parent.parent / "docs" / "schemas"
 

@@ -13,12 +13,16 @@ import pytest
 from cli_runner import Cli
 from jsonschema import Draft202012Validator
 
-from schedmate.errors import INPUT, OK, USAGE, InputError
-from schedmate.schedulers.parallelism.devices import device
-from schedmate.schedulers.parallelism.fitting import fitted, kernels
-from schedmate.schedulers.parallelism.kernels import Shares, bundled, operator_time
-from schedmate.schedulers.parallelism.links import fits
-from schedmate.schedulers.parallelism.network import Network
+from schedmate.base.errors import INPUT, OK, USAGE, InputError
+from schedmate.schedulers.parallelism.devices import find_device
+from schedmate.schedulers.parallelism.network import Network, alpha_beta_fits
+from schedmate.schedulers.parallelism.operators import (
+    PeakShares,
+    bundled_shares,
+    fit_shares,
+    operator_time,
+    read_kernels,
+)
 from schedmate.schedulers.parallelism.plan import parse_plan
 from schedmate.schedulers.parallelism.predict import Prediction, Predictor
 from schedmate.schedulers.parallelism.profile import Tables, read_tables
@@ -29,15 +33,17 @@ SCHEMAS = Path(__file__).parent.parent.parent / "docs" / "schemas"
 def rows(gpu: str, share: float, memory: float, count: int = 60) -> list[dict[str, str]]:
     """Kernels of a GPU type that reaches exactly these shares."""
     draw = random.Random(gpu)
-    spec, found = device(gpu), []
+    spec, found = find_device(gpu), []
     for _ in range(count):
         sizes = {name: str(2 ** draw.randint(10, 13)) for name in "MNK"}
         found.append({"op": "linear", "device": gpu, "B": "1", **sizes})
         found.append(
             {"op": "gelu", "device": gpu, "B": str(draw.randint(1, 9) * 10_000), "H": "4096"}
         )
-    reached = Shares({"fp32": share}, memory)
-    for row, one in zip(found, kernels([{**row, "latency_ms": "1"} for row in found]), strict=True):
+    reached = PeakShares({"fp32": share}, memory)
+    for row, one in zip(
+        found, read_kernels([{**row, "latency_ms": "1"} for row in found]), strict=True
+    ):
         row["latency_ms"] = str(operator_time(spec, one.operator, "fp32", reached) * 1e3)
     return found
 
@@ -58,10 +64,14 @@ def predicted(tables: Tables, **changes: Any) -> Prediction:
 
 @pytest.mark.parametrize(("share", "memory"), [(0.9, 0.8), (0.45, 0.6)])
 def test_what_a_gpu_reaches_is_found_from_its_kernels(share: float, memory: float) -> None:
-    found = fitted(rows("A100-40", share, memory), {"A100-40": device("A100-40")})["A100-40"]
+    found = fit_shares(rows("A100-40", share, memory), {"A100-40": find_device("A100-40")})[
+        "A100-40"
+    ]
     assert found.products["fp32"] == pytest.approx(share, rel=0.1)
     assert found.memory == pytest.approx(memory, rel=0.02)
-    assert found.products["fp16"] == bundled("A100-40").products["fp16"]  # nobody measured it
+    assert (
+        found.products["fp16"] == bundled_shares("A100-40").products["fp16"]
+    )  # nobody measured it
 
 
 def test_a_kernel_table_changes_what_is_predicted_of_its_gpu_types_alone(tmp_path: Path) -> None:
@@ -85,7 +95,7 @@ def test_a_kernel_table_changes_what_is_predicted_of_its_gpu_types_alone(tmp_pat
 def test_a_kernel_without_numbers_is_named(bad: dict[str, str]) -> None:
     row = {"op": "linear", "device": "A100", "B": "1", "M": "8", "N": "8", "K": "8"}
     with pytest.raises(InputError, match=r"line 2: 'linear' needs sizes and a latency above 0"):
-        list(kernels([{**row, "latency_ms": "1", **bad}]))
+        list(read_kernels([{**row, "latency_ms": "1", **bad}]))
 
 
 @pytest.mark.parametrize(
@@ -124,7 +134,7 @@ def test_latency_and_bandwidth_of_collectives_are_shown_with_their_error(
     )
     bent = "".join(f"A100-40,fp16,all_gather,4,{size},{size**0.5}\n" for size in (1, 4, 16, 64))
     path = table(tmp_path, line + bent)
-    straight, curved = sorted(fits(read_tables([Path(path)])), key=lambda one: one.error)
+    straight, curved = sorted(alpha_beta_fits(read_tables([Path(path)])), key=lambda one: one.error)
     assert straight.primitive == "all_reduce"
     assert straight.latency_s == pytest.approx(50e-6, rel=1e-6)
     assert straight.bandwidth == pytest.approx(200e9, rel=1e-6)

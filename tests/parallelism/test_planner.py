@@ -9,25 +9,33 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedmate.errors import InputError
-from schedmate.schedulers.parallelism.candidates import Candidate, Request, frontier
-from schedmate.schedulers.parallelism.grids import Grid
-from schedmate.schedulers.parallelism.models import model
+from schedmate.base.errors import InputError
+from schedmate.schedulers.parallelism.models import find_model
 from schedmate.schedulers.parallelism.network import Network
-from schedmate.schedulers.parallelism.partitions import assigned, clustered, partitions, power_sums
-from schedmate.schedulers.parallelism.planner import Planner, to_plan
+from schedmate.schedulers.parallelism.planner import (
+    Candidate,
+    Grid,
+    Planner,
+    PlanRequest,
+    Pruning,
+    assign_gpus,
+    cluster_layers,
+    frontier,
+    power_sums,
+    search_exhaustively,
+    stage_partitions,
+    to_plan,
+)
 from schedmate.schedulers.parallelism.predict import Predictor
 from schedmate.schedulers.parallelism.profile import Tables
-from schedmate.schedulers.parallelism.pruning import Pruning
-from schedmate.schedulers.parallelism.search import exhaustive
 
 NETWORK = Network(Tables())
 
 
 def request(
     name: str = "gpt-1.3b", gpu: str = "A40", gpus: int = 4, per_node: int = 2, batch: int = 128
-) -> Request:
-    return Request(model(name), gpu, gpus, per_node, batch, 1024, "bf16")
+) -> PlanRequest:
+    return PlanRequest(find_model(name), gpu, gpus, per_node, batch, 1024, "bf16")
 
 
 @given(total=st.sampled_from([1, 2, 4, 8, 16, 32]), parts=st.integers(1, 8))
@@ -49,7 +57,7 @@ def test_power_sums_are_all_the_ways_there_are(total: int, parts: int) -> None:
 )
 def test_assignments_are_the_nearest_of_all_orders(shares: list[float], gpus: int) -> None:
     ideal = np.array([shares]) / sum(shares) * gpus
-    found, bias = assigned(ideal, gpus)
+    found, bias = assign_gpus(ideal, gpus)
     least = min(
         float(np.linalg.norm(np.array(order) - ideal[0]))
         for powers in power_sums(gpus, len(shares))
@@ -62,18 +70,18 @@ def test_assignments_are_the_nearest_of_all_orders(shares: list[float], gpus: in
 
 @given(st.lists(st.floats(0.01, 10), min_size=1, max_size=40), st.integers(1, 16))
 def test_clusters_cover_all_layers(weights: list[float], count: int) -> None:
-    ends = clustered(weights, count)
+    ends = cluster_layers(weights, count)
     assert ends == sorted(set(ends))
     assert ends[-1] == len(weights)
     assert len(ends) == min(count, len(weights))
 
 
 def test_partitions_are_all_there_are() -> None:
-    found = partitions(6, 3)
+    found = stage_partitions(6, 3)
     assert len(found) == 10  # C(5, 2)
     assert (np.diff(found, axis=1) > 0).all()
     assert (found[:, -1] == 6).all()
-    assert partitions(4, 1).tolist() == [[4]]
+    assert stage_partitions(4, 1).tolist() == [[4]]
 
 
 @given(
@@ -124,7 +132,7 @@ def test_proxy_plans_come_near_the_best_plans() -> None:
         for published, reached in ratios.items():
             planner = Planner(NETWORK, published=published, clusters=5)
             found = planner.plan(request(*case))
-            best, priced = exhaustive(found.request, planner.predictor, 5)
+            best, priced = search_exhaustively(found.request, planner.predictor, 5)
             assert best is not None
             assert priced > len(found.grids)
             reached.append(best.iteration_s / found.best.proxy.iteration_s)
@@ -136,8 +144,10 @@ def test_proxy_plans_come_near_the_best_plans() -> None:
 def test_pruning_searches_less_and_loses_little() -> None:
     planner = Planner(NETWORK, clusters=6)
     found = planner.plan(request("gpt-1.3b", "A100-40", 8, 4))
-    whole, priced = exhaustive(found.request, planner.predictor, 6)
-    pruned, fewer = exhaustive(found.request, planner.predictor, 6, Pruning.of(found.best.frontier))
+    whole, priced = search_exhaustively(found.request, planner.predictor, 6)
+    pruned, fewer = search_exhaustively(
+        found.request, planner.predictor, 6, Pruning.of(found.best.frontier)
+    )
     assert whole is not None
     assert pruned is not None
     assert fewer * 5 < priced

@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedmate.errors import InputError
-from schedmate.schedulers.parallelism.kernels import calibration
+from schedmate.base.errors import InputError
 from schedmate.schedulers.parallelism.network import Network, alpha_beta, interpolated
-from schedmate.schedulers.parallelism.plan import Plan, parse_plan
-from schedmate.schedulers.parallelism.plan_files import read_plans
+from schedmate.schedulers.parallelism.operators import calibration
+from schedmate.schedulers.parallelism.plan import Plan, parse_plan, read_plans
 from schedmate.schedulers.parallelism.predict import Prediction, Predictor
 from schedmate.schedulers.parallelism.profile import Tables, read_tables
 
@@ -245,11 +244,11 @@ def test_more_work_takes_longer(gpu: str, cut: int, tensor: int, micro: int) -> 
 
 
 def test_fully_sharded_plans_come_near_the_rows_they_were_not_fitted_to() -> None:
-    from schedmate.schedulers.parallelism import sharded
+    from schedmate.schedulers.parallelism import predict
 
     errors = []
-    for place, (at, measured) in enumerate(sharded.measured_rows()):
-        share, spread = sharded.utilisation(at, without=place)
+    for place, (at, measured) in enumerate(predict.measured_rows()):
+        share, spread = predict.flop_utilisation(at, without=place)
         assert spread > 0
         errors.append(abs(share / 2.718281828**measured - 1))
     assert sum(errors) / len(errors) < 0.05

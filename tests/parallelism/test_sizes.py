@@ -6,16 +6,24 @@ from dataclasses import replace
 
 import pytest
 
-from schedmate.errors import InputError
-from schedmate.schedulers.parallelism.devices import described, device, devices
-from schedmate.schedulers.parallelism.models import model, models
+from schedmate.base.errors import InputError
+from schedmate.schedulers.parallelism.devices import (
+    bundled_devices,
+    find_device,
+    parse_device,
+)
+from schedmate.schedulers.parallelism.models import (
+    bundled_models,
+    find_model,
+    model_from_sizes,
+    named_or_sized,
+)
 from schedmate.schedulers.parallelism.operators import (
     Sizes,
-    all_layers,
     flops_per_sample,
+    layer_operators,
     saved_bytes,
 )
-from schedmate.schedulers.parallelism.sizes import from_sizes, named_or_sized
 
 
 @pytest.mark.parametrize(
@@ -39,7 +47,7 @@ from schedmate.schedulers.parallelism.sizes import from_sizes, named_or_sized
     ],
 )
 def test_a_model_has_its_published_parameters(name: str, billions: float) -> None:
-    assert model(name).parameters() / 1e9 == pytest.approx(billions, rel=0.06)
+    assert find_model(name).parameters() / 1e9 == pytest.approx(billions, rel=0.06)
 
 
 # Floats kept of one layer and sample, by tensor degree: Sailor (SOSP'25), training_config llm_info
@@ -60,28 +68,28 @@ SAVED = [
 def test_a_block_keeps_what_was_measured(
     name: str, sequence: int, tensor: int, floats: float
 ) -> None:
-    spec = replace(model(name), attention="scores")  # measured without flash attention
+    spec = replace(find_model(name), attention="scores")  # measured without flash attention
     found = saved_bytes(spec, "block", Sizes(1, sequence, "fp32", tensor), "none")
     assert found / 4 == pytest.approx(floats, rel=1e-3)
 
 
 def test_recomputation_and_flash_attention_keep_less() -> None:
     sizes = Sizes(2, 2048, "bf16", 1)
-    whole = saved_bytes(model("opt-1.3b"), "block", sizes, "none")
-    selective = saved_bytes(model("opt-1.3b"), "block", sizes, "selective")
-    full = saved_bytes(model("opt-1.3b"), "block", sizes, "full")
+    whole = saved_bytes(find_model("opt-1.3b"), "block", sizes, "none")
+    selective = saved_bytes(find_model("opt-1.3b"), "block", sizes, "selective")
+    full = saved_bytes(find_model("opt-1.3b"), "block", sizes, "full")
     assert full < selective < whole
     assert full == 2 * 2048 * 2048 * 2
-    flash = replace(model("opt-1.3b"), attention="flash")
+    flash = replace(find_model("opt-1.3b"), attention="flash")
     assert saved_bytes(flash, "block", sizes, "none") == selective
 
 
 def test_operators_do_the_work_that_is_counted_for_a_sample() -> None:
-    spec = model("gpt3-2.7b")
+    spec = find_model("gpt3-2.7b")
     sizes = Sizes(4, 2048, "fp16", 1)
     forward = sum(
         operator.flops
-        for layer in all_layers(spec, sizes)
+        for layer in layer_operators(spec, sizes)
         for operator in layer
         if operator.shape is not None
     )
@@ -89,11 +97,11 @@ def test_operators_do_the_work_that_is_counted_for_a_sample() -> None:
 
 
 def test_tensor_parallelism_divides_the_work() -> None:
-    spec = model("llama-2-7b")
+    spec = find_model("llama-2-7b")
     work = {
         tensor: sum(
             operator.flops
-            for layer in all_layers(spec, Sizes(1, 4096, "bf16", tensor))
+            for layer in layer_operators(spec, Sizes(1, 4096, "bf16", tensor))
             for operator in layer
             if operator.shape is not None
         )
@@ -104,18 +112,18 @@ def test_tensor_parallelism_divides_the_work() -> None:
 
 def test_every_device_says_where_its_numbers_are_from() -> None:
     assert {"H100-80", "A100-40", "L20", "A40", "A10", "V100-32", "H200", "B200", "L40S"} <= set(
-        devices()
+        bundled_devices()
     )
-    for one in devices().values():
+    for one in bundled_devices().values():
         assert one.source
         assert one.roofline(1e9, "fp16") == one.peak("fp16")
         assert one.roofline(1, "fp16") == one.bandwidth
-    assert device("NVIDIA A100-SXM4-80GB").name == "A100-80"
-    assert device("rtx_2080").name == "RTX-2080-Ti"
+    assert find_device("NVIDIA A100-SXM4-80GB").name == "A100-80"
+    assert find_device("rtx_2080").name == "RTX-2080-Ti"
 
 
 def test_a_device_can_be_described() -> None:
-    found = described("X9:memory=64,bandwidth=2000,bf16=500,link=100")
+    found = parse_device("X9:memory=64,bandwidth=2000,bf16=500,link=100")
     assert (found.memory_bytes, found.peak("bf16"), found.link) == (64e9, 500e12, 100e9)
     for wrong in (
         "X9:memory=64",
@@ -125,19 +133,19 @@ def test_a_device_can_be_described() -> None:
         "X:memory=-1,bandwidth=1,fp16=1",
     ):
         with pytest.raises(InputError, match="--device"):
-            described(wrong)
+            parse_device(wrong)
 
 
 def test_unknown_names_get_the_nearest_ones() -> None:
     with pytest.raises(InputError, match="did you mean H100-80"):
-        device("H100-81")
+        find_device("H100-81")
     with pytest.raises(InputError, match=r"did you mean gpt-2\.7b"):
-        model("gtp-2.7b")
+        find_model("gtp-2.7b")
 
 
 def test_names_differ_by_their_points() -> None:
-    assert model("opt_1.3b").hidden != model("OPT-13B").hidden
-    assert model("facebook/opt-1.3b").name == "opt-1.3b"
+    assert find_model("opt_1.3b").hidden != find_model("OPT-13B").hidden
+    assert find_model("facebook/opt-1.3b").name == "opt-1.3b"
 
 
 def test_a_known_name_says_more_than_sizes_do() -> None:
@@ -163,11 +171,11 @@ def test_a_known_name_says_more_than_sizes_do() -> None:
 )
 def test_sizes_that_cannot_be_are_refused(sizes: dict[str, object], said: str) -> None:
     with pytest.raises(InputError, match=said):
-        from_sizes(sizes)
+        model_from_sizes(sizes)
 
 
 def test_sizes_are_known_by_the_names_of_configurations() -> None:
-    spec = from_sizes(
+    spec = model_from_sizes(
         {
             "hidden_size": 4096,
             "num_hidden_layers": 32,
@@ -180,10 +188,10 @@ def test_sizes_are_known_by_the_names_of_configurations() -> None:
             "biases": False,
         }
     )
-    assert sum(spec.block_parameters()) == sum(model("llama-3-8b").block_parameters())
+    assert sum(spec.block_parameters()) == sum(find_model("llama-3-8b").block_parameters())
 
 
 def test_all_models_can_be_built() -> None:
-    for spec in models().values():
+    for spec in bundled_models().values():
         assert spec.layers > 2
         assert spec.parameters() > 1e7

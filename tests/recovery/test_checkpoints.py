@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from schedmate.errors import InputError
-from schedmate.recovery.checkpoints import newest, resumed
+from schedmate.base.errors import InputError
+from schedmate.cluster.recovery.checkpoints import newest_checkpoint, resume_command
 
 OLD = 1_000_000_000.0
 
@@ -52,7 +52,7 @@ def test_hugging_face(tmp_path: Path) -> None:
     hugging_face(tmp_path, 1500, state=False)  # killed while it was written
     hugging_face(tmp_path, 2000, cut=True)
     settle(tmp_path)
-    saved = newest(tmp_path)
+    saved = newest_checkpoint(tmp_path)
     assert saved is not None
     assert (saved.layout, saved.step, saved.path.name) == ("Hugging Face", 1000, "checkpoint-1000")
     assert [one.partition(":")[0] for one in saved.passed_over] == [
@@ -74,7 +74,7 @@ def test_an_index_names_every_shard(tmp_path: Path, present: bool) -> None:
     for name in list(shards.values())[: 2 if present else 1]:
         safetensors(place / name)
     settle(tmp_path)
-    saved = newest(tmp_path)
+    saved = newest_checkpoint(tmp_path)
     assert saved is not None
     assert saved.step == (20 if present else 10)
 
@@ -84,12 +84,12 @@ def test_megatron_goes_by_its_pointer(tmp_path: Path) -> None:
         torch_file(tmp_path / f"iter_{step:07d}" / "mp_rank_00" / "model_optim_rng.pt")
     (tmp_path / "latest_checkpointed_iteration.txt").write_text("200\n")
     settle(tmp_path)
-    saved = newest(tmp_path)
+    saved = newest_checkpoint(tmp_path)
     assert saved is not None
     assert (saved.layout, saved.step, saved.load) == ("Megatron", 200, tmp_path)
     torch_file(tmp_path / "iter_0000200" / "mp_rank_00" / "model_optim_rng.pt", cut=True)
     settle(tmp_path)
-    saved = newest(tmp_path)
+    saved = newest_checkpoint(tmp_path)
     assert saved is not None
     assert (saved.step, len(saved.passed_over)) == (100, 1)
 
@@ -100,7 +100,7 @@ def test_deepspeed_goes_by_its_pointer(tmp_path: Path) -> None:
         torch_file(tmp_path / f"global_step{step}" / "zero_pp_rank_0_mp_rank_00_optim_states.pt")
     (tmp_path / "latest").write_text("global_step10")
     settle(tmp_path)
-    saved = newest(tmp_path)
+    saved = newest_checkpoint(tmp_path)
     assert saved is not None
     assert (saved.layout, saved.step, saved.path.name) == ("DeepSpeed", 10, "global_step10")
 
@@ -110,9 +110,9 @@ def test_a_pointer_leads_nowhere_else(tmp_path: Path, text: str) -> None:
     (tmp_path / "latest").write_text(text)
     if text == "no such":
         with pytest.raises(InputError, match="not there"):
-            newest(tmp_path)
+            newest_checkpoint(tmp_path)
     else:
-        assert newest(tmp_path) is None
+        assert newest_checkpoint(tmp_path) is None
 
 
 def test_distributed_torch_needs_its_metadata(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_distributed_torch_needs_its_metadata(tmp_path: Path) -> None:
         if step == 5:
             (place / ".metadata").write_bytes(b"\x80\x02.")
     settle(tmp_path)
-    saved = newest(tmp_path)
+    saved = newest_checkpoint(tmp_path)
     assert saved is not None
     assert (saved.layout, saved.step) == ("torch.distributed.checkpoint", 5)
 
@@ -133,13 +133,13 @@ def test_lightning_and_plain_torch_go_by_time(tmp_path: Path) -> None:
     for name in ("epoch=0-step=100.ckpt", "epoch=1-step=50.ckpt"):
         torch_file(tmp_path / "lightning" / name)
     settle(tmp_path / "lightning")
-    saved = newest(tmp_path / "lightning")
+    saved = newest_checkpoint(tmp_path / "lightning")
     assert saved is not None
     assert (saved.layout, saved.step) == ("Lightning", 50)
     for name in ("ckpt_7.pt", "ckpt_8.pt"):
         torch_file(tmp_path / "torch" / name, cut=name == "ckpt_8.pt")
     settle(tmp_path / "torch")
-    saved = newest(tmp_path / "torch")
+    saved = newest_checkpoint(tmp_path / "torch")
     assert saved is not None
     assert (saved.layout, saved.path.name) == ("torch", "ckpt_7.pt")
 
@@ -153,11 +153,11 @@ def test_one_that_grows_is_passed_over(tmp_path: Path) -> None:
         with (tmp_path / "b_2.pt").open("ab") as stream:
             stream.write(b"y")
 
-    saved = newest(tmp_path, sleep=grows)
+    saved = newest_checkpoint(tmp_path, sleep=grows)
     assert saved is not None
     assert saved.path.name == "a_1.pt"
     assert saved.passed_over == ("b_2.pt: it is still being written",)
-    settled = newest(tmp_path, sleep=lambda _seconds: None)
+    settled = newest_checkpoint(tmp_path, sleep=lambda _seconds: None)
     assert settled is not None
     assert settled.path.name == "b_2.pt"
 
@@ -171,19 +171,19 @@ def test_nothing_is_unpickled(tmp_path: Path) -> None:
 
     (tmp_path / "model_1.pt").write_bytes(pickle.dumps(Bomb()))
     settle(tmp_path)
-    assert newest(tmp_path) is not None
+    assert newest_checkpoint(tmp_path) is not None
     assert not (tmp_path / "ran").exists()
 
 
 def test_what_has_none(tmp_path: Path) -> None:
     (tmp_path / "train.log").write_text("step 1")
     (tmp_path / "runs").mkdir()
-    assert newest(tmp_path) is None
+    assert newest_checkpoint(tmp_path) is None
     with pytest.raises(InputError, match="not a directory"):
-        newest(tmp_path / "missing")
+        newest_checkpoint(tmp_path / "missing")
     torch_file(tmp_path / "only_1.pt", cut=True)
     with pytest.raises(InputError, match="no complete checkpoint: only_1.pt"):
-        newest(tmp_path, sleep=lambda _seconds: None)
+        newest_checkpoint(tmp_path, sleep=lambda _seconds: None)
 
 
 @pytest.mark.parametrize(
@@ -202,9 +202,9 @@ def test_the_command_that_resumes(
 ) -> None:
     hugging_face(tmp_path, 5)
     settle(tmp_path)
-    saved = newest(tmp_path)
+    saved = newest_checkpoint(tmp_path)
     assert saved is not None
-    text, said = resumed(command, saved)
+    text, said = resume_command(command, saved)
     if expected is not None:
         assert text == expected.format(path=saved.path)
     assert words in said
@@ -215,7 +215,7 @@ def test_the_command_that_resumes(
 def test_what_is_no_command(tmp_path: Path) -> None:
     hugging_face(tmp_path, 5)
     settle(tmp_path)
-    saved = newest(tmp_path)
+    saved = newest_checkpoint(tmp_path)
     assert saved is not None
     with pytest.raises(InputError, match="cannot be read"):
-        resumed("python 'unclosed", saved)
+        resume_command("python 'unclosed", saved)

@@ -11,13 +11,13 @@ from cli_runner import Cli
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedmate.jobs import Diagnosis
-from schedmate.recovery.configuration import (
+from schedmate.cluster.recovery.configuration import (
     Configuration,
     ConfigurationError,
     load_configuration,
     read_configuration,
 )
+from schedmate.jobs import Diagnosis
 
 HERE = Path("/etc/schedmate/recovery.yaml")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "recovery.yaml"

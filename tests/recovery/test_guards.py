@@ -13,21 +13,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedmate.recovery.configuration import Configuration
-from schedmate.recovery.guards import (
+from schedmate.cluster.actions import Action, Drain, Notify, Requeue, Resume
+from schedmate.cluster.adapter import Answer, ExecutorError, Finding
+from schedmate.cluster.journal import Instant
+from schedmate.cluster.record import Plan, Reason, Record, Result, carry_out, drain_mark, take_back
+from schedmate.cluster.recovery.configuration import Configuration
+from schedmate.cluster.recovery.guards import (
     ALLOWED_TEXT,
     Guards,
+    Inventory,
     breaker_is_open,
     kill_switch_is_on,
     reset_breaker,
 )
-from schedmate.recovery.inventory import Inventory
-from schedmate.schedulers.live.actions import Action, Drain, Notify, Requeue, Resume
-from schedmate.schedulers.live.apply import Result, carry_out, take_back
-from schedmate.schedulers.live.clock import Instant
-from schedmate.schedulers.live.executor import Answer, ExecutorError, Finding
-from schedmate.schedulers.live.plans import Plan, Reason, mark
-from schedmate.schedulers.live.record import Record
 
 NODES = [f"gpu-{number:02}" for number in range(1, 21)]
 
@@ -133,7 +131,7 @@ class Site:
 
     def isolate(self, node: str, **reason: Any) -> Result:
         key = f"{node} {len(self.plans)}"
-        return self.apply(self.plan(Drain(node=node, mark=mark("x", "1")), key=key, **reason))
+        return self.apply(self.plan(Drain(node=node, mark=drain_mark("x", "1")), key=key, **reason))
 
     def restart(self, job: str, **reason: Any) -> Result:
         run = self.cluster.runs.get(job, 0)
@@ -247,7 +245,7 @@ def test_unknown_nodes_and_unknown_clusters(site: Site) -> None:
 
 def test_nobody_resumes_by_a_plan(site: Site) -> None:
     site.isolate(NODES[0])
-    id_ = site.plan(Resume(node=NODES[0], mark=mark("x", "1")), key="resume")
+    id_ = site.plan(Resume(node=NODES[0], mark=drain_mark("x", "1")), key="resume")
     assert "recover undo" in site.apply(id_).detail
 
 

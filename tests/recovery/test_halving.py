@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedmate.recovery.halving import Search, Tested, find_faulty
+from schedmate.cluster.recovery.diagnosing import SearchResult, Tested, find_faulty
 
 
 def names(count: int) -> list[str]:
     return [f"n{number}" for number in range(count)]
 
 
-def search(nodes: list[str], bad: set[str], *, network: bool = False) -> Search:
+def search(nodes: list[str], bad: set[str], *, network: bool = False) -> SearchResult:
     """`network`: a faulty node passes alone, since it does not use its network then."""
 
     def test(group: tuple[str, ...]) -> Tested:

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from outputs import DCGM3, DMESG, NCCL_ERROR, NCCL_OLD, SMI, dcgm4, nccl
 
-from schedmate.recovery.health.kernel_log import parse_xid, pci_address
-from schedmate.recovery.health.verdict import Expected, Reader, assess
-from schedmate.schedulers.live.executor import Ran
+from schedmate.cluster.adapter import Ran
+from schedmate.cluster.recovery.health import Expected, Reader, assess, parse_xid, pci_address
 
 PERSISTENCE = "Persistence mode for GPU 0 is disabled."
 

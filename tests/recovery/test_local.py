@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from processes import ends
 
-from schedmate.recovery import local
-from schedmate.recovery.configuration import Commands, Configuration
-from schedmate.recovery.diagnosing import Diagnosing, filled
-from schedmate.recovery.local import LocalExecutor, run
-from schedmate.schedulers.live.actions import Diagnose, Drain, Hold, Notify, Release, Requeue
-from schedmate.schedulers.live.executor import ExecutorError
+from schedmate.cluster.actions import Diagnose, Drain, Hold, Notify, Release, Requeue
+from schedmate.cluster.adapter import ExecutorError
+from schedmate.cluster.recovery import local
+from schedmate.cluster.recovery.configuration import Commands, Configuration
+from schedmate.cluster.recovery.diagnosing import Diagnosing, fill_command
+from schedmate.cluster.recovery.local import LocalExecutor, run_command
 
 
 def executor(tmp_path: Path, **outputs: str) -> LocalExecutor:
@@ -28,31 +28,33 @@ def executor(tmp_path: Path, **outputs: str) -> LocalExecutor:
 
 def test_what_a_command_starts_ends_with_it(tmp_path: Path) -> None:
     script = f"sleep 300 >/dev/null 2>&1 & echo $! > {tmp_path / 'pid'}; echo ready"
-    ran = run(("sh", "-c", script), 60.0)
+    ran = run_command(("sh", "-c", script), 60.0)
     assert (ran.exit_code, ran.output) == (0, "ready\n")
     assert ends(int((tmp_path / "pid").read_text()))
 
 
 def test_a_command_has_its_time() -> None:
-    ran = run(("sleep", "300"), 0.3)
+    ran = run_command(("sleep", "300"), 0.3)
     assert ran.exit_code is None
     assert ran.detail == "sleep did not end within 0.3 s"
 
 
 def test_endless_output_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "LONGEST_OUTPUT", 1000)
-    ran = run((sys.executable, "-c", "print('x' * 1000000)"), 60.0)
+    ran = run_command((sys.executable, "-c", "print('x' * 1000000)"), 60.0)
     assert (ran.exit_code, len(ran.output)) == (0, 1000)
 
 
 @pytest.mark.parametrize("command", [("/no/such/program",), ("/etc/passwd",), ("a\0b",)])
 def test_what_cannot_be_started_is_known_not_to_have_run(command: tuple[str, ...]) -> None:
-    assert run(command, 1.0).exit_code == 127
+    assert run_command(command, 1.0).exit_code == 127
 
 
 def test_nothing_is_read_by_a_shell(tmp_path: Path) -> None:
-    words = filled(("echo", "{text}", "{node}"), text=f"$(touch {tmp_path / 'ran'})", node="{text}")
-    assert run(words, 10.0).output == f"$(touch {tmp_path / 'ran'}) {{text}}\n"
+    words = fill_command(
+        ("echo", "{text}", "{node}"), text=f"$(touch {tmp_path / 'ran'})", node="{text}"
+    )
+    assert run_command(words, 10.0).output == f"$(touch {tmp_path / 'ran'}) {{text}}\n"
     assert os.listdir(tmp_path) == []  # noqa: PTH208
 
 

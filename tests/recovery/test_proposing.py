@@ -8,15 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schedmate.cluster.record import Plan, Record
+from schedmate.cluster.recovery.configuration import Configuration
+from schedmate.cluster.recovery.guards import ALLOWED_TEXT
+from schedmate.cluster.recovery.recover import Case, propose
+from schedmate.cluster.recovery.recover import Recovery as Service
 from schedmate.jobs import Diagnosis, Recovery
-from schedmate.logparse.failure.plans import limited, plan_for
-from schedmate.logparse.failure.reconcile import reading
-from schedmate.recovery.configuration import Configuration
-from schedmate.recovery.guards import ALLOWED_TEXT
-from schedmate.recovery.proposing import Case, propose
-from schedmate.recovery.service import Recovery as Service
-from schedmate.schedulers.live.plans import Plan
-from schedmate.schedulers.live.record import Record
+from schedmate.logparse.failure.opinion import reading_of
+from schedmate.logparse.failure.plans import limit_plan, plan_for
 
 NODES = ("gpu-1", "gpu-2", "gpu-3")
 GPU = {"gpu": {"command": ["test"], "reads": "dcgm"}}
@@ -254,9 +253,9 @@ def test_what_a_model_reads_never_gives_a_plan_more_rights(
 ) -> None:
     configuration = configured(rules=rules)
     before = read(*ruled)
-    after = read(*said).model_copy(update={"source": "model", "by_rules": reading(before)})
+    after = read(*said).model_copy(update={"source": "model", "by_rules": reading_of(before)})
     assert before.plan is not None
-    plan_of_the_model = limited(plan_for(after), before.plan)
+    plan_of_the_model = limit_plan(plan_for(after), before.plan)
     after = after.model_copy(update={"plan": plan_of_the_model})
     by_rules, by_model = configuration.rule_for(before), configuration.rule_for(after)
     order = ["never", "confirmed", "text"]

@@ -231,7 +231,7 @@ def test_a_command_that_hangs_is_ended(site: Site, monkeypatch: pytest.MonkeyPat
     id_ = site.approved()
     site.fault("drain", "hang")
     with monkeypatch.context() as patch:
-        patch.setattr("schedmate.schedulers.live.apply.TIMEOUT_S", 1.0)
+        patch.setattr("schedmate.cluster.record.TIMEOUT_S", 1.0)
         done = site("apply", id_)
     assert done.code == 7
     assert "did not end within 1 s" in done.out

@@ -7,7 +7,7 @@ import hashlib
 from collections import Counter
 from html.parser import HTMLParser
 
-from schedmate.visible import is_visible
+from schedmate.base.terminal import is_visible
 
 HOSTILE = [
     "<script>window.pwned = 1</script>",

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedmate.report import axes
+from schedmate.report import charts
 
 DAY = 86_400.0
 
@@ -20,7 +20,7 @@ def units(labels: list[str]) -> set[str]:
 
 @given(st.floats(0, 1e7), st.floats(1, 1e8))
 def test_times_on_a_linear_axis_have_one_unit(low: float, width: float) -> None:
-    axis = axes.linear("x", low, low + width, "duration")
+    axis = charts.linear_axis("x", low, low + width, "duration")
     assert len(units(list(axis.labels()))) <= 1
     assert len(set(axis.labels())) == len(axis.ticks)
 
@@ -40,7 +40,7 @@ def test_times_on_a_linear_axis_have_one_unit(low: float, width: float) -> None:
     ],
 )
 def test_times_are_written_as_people_do(low: float, high: float, labels: list[str]) -> None:
-    assert list(axes.linear("x", low, high, "duration").labels()) == labels
+    assert list(charts.linear_axis("x", low, high, "duration").labels()) == labels
 
 
 @pytest.mark.parametrize(
@@ -52,14 +52,14 @@ def test_times_are_written_as_people_do(low: float, high: float, labels: list[st
     ],
 )
 def test_times_on_a_logarithmic_axis_are_round(low: float, high: float, labels: list[str]) -> None:
-    assert list(axes.log_durations("x", low, high).labels()) == labels
-    scaled = axes.logarithms("x", math.log1p(low), math.log1p(high))
+    assert list(charts.log_duration_axis("x", low, high).labels()) == labels
+    scaled = charts.logarithm_axis("x", math.log1p(low), math.log1p(high))
     assert list(scaled.labels()) == labels
 
 
 @given(st.floats(-6, 6), st.floats(0.01, 12))
 def test_factors_are_round_and_few(low: float, width: float) -> None:
-    axis = axes.effects("x", low, low + width)
+    axis = charts.effect_axis("x", low, low + width)
     assert 1 <= len(axis.ticks) <= 9
     assert all(low - 1e-9 <= one <= low + width + 1e-9 for one in axis.ticks)
     assert len(set(axis.labels())) == len(axis.ticks)
@@ -67,25 +67,25 @@ def test_factors_are_round_and_few(low: float, width: float) -> None:
 
 @given(st.floats(0, 4e9), st.floats(600, 2e9))
 def test_dates_of_an_axis_have_one_form(low: float, width: float) -> None:
-    labels = list(axes.linear("x", low, low + width, "time").labels())
+    labels = list(charts.linear_axis("x", low, low + width, "time").labels())
     assert len(labels) <= 6
     assert len({len(one) for one in labels}) <= 1
     assert len(set(labels)) == len(labels)
 
 
 def test_factors_and_their_inverses_are_written_alike() -> None:
-    near = list(axes.effects("x", math.log(0.78), math.log(1.12)).labels())
+    near = list(charts.effect_axis("x", math.log(0.78), math.log(1.12)).labels())
     assert near == [": 1.25", ": 1.2", ": 1.15", ": 1.1", ": 1.05", "x 1", "x 1.05", "x 1.1"]
-    assert axes.effects("x", math.log(0.2), math.log(6)).labels() == [
+    assert charts.effect_axis("x", math.log(0.2), math.log(6)).labels() == [
         *(": 5", ": 2", "x 1", "x 2", "x 5")
     ]
 
 
 def test_dates_are_round() -> None:
     start = 1_760_000_000.0  # 2025-10-09
-    assert axes.linear("x", start, start + 1700 * DAY, "time").labels() == [
+    assert charts.linear_axis("x", start, start + 1700 * DAY, "time").labels() == [
         *("2026", "2027", "2028", "2029", "2030")
     ]
-    assert axes.linear("x", start, start + 20 * DAY, "time").labels() == [
+    assert charts.linear_axis("x", start, start + 20 * DAY, "time").labels() == [
         *("2025-10-11", "2025-10-15", "2025-10-19", "2025-10-23", "2025-10-27")
     ]

@@ -12,7 +12,7 @@ import pytest
 from browser import Browser
 from checker import HOSTILE, safe
 
-from schedmate.report import axes, charts
+from schedmate.report import charts
 from schedmate.report.explanation import explanation_page
 from schedmate.schedulers.model import Job
 from schedmate.schedulers.sim.explain import Explanation, explain_run_times
@@ -42,7 +42,7 @@ def test_the_page_is_safe_and_says_what_the_model_said(found: Explanation) -> No
     for name, score in found.local.contributions.items():
         if name != "intercept":
             row = numbers.partition(f'"row">{name.replace("&", "&amp;")}</th>')[2]
-            assert row.startswith(f'<td class="n">{axes.factor(score)}</td>')
+            assert row.startswith(f'<td class="n">{charts.factor_text(score)}</td>')
 
 
 def test_a_shape_is_drawn_where_its_scores_are(found: Explanation) -> None:
@@ -60,8 +60,8 @@ def test_a_shape_is_drawn_where_its_scores_are(found: Explanation) -> None:
 
 def test_a_grid_shows_each_cell_by_sign_and_size() -> None:
     values = np.array([[1.0, -0.5], [0.0, 0.25]])
-    axis = axes.linear("x", 0.0, 2.0, "count")
-    drawn = charts.heat("cells", values, (axis, axis), axes.factor)
+    axis = charts.linear_axis("x", 0.0, 2.0, "count")
+    drawn = charts.heat_map("cells", values, (axis, axis), charts.factor_text)
     cells = re.findall(r'<rect class="(\w+) d(\d)" x="([\d.]+)" y="([\d.]+)"', drawn)
     assert [(kind, int(shade)) for kind, shade, _, _ in cells] == [
         ("more", 4),
@@ -71,7 +71,7 @@ def test_a_grid_shows_each_cell_by_sign_and_size() -> None:
     (x0, y0), (x1, y1), (x2, y2) = ((float(x), float(y)) for _, _, x, y in cells)
     assert x0 == x1 < x2
     assert y1 == y2 < y0
-    assert f"<title>{axes.factor(math.log(math.e))}</title>" in drawn
+    assert f"<title>{charts.factor_text(math.log(math.e))}</title>" in drawn
 
 
 @pytest.mark.browser

@@ -11,8 +11,8 @@ import pytest
 from cli_runner import Cli
 
 from schedmate import Estimate, InputError, UsageError
-from schedmate.demo.samples import write_trace
-from schedmate.errors import MissingExtraError
+from schedmate.base.errors import MissingExtraError
+from schedmate.demo import write_trace
 from schedmate.jobs import Neighbour
 from schedmate.report import frames
 

@@ -18,16 +18,20 @@ from cli_runner import Cli
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedmate.report import axes, charts
-from schedmate.report.explained import explained, written
-from schedmate.report.gantt import window_of
-from schedmate.report.simulation import Comparison, simulation_page
+from schedmate.report import charts
+from schedmate.report.simulation import (
+    Comparison,
+    explained_parameters,
+    simulation_page,
+    window_of,
+    written_value,
+)
 from schedmate.schedulers.model import Cluster, Profile
 from schedmate.schedulers.sim.comparison import compare, over_seeds
 from schedmate.schedulers.sim.parameters import HONEST, MODES, ColocationTable
 from schedmate.schedulers.sim.runs import Plan
 from schedmate.schedulers.sim.workload import Workload
-from schedmate.schedulers.sim.world.failures import FailureRates
+from schedmate.schedulers.sim.world import FailureRates
 
 
 def workload(jobs: int, names: Sequence[str] = ()) -> Workload:
@@ -121,8 +125,8 @@ def test_a_large_trace_gives_a_small_page() -> None:
 
 def test_curves_are_exact_where_they_are_drawn() -> None:
     values = np.random.default_rng(0).lognormal(5, 3, 5000)
-    axis = axes.log_durations("x", 1.0, float(values.max()))
-    where, share = charts.cdf(values, axis)
+    axis = charts.log_duration_axis("x", 1.0, float(values.max()))
+    where, share = charts.cdf_chart(values, axis)
     for x, y in list(zip(where.tolist(), share.tolist(), strict=True))[::97]:
         assert y == pytest.approx((values <= x).mean(), abs=1e-9)
     assert share[-1] == 1.0
@@ -130,7 +134,7 @@ def test_curves_are_exact_where_they_are_drawn() -> None:
 
 @given(st.floats(0, 1e7), st.floats(1e-3, 1e7), st.sampled_from(["duration", "count", "hours"]))
 def test_an_axis_has_a_few_ticks_within_itself(low: float, width: float, kind: str) -> None:
-    axis = axes.linear("x", low, low + width, kind)
+    axis = charts.linear_axis("x", low, low + width, kind)
     assert 1 <= len(axis.ticks) <= 14
     assert all(axis.low - 1e-6 * width <= one <= axis.high * (1 + 1e-9) for one in axis.ticks)
 
@@ -168,13 +172,13 @@ def test_what_modules_in_the_loop_did_and_how_jobs_fail_is_told() -> None:
 
 def test_every_parameter_is_explained_by_its_own_docstring() -> None:
     for mode in MODES.values():
-        for one in explained(mode):
+        for one in explained_parameters(mode):
             assert one.about or one.name == "name", one.name
-    restart = next(one for one in explained(HONEST) if one.name == "restart_s")
+    restart = next(one for one in explained_parameters(HONEST) if one.name == "restart_s")
     assert restart.value == "62"
     assert "NSDI'19" in restart.about
     pairs = {(str(n), ""): (1.0, 1.0) for n in range(5000)}
-    assert len(written(ColocationTable(pairs))) < 200
+    assert len(written_value(ColocationTable(pairs))) < 200
 
 
 def test_the_command_writes_it(cli: Cli, tmp_path: Path) -> None:

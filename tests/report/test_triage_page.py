@@ -16,6 +16,7 @@ from cli_runner import Cli
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schedmate.base.terminal import is_visible
 from schedmate.commands.triage import _strip_of
 from schedmate.jobs import Diagnosis, EvidenceLine, Reading
 from schedmate.logparse.triage import (
@@ -29,7 +30,6 @@ from schedmate.logparse.triage import (
 )
 from schedmate.report.page import shown
 from schedmate.report.triage import triage_page
-from schedmate.visible import is_visible
 
 
 def verdict(index: int, text: str = "KeyError: 'a'", evidence: int = 1) -> JobVerdict:

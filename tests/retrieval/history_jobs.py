@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schedmate.jobs import JobRecord, JobState, WorkloadMetadata
-from schedmate.retrieval import disk, history, index, table, vectors
-from schedmate.retrieval.embedders.vectors import unit
+from schedmate.retrieval import database, history, index, table
+from schedmate.retrieval.embedders import unit_vectors
 
 
 class SmallEmbedder:
@@ -32,7 +32,7 @@ class SmallEmbedder:
         if self._kinds:
             seeds = [seed % self._kinds for seed in seeds]
         rows = [np.random.default_rng(seed).standard_normal(self.dim) for seed in seeds]
-        return unit(np.reshape(rows, (len(texts), self.dim)))
+        return unit_vectors(np.reshape(rows, (len(texts), self.dim)))
 
 
 def job(number: int, model: str | None = None, state: JobState = "COMPLETED") -> JobRecord:
@@ -63,14 +63,14 @@ def described(model: str, iters: int = 90) -> WorkloadMetadata:
 def often_saved(tail: int = 7, exact_up_to: int = 150) -> None:
     """Make this process write snapshots often, and inverted files early, so that every kind of
     file is being written most of the time."""
-    index.TAIL = vectors.TAIL = tail
+    index.TAIL = index.TAIL = tail
     index.EXACT_UP_TO = exact_up_to
     history.BATCH = table.PAGE = 10
 
 
 def on_network(folder: Path) -> None:
     """Make this process take a directory for one on NFS."""
-    disk.MOUNTS = mounts(folder)
+    database.MOUNTS = mounts(folder)
 
 
 def mounts(folder: Path, kind: str = "nfs4") -> Path:

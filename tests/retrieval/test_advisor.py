@@ -13,11 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedmate.jobs import JobRecord, LaunchConfig, WorkloadMetadata
-from schedmate.retrieval.adjust import STRONG_SCALING, WEAK_SCALING, adjust
 from schedmate.retrieval.advisor import RUNS, SchedulingAdvisor
 from schedmate.retrieval.embedders import load_embedder
 from schedmate.retrieval.history import JobHistory
-from schedmate.retrieval.spread import Spread, learn
+from schedmate.retrieval.run_time import STRONG_SCALING, WEAK_SCALING, Spread, adjust, learn_spread
 
 NOW = 1_000_000.0
 ONE_GPU = LaunchConfig(gpus=1)
@@ -36,7 +35,7 @@ class Shelf:
 
     records: list[JobRecord]
     similarity: dict[str, float] = field(default_factory=dict)
-    learned: Spread = field(default_factory=lambda: learn([]))
+    learned: Spread = field(default_factory=lambda: learn_spread([]))
 
     def spread(self) -> Spread:
         return self.learned
@@ -216,7 +215,9 @@ class TestInterval:
     def test_a_history_whose_jobs_repeat_themselves_closely_gives_narrow_ones(self) -> None:
         ratios = []
         for factor in (1.02, 1.5, 6.0):
-            learned = learn((f"{n}", 100 * factor**run) for n in range(40) for run in range(2))
+            learned = learn_spread(
+                (f"{n}", 100 * factor**run) for n in range(40) for run in range(2)
+            )
             shelf = Shelf([job("a", 1000)], learned=learned)
             advisor = SchedulingAdvisor(shelf, threshold=0.9)  # type: ignore[arg-type]
             estimate = advisor.estimate(metadata(), ONE_GPU, NOW)

@@ -11,10 +11,8 @@ from cli_runner import Cli
 from history_jobs import SmallEmbedder
 from numpy.typing import NDArray
 
-from schedmate.retrieval.calibration import ALLOWED, calibrate, labelled
-from schedmate.retrieval.embedders import UNMEASURED, load_embedder
-from schedmate.retrieval.embedders.ngrams import embed_ngrams
-from schedmate.retrieval.embedders.vectors import unit
+from schedmate.retrieval.embedders import UNMEASURED, embed_ngrams, load_embedder, unit_vectors
+from schedmate.retrieval.similarity import ACCEPTED_MISSES, calibrate, labelled_queries
 
 
 class Narrow:
@@ -30,11 +28,11 @@ class Narrow:
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         rows = embed_ngrams(texts, 256)
-        return unit(np.hstack([rows, np.full((len(texts), 1), self._common)]))
+        return unit_vectors(np.hstack([rows, np.full((len(texts), 1), self._common)]))
 
 
 def test_the_labelled_set_is_well_formed() -> None:
-    queries = labelled()
+    queries = labelled_queries()
     assert len(queries) > 150
     for query in queries:
         assert query.kind in ("spelling", "alias", "variant")
@@ -53,14 +51,14 @@ def test_the_threshold_follows_the_embedder() -> None:
 
 def test_it_lets_little_through_that_it_was_not_chosen_on() -> None:
     found = calibrate(load_embedder())
-    assert max(found.other_model, found.other_dataset) < 3 * ALLOWED
+    assert max(found.other_model, found.other_dataset) < 3 * ACCEPTED_MISSES
     assert found.same_spelt_otherwise > 0.5
 
 
 def test_an_embedder_that_knows_nothing_gets_a_threshold_that_says_so() -> None:
     found = calibrate(SmallEmbedder(dim=64))
     assert found.same_named_otherwise < 0.1
-    assert found.other_model < 3 * ALLOWED
+    assert found.other_model < 3 * ACCEPTED_MISSES
 
 
 def test_a_given_threshold_is_checked() -> None:

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 from history_jobs import SmallEmbedder, described, job, mounts
 
-from schedmate.retrieval import disk, index, vectors
-from schedmate.retrieval.database import DATABASE
-from schedmate.retrieval.disk import locked, network_filesystem
-from schedmate.retrieval.history import HistoryError, JobHistory
+from schedmate.retrieval import database, index
+from schedmate.retrieval.database import DATABASE, HistoryError, locked, network_filesystem
+from schedmate.retrieval.history import JobHistory
 
 SMALL = SmallEmbedder()
 
@@ -29,7 +28,7 @@ class TestNetworkFilesystem:
     def test_by_type(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, shared: bool
     ) -> None:
-        monkeypatch.setattr(disk, "MOUNTS", mounts(tmp_path / "a", kind))
+        monkeypatch.setattr(database, "MOUNTS", mounts(tmp_path / "a", kind))
         for place in (tmp_path / "a", tmp_path / "a" / "not" / "there"):
             assert network_filesystem(place) == (kind if shared else None)
         assert network_filesystem(tmp_path / "ab") is None
@@ -48,7 +47,7 @@ class TestNetworkFilesystem:
             f"25 24 0:47 / {escaped}/scratch rw - ext4 /dev/vdc rw\n"
             "half a line\n"
         )
-        monkeypatch.setattr(disk, "MOUNTS", table)
+        monkeypatch.setattr(database, "MOUNTS", table)
         assert network_filesystem(home / "history") == "nfs4"
         assert network_filesystem(tmp_path / "link" / "history") == "nfs4"
         assert network_filesystem(home / "scratch" / "history") is None
@@ -56,7 +55,7 @@ class TestNetworkFilesystem:
     def test_a_system_that_does_not_say(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(disk, "MOUNTS", tmp_path / "none")
+        monkeypatch.setattr(database, "MOUNTS", tmp_path / "none")
         assert network_filesystem(tmp_path) is None
 
 
@@ -73,7 +72,7 @@ def nfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory on NFS, or so it seems."""
     path = tmp_path / "nfs"
     path.mkdir()
-    monkeypatch.setattr(disk, "MOUNTS", mounts(path))
+    monkeypatch.setattr(database, "MOUNTS", mounts(path))
     return path
 
 
@@ -86,7 +85,7 @@ class TestOnANetwork:
     def test_nothing_is_shared_through_memory(
         self, nfs: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        for module in (index, vectors):
+        for module in (index, index):
             monkeypatch.setattr(module, "TAIL", 20)
         with JobHistory.open(nfs, SMALL) as history:
             history.add_many(job(number) for number in range(30))
@@ -101,7 +100,7 @@ class TestOnANetwork:
     def test_a_local_disk_has_wal_and_a_mapped_index(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        for module in (index, vectors):
+        for module in (index, index):
             monkeypatch.setattr(module, "TAIL", 20)
         with JobHistory.open(tmp_path, SMALL) as history:
             history.add_many(job(number) for number in range(30))

@@ -22,11 +22,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from processes import LONG_S
 
-from schedmate.errors import UsageError
-from schedmate.retrieval.embedders import Embedder, EmbedderError, bundled, load_embedder
-from schedmate.retrieval.embedders import openai as openai_backend
-from schedmate.retrieval.embedders.ngrams import embed_ngrams
-from schedmate.retrieval.embedders.vectors import unit
+from schedmate.base.errors import UsageError
+from schedmate.retrieval import embedders
+from schedmate.retrieval import embedders as openai_backend
+from schedmate.retrieval.embedders import (
+    Embedder,
+    EmbedderError,
+    embed_ngrams,
+    load_embedder,
+    unit_vectors,
+)
 
 TEXTS = ["model resnet50; dataset cifar10; task cv", "model gpt2; dataset openwebtext; task nlp"]
 
@@ -108,11 +113,11 @@ class TestBundled:
         weights = tmp_path / "weights.safetensors"
         weights.write_bytes(b"other")
         with pytest.raises(EmbedderError, match="not the pinned weights.*reinstall wordllama"):
-            bundled.verify(weights)
+            embedders.verify_weights(weights)
 
     def test_missing_weights(self, tmp_path: Path) -> None:
         with pytest.raises(EmbedderError, match=r"cannot be read \(No such file.*reinstall"):
-            bundled.verify(tmp_path / "none")
+            embedders.verify_weights(tmp_path / "none")
 
 
 class TestNgrams:
@@ -126,7 +131,7 @@ class TestNgrams:
         assert abs(float(model @ dataset)) < 0.3
 
     def test_a_zero_row_stays_zero(self) -> None:
-        assert unit(np.zeros((1, 3))).tolist() == [[0.0, 0.0, 0.0]]
+        assert unit_vectors(np.zeros((1, 3))).tolist() == [[0.0, 0.0, 0.0]]
 
 
 class TestLoading:
@@ -136,11 +141,11 @@ class TestLoading:
 
     @pytest.mark.parametrize("name", ["no.such.Thing", "schedmate.jobs.NoSuchClass"])
     def test_a_path_that_leads_nowhere(self, name: str) -> None:
-        with pytest.raises(UsageError, match=f"{name}.*cannot be imported"):
+        with pytest.raises(UsageError, match=f"{name}.*cannot be loaded"):
             load_embedder(name)
 
     def test_a_dotted_path(self) -> None:
-        path = "schedmate.retrieval.embedders.bundled.BundledEmbedder"
+        path = "schedmate.retrieval.embedders.BundledEmbedder"
         assert load_embedder(path).id == load_embedder().id
 
     @pytest.mark.skipif(
@@ -206,14 +211,14 @@ def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 class TestServer:
     def test_vectors_come_in_order_and_of_length_1(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("SCHEDMATE_EMBEDDER_API_KEY", "made-up")
-        monkeypatch.setattr(openai_backend, "BATCH", 2)
+        monkeypatch.setattr(openai_backend, "OPENAI_BATCH", 2)
         requests: list[dict[str, Any]] = []
         texts = ["a", "bb", "aaa", "cccc", "aaaaa"]
         with server(letters, requests) as url:
             embedder = load_embedder("openai", model="m", base_url=url)
             vectors = embedder.embed(texts)
             assert embedder.embed([]).shape == (0, 3)
-        expected = unit([[len(text), text.count("a"), 1.0] for text in texts])
+        expected = unit_vectors([[len(text), text.count("a"), 1.0] for text in texts])
         assert vectors == pytest.approx(expected, abs=1e-6)
         assert (embedder.id, embedder.dim) == ("openai-m", 3)
         assert [one["input"] for one in requests[1:]] == [texts[:2], texts[2:4], texts[4:]]
@@ -268,7 +273,7 @@ class TestServer:
             given_up.wait(LONG_S)
             return letters(texts)
 
-        monkeypatch.setattr(openai_backend, "TIMEOUT_S", 0.1)
+        monkeypatch.setattr(openai_backend, "OPENAI_TIMEOUT_S", 0.1)
         with server(answer) as url:
             with pytest.raises(EmbedderError, match=url):
                 load_embedder("openai", base_url=url)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from schedmate.jobs import Estimate, JobRecord, LaunchConfig, WorkloadMetadata
 from schedmate.retrieval.advisor import SchedulingAdvisor
 from schedmate.retrieval.embedders import Embedder, load_embedder
-from schedmate.retrieval.memory import MemoryHistory
+from schedmate.retrieval.history import MemoryHistory
 
 
 @cache

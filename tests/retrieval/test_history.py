@@ -16,12 +16,13 @@ from history_jobs import SmallEmbedder, described, job
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from schedmate.errors import UsageError
+from schedmate.base.errors import UsageError
 from schedmate.jobs import JobRecord, JobState, WorkloadMetadata
-from schedmate.retrieval import index, vectors
+from schedmate.retrieval import index
+from schedmate.retrieval.database import DATABASE, HistoryError
 from schedmate.retrieval.embedders import EmbedderError
-from schedmate.retrieval.history import DATABASE, HistoryError, JobHistory, Match
-from schedmate.retrieval.render import RENDERING_VERSION, render
+from schedmate.retrieval.history import JobHistory, Match
+from schedmate.retrieval.similarity import RENDERING_VERSION, render
 
 SMALL = SmallEmbedder()
 TIED = SmallEmbedder("tied", dim=3, kinds=5)
@@ -153,7 +154,7 @@ class TestSearch:
     def test_an_inverted_file_finds_the_same_text_and_grows(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        for module in (index, vectors):
+        for module in (index, index):
             monkeypatch.setattr(module, "TAIL", 100)
         monkeypatch.setattr(index, "EXACT_UP_TO", 300)
         with JobHistory.open(tmp_path, SMALL) as history:
@@ -187,7 +188,7 @@ class TestContents:
     ) -> None:
         expected: dict[str, JobRecord] = {}
         with folder() as path, pytest.MonkeyPatch.context() as patch:
-            for module in (index, vectors):
+            for module in (index, index):
                 patch.setattr(module, "TAIL", 3)
             history = JobHistory.open(path, SMALL)
             for name, argument in steps:
@@ -340,7 +341,7 @@ def stored(tmp_path: Path) -> Path:
     """A closed history of 60 jobs with a snapshot of its index."""
     path = tmp_path / "history"
     with pytest.MonkeyPatch.context() as patch:
-        for module in (index, vectors):
+        for module in (index, index):
             patch.setattr(module, "TAIL", 50)
         with JobHistory.open(path, SMALL) as history:
             history.add_many(job(number) for number in range(60))
@@ -386,7 +387,7 @@ class TestDamage:
     def test_a_large_lost_index_is_reported_once(
         self, stored: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        monkeypatch.setattr(vectors, "EXACT_UP_TO", 50)
+        monkeypatch.setattr(index, "EXACT_UP_TO", 50)
         with JobHistory.open(stored, SMALL, read_only=True) as history:
             assert history.search(described("net5"), 1, 0.9)
         assert caplog.messages == []
@@ -416,7 +417,7 @@ class TestDamage:
             history.add_many(job(number) for number in range(30))
         backup = (restored / DATABASE).read_bytes()
         with pytest.MonkeyPatch.context() as patch:
-            for module in (index, vectors):
+            for module in (index, index):
                 patch.setattr(module, "TAIL", 25)
             with JobHistory.open(restored, SMALL) as history:
                 history.add_many(job(number) for number in range(30, 60))
@@ -526,7 +527,7 @@ class TestAnotherEmbedder:
     def test_another_rendering_is_refused(
         self, stored: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(vectors, "RENDERING_VERSION", 99)
+        monkeypatch.setattr(index, "RENDERING_VERSION", 99)
         with JobHistory.open(stored, SMALL) as history:
             with pytest.raises(HistoryError, match=f"rendering {RENDERING_VERSION}, not 99"):
                 history.search(described("net1"), 1, 0.9)

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from schedmate.commands import history_import
+from schedmate.base.errors import INPUT, INTERRUPTED, SchedmateError
+from schedmate.commands import history
 from schedmate.commands.history import app
-from schedmate.errors import INPUT, INTERRUPTED, SchedmateError
 
 TABLE = """JobID|JobName|State|Submit|Start|End|ElapsedRaw|AllocTRES|SubmitLine
 1|train|COMPLETED|1704067200|1704067200|1704070800|3600|gres/gpu=8|sbatch a.sh
@@ -134,8 +134,8 @@ class TestImport:
     def test_interrupt_keeps_what_was_stored(
         self, run: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
-        monkeypatch.setattr(history_import, "BATCH", 2)
-        original = history_import._batches
+        monkeypatch.setattr(history, "IMPORT_BATCH", 2)
+        original = history._batches
 
         def interrupted(records: Any) -> Any:
             for count, batch in enumerate(original(records)):
@@ -143,7 +143,7 @@ class TestImport:
                     raise KeyboardInterrupt
                 yield batch
 
-        monkeypatch.setattr(history_import, "_batches", interrupted)
+        monkeypatch.setattr(history, "_batches", interrupted)
         path = tmp_path / "jobs.csv"
         path.write_text("job_id,duration_s\n" + "".join(f"{i},5\n" for i in range(20)))
         result = run("import", path)

@@ -19,9 +19,10 @@ from history_jobs import SmallEmbedder, described, job, mounts
 from history_writer import FINISHED
 
 from schedmate.jobs import JobRecord
-from schedmate.retrieval import database, disk
-from schedmate.retrieval.history import DATABASE, HistoryError, JobHistory
-from schedmate.retrieval.render import render
+from schedmate.retrieval import database
+from schedmate.retrieval.database import DATABASE, HistoryError
+from schedmate.retrieval.history import JobHistory
+from schedmate.retrieval.similarity import render
 
 WRITER = Path(__file__).with_name("history_writer.py")
 SMALL = SmallEmbedder()
@@ -34,7 +35,7 @@ def kind(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     """The disk that `tmp_path / "history"` is taken to be on."""
     found = str(request.param)
     if found == "network":
-        monkeypatch.setattr(disk, "MOUNTS", mounts(tmp_path / "history"))
+        monkeypatch.setattr(database, "MOUNTS", mounts(tmp_path / "history"))
     return found
 
 

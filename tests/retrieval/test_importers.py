@@ -17,24 +17,24 @@ from cli_runner import Cli
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schedmate.base.errors import InputError, UsageError
 from schedmate.commands.history_analysis import RepositoryAnalysis
-from schedmate.errors import InputError, UsageError
 from schedmate.jobs import JobRecord, LaunchConfig
 from schedmate.retrieval.importers import (
-    ImportReport,
     detect_format,
     import_csv,
     import_jsonl,
-    import_sacct_json,
-    import_sacct_parsable,
     open_source,
     parse_assignments,
     parse_mapping,
     read_mapping,
 )
-from schedmate.retrieval.importers.values import (
+from schedmate.retrieval.sacct import (
+    ImportReport,
     count_hosts,
     gpus_of,
+    import_sacct_json,
+    import_sacct_parsable,
     parse_duration,
     parse_size,
     parse_state,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedmate.retrieval.predictive import Prior, Run, predict
+from schedmate.retrieval.run_time import Prior, Run, predict
 
 PRIOR = Prior(runs=2.0, spreads=2.0)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedmate.jobs import WorkloadMetadata
-from schedmate.retrieval.render import render, spell
+from schedmate.retrieval.similarity import render, spell
 
 pieces = st.sampled_from(["models", "resnet", "50", "v1", "en", "pt", "B", "_", "-", " ", "(", ":"])
 joints = st.sampled_from(["", ".", "/", " "])

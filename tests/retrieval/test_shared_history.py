@@ -17,8 +17,9 @@ from cli_runner import Cli
 from history_jobs import SmallEmbedder, described, job
 
 from schedmate import load_settings
-from schedmate.errors import SettingsError
-from schedmate.retrieval.history import HistoryError, JobHistory
+from schedmate.base.errors import SettingsError
+from schedmate.retrieval.database import HistoryError
+from schedmate.retrieval.history import JobHistory
 from schedmate.retrieval.shared import SharedHistory
 
 psycopg = pytest.importorskip("psycopg")

@@ -12,12 +12,18 @@ from pathlib import Path
 import pytest
 
 from schedmate.jobs import JobRecord, JobState, LaunchConfig, WorkloadMetadata
-from schedmate.retrieval.adjust import Adjustment
 from schedmate.retrieval.advisor import SchedulingAdvisor
+from schedmate.retrieval.database import DATABASE
 from schedmate.retrieval.embedders import load_embedder
-from schedmate.retrieval.history import DATABASE, JobHistory
-from schedmate.retrieval.memory import MemoryHistory
-from schedmate.retrieval.spread import LATEST, LEAST, apart, learn, measured
+from schedmate.retrieval.history import JobHistory, MemoryHistory
+from schedmate.retrieval.run_time import (
+    LEAST_SPREAD,
+    SPREAD_JOBS,
+    Adjustment,
+    grouped_quantile,
+    learn_spread,
+    measured_spreads,
+)
 
 
 def metadata(model: str, iters: int = 10) -> WorkloadMetadata:
@@ -54,35 +60,35 @@ def repeated(factor: float, jobs: int, runs: int = 3) -> list[tuple[str, float]]
 
 def test_without_resubmissions_it_is_what_was_measured_elsewhere() -> None:
     for runs in ([], [("a", 1.0), ("b", 900.0)]):
-        spread = learn(runs)
+        spread = learn_spread(runs)
         assert spread.jobs == 0
-        assert spread.distance == measured()["exact"]
+        assert spread.distance == measured_spreads()["exact"]
 
 
 def test_a_history_that_repeats_itself_closely_teaches_a_small_distance() -> None:
-    distances = [learn(repeated(1.05, jobs)).distance for jobs in (0, 1, 10, 200)]
+    distances = [learn_spread(repeated(1.05, jobs)).distance for jobs in (0, 1, 10, 200)]
     assert distances == sorted(distances, reverse=True)
     assert distances[-1] == pytest.approx(math.log(1.05), rel=0.2)
-    assert learn(repeated(9.0, 200)).distance == pytest.approx(math.log(9.0), rel=0.1)
+    assert learn_spread(repeated(9.0, 200)).distance == pytest.approx(math.log(9.0), rel=0.1)
 
 
 def test_equal_runs_teach_no_certainty() -> None:
-    assert learn(repeated(1.0, 500)).distance > LEAST
+    assert learn_spread(repeated(1.0, 500)).distance > LEAST_SPREAD
 
 
 def test_one_job_that_runs_all_the_time_does_not_speak_for_the_others() -> None:
     busy = [("busy", 100.0)] * 400
-    assert learn(busy + repeated(5.0, 20)).distance > math.log(3)
+    assert learn_spread(busy + repeated(5.0, 20)).distance > math.log(3)
 
 
 def test_apart() -> None:
-    assert apart([], 0.8) is None
-    assert apart([[1, 2, 3, 4, 5]], 0.8) == 4
-    assert apart([[0.0] * 100, [1.0], [2.0], [3.0]], 0.8) == 3
+    assert grouped_quantile([], 0.8) is None
+    assert grouped_quantile([[1, 2, 3, 4, 5]], 0.8) == 4
+    assert grouped_quantile([[0.0] * 100, [1.0], [2.0], [3.0]], 0.8) == 3
 
 
 def test_what_differs_adds_to_the_distance() -> None:
-    spread = learn([])
+    spread = learn_spread([])
     same = spread.between(True, Adjustment())
     assert same == spread.distance
     for differs in (
@@ -101,7 +107,7 @@ def test_memory_and_disk_answer_alike(stored: JobHistory) -> None:
     models = ("resnet18", "resnet50", "vgg16", "gpt2", "bert-base", "t5")
     jobs = [
         job(n, draw.choice(models), math.exp(draw.gauss(6, 1)), draw.choice(states), n % 7 + 1)
-        for n in range(LATEST + 100)
+        for n in range(SPREAD_JOBS + 100)
     ]
     memory_says, disk_says = (SchedulingAdvisor(one) for one in (memory, stored))
     for start in range(0, len(jobs), 70):
@@ -138,11 +144,11 @@ def test_runs_without_a_time_of_submission_teach_nothing(stored: JobHistory) -> 
     stored.add_many(untimed)
     for one in untimed:
         memory.add(one)
-    assert memory.spread() == stored.spread() == learn([])
+    assert memory.spread() == stored.spread() == learn_spread([])
 
 
 def test_a_damaged_record_teaches_nothing_and_is_in_nobodys_way(stored: JobHistory) -> None:
     stored.add_many(job(n, "resnet50", 100 + n) for n in range(3))
     with closing(sqlite3.connect(stored.path / DATABASE)) as database, database:
         database.execute("UPDATE jobs SET document = '{' WHERE job_id = '00001'")
-    assert stored.spread() == learn([("a", 100), ("a", 102)])
+    assert stored.spread() == learn_spread([("a", 100), ("a", 102)])

@@ -10,19 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedmate.errors import UsageError
+from schedmate.base.errors import UsageError
 from schedmate.jobs import JobRecord, LaunchConfig, WorkloadMetadata
 from schedmate.retrieval.embedders import load_embedder
-from schedmate.retrieval.history import JobHistory
-from schedmate.retrieval.memory import MemoryHistory
-from schedmate.schedulers.adapters.advisor import Advisor
+from schedmate.retrieval.history import JobHistory, MemoryHistory
+from schedmate.schedulers.adapters.modules import Advisor
 from schedmate.schedulers.estimators import Estimator, Table
 from schedmate.schedulers.model import Cluster, Forecast, Job, Profile
 from schedmate.schedulers.registry import make, parameters, policy_class
 from schedmate.schedulers.sim.parameters import HONEST, Interference
 from schedmate.schedulers.sim.runs import Plan, Run, run_policy
 from schedmate.schedulers.sim.workload import Workload
-from schedmate.schedulers.sim.world.failures import FailureRates, JobFailures
+from schedmate.schedulers.sim.world import FailureRates, JobFailures
 
 MODELS = ("resnet50", "bert-base", "gpt2", "vit-large", "dlrm")
 

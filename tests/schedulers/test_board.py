@@ -32,13 +32,12 @@ from schedmate.schedulers import (
 )
 from schedmate.schedulers.board import Board
 from schedmate.schedulers.estimators import Table
-from schedmate.schedulers.model import Allocation
+from schedmate.schedulers.model import NEVER, Allocation
 from schedmate.schedulers.policies.queues import Fifo
 from schedmate.schedulers.registry import make
 from schedmate.schedulers.sim.engine import Simulation
 from schedmate.schedulers.sim.parameters import HONEST
 from schedmate.schedulers.sim.workload import Workload
-from schedmate.schedulers.terms import NEVER
 from tests.schedulers.worlds import Scripted, job
 
 Rows = list[tuple[float, float, int]]

@@ -19,13 +19,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from processes import all_ended
 
-from schedmate.errors import installing
+from schedmate.base.errors import installing
 from schedmate.schedulers.model import Cluster, Profile
 from schedmate.schedulers.registry import BUNDLED
 from schedmate.schedulers.sim.comparison import compare
-from schedmate.schedulers.sim.outcome.folder import read_result, write
-from schedmate.schedulers.sim.outcome.results import Result, runs_of
-from schedmate.schedulers.sim.outcome.timeline import gpus_held, jobs_waiting, work_kept
+from schedmate.schedulers.sim.outcome.results import (
+    Result,
+    gpu_runs,
+    gpus_held,
+    jobs_waiting,
+    read_result,
+    work_kept,
+    write_result,
+)
 from schedmate.schedulers.sim.parameters import HONEST
 from schedmate.schedulers.sim.runs import Plan
 from schedmate.schedulers.sim.workload import Workload
@@ -160,7 +166,7 @@ def test_stretches_that_a_failure_ended_are_told_from_others() -> None:
 
 @given(st.integers(0, 2**20))
 def test_runs_of_gpus_are_those_of_the_mask(mask: int) -> None:
-    runs = runs_of(mask)
+    runs = gpu_runs(mask)
     assert sum(((1 << count) - 1) << first for first, count in runs) == mask
     ends = [first + count for first, count in runs]
     assert all(end < first for end, (first, _) in zip(ends, runs[1:], strict=False))
@@ -172,7 +178,7 @@ def test_what_is_read_back_is_what_was_written(
     tmp_path_factory: pytest.TempPathFactory, rows: Rows, policy: str
 ) -> None:
     found, folder = result(rows, policy), tmp_path_factory.mktemp("run")
-    write(found, folder, Cluster.parse("4x8"), "x")
+    write_result(found, folder, Cluster.parse("4x8"), "x")
     back = read_result(folder)
     assert back is not None
     assert back.numbers == json.loads(json.dumps({"inputs": "x", **found.numbers}))
@@ -185,7 +191,7 @@ def test_what_is_read_back_is_what_was_written(
 def test_parquet_holds_the_same_as_csv(tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     found = result([(0.0, 10.0, 2), (5.0, 3.5, 1), (6.0, 8.0, 8)], "fifo")
-    write(found, tmp_path, Cluster.parse("4x8"), "x")
+    write_result(found, tmp_path, Cluster.parse("4x8"), "x")
     for name, table in (("jobs", found.jobs), ("segments", found.segments)):
         back = parquet.read_table(tmp_path / f"{name}.parquet").to_pydict()
         assert back == {column: values.tolist() for column, values in table.items()}

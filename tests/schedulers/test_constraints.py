@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedmate.errors import InputError
+from schedmate.base.errors import InputError
 from schedmate.schedulers import Cluster, Constraints, Job, Migrate, Node, Start
+from schedmate.schedulers.policies.preemptive import Tiresias
 from schedmate.schedulers.policies.queues import Fifo
-from schedmate.schedulers.policies.tiresias import Tiresias
-from schedmate.schedulers.sim.engine.actions import DecisionError
-from schedmate.schedulers.sim.outcome.audit import LawBrokenError, audit
-from schedmate.schedulers.sim.outcome.laws import check_laws
+from schedmate.schedulers.sim.actions import DecisionError
+from schedmate.schedulers.sim.outcome.audit import LawBrokenError, audit, check_laws
 from schedmate.schedulers.sim.workload import Workload
 from schedmate.schedulers.space import Space
 from tests.schedulers.worlds import Scripted, job, nodes, run

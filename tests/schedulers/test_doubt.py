@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 from schedmate.schedulers.model import Cluster, Profile
 from schedmate.schedulers.registry import make
 from schedmate.schedulers.sim.engine import Simulation
-from schedmate.schedulers.sim.engine.record import KINDS, Outcome, Segment, Segments
 from schedmate.schedulers.sim.outcome import audit as audits
-from schedmate.schedulers.sim.outcome import doubt
+from schedmate.schedulers.sim.outcome import audit as doubt
 from schedmate.schedulers.sim.outcome.audit import LawBrokenError, audit
-from schedmate.schedulers.sim.outcome.held import Held
 from schedmate.schedulers.sim.parameters import HONEST
+from schedmate.schedulers.sim.record import KINDS, HeldGpus, Outcome, Segment, Segments
 from schedmate.schedulers.sim.workload import Workload
-from schedmate.schedulers.sim.world.failures import FailureRates, JobFailures
+from schedmate.schedulers.sim.world import FailureRates, JobFailures
 
 POLICIES = ("fifo", "sjf", "tiresias:threshold_gpu_s=20", "srtf", "horus", "lucid")
 PLAIN, APART = Cluster.parse("3x4"), Cluster.parse("2x4:T4@a,2x4:A100@b")
@@ -128,8 +127,8 @@ def one_by_one(workload: Workload, cluster: Cluster, outcome: Outcome) -> str:
     every = list(range(len(workload)))
     positions = range(len(outcome.segments))
     try:
-        audits._jobs(workload, cluster, outcome, every, np.ones(len(positions), bool))
-        audits._gpus(workload, cluster, outcome, positions)
+        audits._check_jobs(workload, cluster, outcome, every, np.ones(len(positions), bool))
+        audits._check_gpus(workload, cluster, outcome, positions)
     except LawBrokenError as error:
         return str(error)
     return ""
@@ -167,7 +166,7 @@ def plain_run(count: int = 400) -> tuple[Workload, Cluster, Outcome]:
 
 def test_a_run_without_sharing_is_proved_in_columns_alone() -> None:
     workload, cluster, outcome = plain_run()
-    held = Held.of(outcome.segments)
+    held = HeldGpus.of(outcome.segments)
     assert not doubt.doubtful_jobs(workload, cluster, outcome, held).any()
     assert not len(doubt.doubtful_segments(cluster, held))
 
@@ -179,7 +178,7 @@ def test_only_what_overlaps_is_swept() -> None:
     segments[100] = segments[100]._replace(
         allocation=late.allocation, start=late.start, end=late.end
     )
-    held = Held.of(recorded(segments))
+    held = HeldGpus.of(recorded(segments))
     assert {100, len(segments) - 1} == set(doubt.doubtful_segments(cluster, held).tolist())
 
 
@@ -195,6 +194,6 @@ def test_a_large_run_is_proved_in_parts(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_what_is_not_known_here_is_looked_at_one_by_one() -> None:
     workload, cluster, outcome = plain_run(20)
-    held = Held.of(outcome.segments)
+    held = HeldGpus.of(outcome.segments)
     strange = outcome._replace(segments=list(outcome.segments))  # type: ignore[arg-type]
     assert doubt.doubtful_jobs(workload, cluster, strange, held).all()

@@ -11,18 +11,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedmate.errors import UsageError
+from schedmate.base.errors import UsageError
 from schedmate.schedulers.estimators import Estimator
-from schedmate.schedulers.goodput.planned import PlannedAgent, Seen
-from schedmate.schedulers.model import Allocation, Cluster, Job
-from schedmate.schedulers.policies.elasticflow import ElasticFlow
-from schedmate.schedulers.policies.elasticflow.shares import Demand, admit, share, shares, slots
-from schedmate.schedulers.sim.engine.simulation import Simulation
-from schedmate.schedulers.sim.observer import Observer
+from schedmate.schedulers.goodput import PlannedAgent, SpeedSource
+from schedmate.schedulers.model import NEVER, Allocation, Cluster, Job, Terms
+from schedmate.schedulers.policies.elasticflow import (
+    Demand,
+    ElasticFlow,
+    admit,
+    share,
+    shares,
+    slot_ends,
+)
+from schedmate.schedulers.sim.engine import Simulation
 from schedmate.schedulers.sim.outcome.audit import audit
 from schedmate.schedulers.sim.workload import Workload
-from schedmate.schedulers.sim.world.physics import FOREVER
-from schedmate.schedulers.terms import NEVER, Terms
+from schedmate.schedulers.sim.world import FOREVER, SimulationObserver
 
 SIZES = (1, 2, 4, 8)
 SPEEDS = (1.0, 1.8, 3.0, 4.0)
@@ -34,7 +38,7 @@ def demand(index: int, left: float, deadline_s: float, **more: Any) -> Demand:
 
 
 def test_slots_reach_the_horizon_and_grow() -> None:
-    ends = slots(60.0, 86_400.0)
+    ends = slot_ends(60.0, 86_400.0)
     lengths = np.diff(ends, prepend=0.0)
     assert ends[-1] >= 86_400
     assert lengths[:12].tolist() == [60.0] * 12
@@ -43,7 +47,7 @@ def test_slots_reach_the_horizon_and_grow() -> None:
 
 
 def test_the_share_is_the_fewest_gpus_that_meet_the_deadline() -> None:
-    ends = slots(60.0, 3600.0)
+    ends = slot_ends(60.0, 3600.0)
     free = np.full(len(ends), 8.0)
     for work, gpus in ((3600.0, 1), (3601.0, 2), (1.8 * 3600, 2), (14_000.0, 8)):
         found = share(demand(0, work, 3600.0), free, ends)
@@ -53,7 +57,7 @@ def test_the_share_is_the_fewest_gpus_that_meet_the_deadline() -> None:
 
 
 def test_the_share_takes_more_where_earlier_deadlines_leave_less() -> None:
-    ends = slots(60.0, 600.0)
+    ends = slot_ends(60.0, 600.0)
     free = np.full(len(ends), 8.0)
     free[: len(ends) // 2] = 0.0
     found = share(demand(0, 600.0, 600.0), free, ends)
@@ -62,7 +66,7 @@ def test_the_share_takes_more_where_earlier_deadlines_leave_less() -> None:
 
 
 def test_a_restart_counts_against_the_deadline() -> None:
-    ends = slots(60.0, 600.0)
+    ends = slot_ends(60.0, 600.0)
     free = np.full(len(ends), 8.0)
     costly = share(demand(0, 600.0, 600.0, change_s=30.0), free, ends)
     kept = share(demand(0, 600.0, 600.0, change_s=30.0, held=1), free, ends)
@@ -80,7 +84,7 @@ def test_promises_never_need_more_gpus_than_there_are_and_get_the_work_done(
     works: list[tuple[float, float]], capacity: int
 ) -> None:
     demands = [demand(index, *one) for index, one in enumerate(works)]
-    ends = slots(300.0, max(due for _, due in works))
+    ends = slot_ends(300.0, max(due for _, due in works))
     found = shares(demands, capacity, ends)
     plans = [one.plan for one in found.values() if one is not None]
     assert sum(plans, np.zeros(len(ends))).max(initial=0.0) <= capacity
@@ -93,7 +97,7 @@ def test_promises_never_need_more_gpus_than_there_are_and_get_the_work_done(
 
 
 def test_a_new_job_is_refused_where_it_would_break_a_promise() -> None:
-    ends = slots(60.0, 3600.0)
+    ends = slot_ends(60.0, 3600.0)
     known = [demand(0, 3.9 * 3600, 3600.0)]
     found, refused = admit(known, [demand(1, 600.0, 1800.0)], 8, ends)
     assert [one.job.index for one in refused] == [1]
@@ -103,7 +107,7 @@ def test_a_new_job_is_refused_where_it_would_break_a_promise() -> None:
     assert found[1] is not None
 
 
-class Planned(Observer):
+class Planned(SimulationObserver):
     """Jobs that do what `SPEEDS` says, and tell what they have left."""
 
     def __init__(self, work: list[float]) -> None:
@@ -116,7 +120,7 @@ class Planned(Observer):
     ) -> tuple[float, float]:
         gpus = sum(mask.bit_count() for _, mask in allocation)
         speed = SPEEDS[SIZES.index(gpus)]
-        self.agents[job].seen = Seen(self.work[job] - done, self.watch.now, speed)
+        self.agents[job].seen = SpeedSource(self.work[job] - done, self.watch.now, speed)
         return speed, FOREVER
 
     def restart_s(self, job: int, allocation: Allocation, previous: Allocation) -> float:
@@ -130,7 +134,7 @@ class Planned(Observer):
 
     def stopped(self, job: Job) -> None:
         agent = self.agents[job.index]
-        agent.seen = Seen(agent.left(self.watch.now) or 0.0, self.watch.now, 0.0)
+        agent.seen = SpeedSource(agent.left(self.watch.now) or 0.0, self.watch.now, 0.0)
 
 
 def simulated(
@@ -209,7 +213,7 @@ def test_admission_is_by_the_shares_of_all(
     works: list[tuple[float, float]], known: int, capacity: int
 ) -> None:
     demands = [demand(index, *one) for index, one in enumerate(works)]
-    ends = slots(300.0, max(due for _, due in works))
+    ends = slot_ends(300.0, max(due for _, due in works))
     found, refused = admit(demands[:known], demands[known:], capacity, ends)
     gone = {one.job.index for one in refused}
     kept = [one for one in demands if one.job.index not in gone]

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from schedmate.base.errors import InputError, UsageError
 from schedmate.cli import application
-from schedmate.errors import InputError, UsageError
-from schedmate.schedulers.load import DAY_S
+from schedmate.schedulers.estimators import DAY_S
 from schedmate.schedulers.model import Job
 from schedmate.schedulers.sim.explain import explain_run_times, explain_submissions, replay
 from schedmate.schedulers.sim.workload import Workload

@@ -14,16 +14,13 @@ import elastic_tables
 import pytest
 
 from schedmate.jobs import WorkloadMetadata
-from schedmate.schedulers.model import Cluster, Profile
-from schedmate.schedulers.sim.comparison import compare
-from schedmate.schedulers.sim.fingerprint import of_package, of_run, of_workload
+from schedmate.schedulers.model import Cluster, Constraints, Profile, Terms
+from schedmate.schedulers.sim.comparison import compare, package_digest, run_digest, workload_digest
+from schedmate.schedulers.sim.interference import named
 from schedmate.schedulers.sim.parameters import HONEST
-from schedmate.schedulers.sim.requests import further
 from schedmate.schedulers.sim.runs import Plan
 from schedmate.schedulers.sim.traces import read_trace
-from schedmate.schedulers.sim.workload import Workload
-from schedmate.schedulers.sim.world.interference import named
-from schedmate.schedulers.terms import Constraints, Terms
+from schedmate.schedulers.sim.workload import Workload, request_defaults
 
 
 def jobs() -> Workload:
@@ -43,14 +40,16 @@ OTHER = {
 }
 
 
-@pytest.mark.parametrize("name", ["id", "submit_time", "gpus", *sorted({*further()} - {"vc"})])
+@pytest.mark.parametrize(
+    "name", ["id", "submit_time", "gpus", *sorted({*request_defaults()} - {"vc"})]
+)
 def test_every_request_of_a_job_counts(name: str) -> None:
     changed = jobs()
     before = getattr(changed.jobs[1], name)
     value = OTHER.get(name, f"{before}x" if isinstance(before, str) else 3)
     assert value != before
     changed.jobs[1] = replace(changed.jobs[1], **{name: value})  # type: ignore[index]
-    assert of_workload(changed) != of_workload(jobs())
+    assert workload_digest(changed) != workload_digest(jobs())
 
 
 CHANGES: dict[str, Callable[[Workload], object]] = {
@@ -75,15 +74,15 @@ CHANGES: dict[str, Callable[[Workload], object]] = {
 
 def test_every_field_of_a_workload_counts_but_remarks() -> None:
     assert set(CHANGES) == {one.name for one in fields(Workload)}
-    seen = {of_workload(jobs())}
+    seen = {workload_digest(jobs())}
     for name, change in CHANGES.items():
         changed = jobs()
         change(changed)
         changed.notes.append("rows were left out")
-        assert (of_workload(changed) in seen) == (name == "notes"), name
-        seen.add(of_workload(changed))
+        assert (workload_digest(changed) in seen) == (name == "notes"), name
+        seen.add(workload_digest(changed))
     again = deepcopy(jobs())
-    assert of_workload(again) == of_workload(jobs())
+    assert workload_digest(again) == workload_digest(jobs())
 
 
 def plan(**more: object) -> Plan:
@@ -94,12 +93,12 @@ def test_settings_count_and_so_do_the_files_that_they_name(tmp_path: Path) -> No
     table = tmp_path / "history.csv"
     table.write_text("gpu_s\n1\n")
     policy = f"tiresias:history={table}"
-    found = of_run("w", plan(), policy)
-    assert found == of_run("w", plan(), policy)
+    found = run_digest("w", plan(), policy)
+    assert found == run_digest("w", plan(), policy)
     table.write_text("gpu_s\n2\n")
-    assert of_run("w", plan(), policy) != found
+    assert run_digest("w", plan(), policy) != found
     others = {
-        of_run("w", one, "tiresias")
+        run_digest("w", one, "tiresias")
         for one in (
             *(plan(), plan(seed=1), plan(load="ga2m"), plan(check=False)),
             replace(plan(), parameters=replace(HONEST, restart_s=1.0)),
@@ -108,17 +107,17 @@ def test_settings_count_and_so_do_the_files_that_they_name(tmp_path: Path) -> No
         )
     }
     assert len(others) == 7
-    assert of_run("w", plan(cluster_name="big"), "tiresias") in others
-    assert of_run("other", plan(), "tiresias") not in others
+    assert run_digest("w", plan(cluster_name="big"), "tiresias") in others
+    assert run_digest("other", plan(), "tiresias") not in others
 
 
 _OF_GAVEL = """
 from dataclasses import replace
 from schedmate.schedulers.model import Cluster
-from schedmate.schedulers.sim.fingerprint import of_run
+from schedmate.schedulers.sim.comparison import run_digest as of_run
 from schedmate.schedulers.sim.parameters import HONEST
 from schedmate.schedulers.sim.runs import Plan
-from schedmate.schedulers.sim.world.interference import named
+from schedmate.schedulers.sim.interference import named
 
 parameters = replace(HONEST, interference=named("gavel-v100"))
 print(of_run("w", Plan(("fifo",), Cluster.parse("2x4"), "oracle", parameters), "fifo"))
@@ -146,11 +145,11 @@ def test_the_code_that_a_policy_of_ones_own_uses_counts(
     monkeypatch.syspath_prepend(tmp_path)
     try:
         importlib.import_module("fothers")
-        before = of_run("w", plan(), "fpackage.policy:Own")
-        assert before == of_run("w", plan(), "fpackage.policy:Own")
+        before = run_digest("w", plan(), "fpackage.policy:Own")
+        assert before == run_digest("w", plan(), "fpackage.policy:Own")
         for name, text in files.items():
             (tmp_path / name).write_text(text + "# changed\n")
-            found = of_run("w", plan(), "fpackage.policy:Own")
+            found = run_digest("w", plan(), "fpackage.policy:Own")
             assert (found == before) == (name == "fothers.py"), name
             before = found
     finally:
@@ -163,7 +162,7 @@ def test_the_code_that_a_policy_of_ones_own_uses_counts(
 def test_another_process_knows_the_run_again() -> None:
     # The pairs are an object of no dataclass, whose name in memory is another each time.
     interference = named("gavel-v100")
-    here = of_run(
+    here = run_digest(
         "w", replace(plan(), parameters=replace(HONEST, interference=interference)), "fifo"
     )
     done = subprocess.run(
@@ -171,7 +170,7 @@ def test_another_process_knows_the_run_again() -> None:
     )
     assert done.stdout.strip() == here
     interference.pairs[next(iter(interference.pairs))] = (0.1, 0.1)  # type: ignore[attr-defined]
-    assert here != of_run(
+    assert here != run_digest(
         "w", replace(plan(), parameters=replace(HONEST, interference=interference)), "fifo"
     )
 
@@ -184,28 +183,28 @@ def test_data_beside_the_code_counts(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (package / "code.py").write_text("")
     (package / "pairs.csv").write_text("1")
     monkeypatch.setattr(schedmate, "__path__", [str(package)])
-    digests = [of_package.__wrapped__()]
+    digests = [package_digest.__wrapped__()]
     (package / "pairs.csv").write_text("2")
-    digests.append(of_package.__wrapped__())
+    digests.append(package_digest.__wrapped__())
     (package / "__pycache__").mkdir()
     (package / "__pycache__" / "code.pyc").write_text("compiled")
-    digests.append(of_package.__wrapped__())
+    digests.append(package_digest.__wrapped__())
     assert digests[0] != digests[1] == digests[2]
 
 
 def test_what_cannot_be_read_is_never_known_again() -> None:
     opaque = replace(plan(), load=(one for one in ()))  # type: ignore[arg-type]
-    assert of_run("w", opaque, "fifo") != of_run("w", opaque, "fifo")
+    assert run_digest("w", opaque, "fifo") != run_digest("w", opaque, "fifo")
 
 
 def test_measured_tables_count(tmp_path: Path) -> None:
     elastic_tables.write(tmp_path / "traces")
     toys = elastic_tables.workload(tmp_path / "workloads" / "toys.csv")
-    digest = of_workload(read_trace(toys))
-    assert of_workload(read_trace(toys)) == digest
+    digest = workload_digest(read_trace(toys))
+    assert workload_digest(read_trace(toys)) == digest
     table = next((tmp_path / "traces").rglob("placements-*.csv"))
     table.write_text(table.read_text().replace("1", "2"))
-    assert of_workload(read_trace(toys)) != digest
+    assert workload_digest(read_trace(toys)) != digest
 
 
 def test_a_kept_run_of_other_constraints_or_loans_is_not_taken(tmp_path: Path) -> None:
@@ -230,11 +229,11 @@ def test_a_kept_run_of_other_constraints_or_loans_is_not_taken(tmp_path: Path) -
 def test_jobs_count_by_what_they_ask_for_not_by_what_became_of_them() -> None:
     used = jobs()
     used.vcs = ["a", "b"]
-    before = of_workload(used)
+    before = workload_digest(used)
     run = replace(plan(), policies=("srtf",), cluster=Cluster.parse("1x4@a,1x4@b"))
     # The engine writes into jobs, the short loops for simpler policies do not.
     found = next(iter(compare(used, [run])))
     assert found.numbers["loop"] == "events"
     assert used.jobs[1].vc == "b"
     assert used.jobs[0].forecast is not None
-    assert of_workload(used) == before
+    assert workload_digest(used) == before

@@ -10,10 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedmate.schedulers import Cluster, Job, Node
-from schedmate.schedulers.fragmentation import FragmentationSpace
-from schedmate.schedulers.fragments import Shapes
+from schedmate.schedulers.fragmentation import (
+    FragmentationSpace,
+    Shapes,
+    count_parts,
+    remainder_values,
+)
 from schedmate.schedulers.policies.queues import Fifo
-from schedmate.schedulers.rests import counted, worths
 from schedmate.schedulers.sim.engine import Simulation
 from schedmate.schedulers.sim.outcome.audit import audit
 from schedmate.schedulers.sim.workload import Workload
@@ -106,22 +109,22 @@ def test_policies_run_on_it_as_on_any_space() -> None:
 
 def test_a_rest_is_worth_what_is_made_of_it() -> None:
     # 0.8 wastes its rest, which nobody asks for; pairs of 0.5 and triples of 0.3 make up a GPU.
-    worth = worths(counted([0.8, 0.5, 0.5, 0.3, 0.3, 0.3, 1.0]))
+    worth = remainder_values(count_parts([0.8, 0.5, 0.5, 0.3, 0.3, 0.3, 1.0]))
     assert worth[[190, 300, 500, 600, 800, 1000]] == pytest.approx([0, 1 / 3, 1 / 2, 2 / 3, 1, 1])
     assert (np.diff(worth) >= 0).all()
 
 
 def test_what_completes_a_part_is_worth_what_the_part_leaves() -> None:
     # As many of 0.7 as of 0.3: together they are a GPU, so that their prices add up to one.
-    worth = worths({700: 50, 300: 50})
+    worth = remainder_values({700: 50, 300: 50})
     assert worth[300] + worth[700] == pytest.approx(1.0)
-    assert worths({}).tolist() == [0.0] * 1000 + [1.0]
+    assert remainder_values({}).tolist() == [0.0] * 1000 + [1.0]
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.dictionaries(st.integers(1, 999), st.integers(1, 50), min_size=1, max_size=6))
 def test_no_way_to_cut_a_gpu_is_worth_more_than_the_gpu(parts: dict[int, int]) -> None:
-    worth = worths(parts)
+    worth = remainder_values(parts)
     for one in parts:
         for other in parts:
             if one + other <= 1000:

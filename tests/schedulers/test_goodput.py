@@ -9,9 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedmate.schedulers.goodput import Agent, Limits, Observation, Throughput, fit
-from schedmate.schedulers.goodput.agent import Shape
-from schedmate.schedulers.goodput.throughput import _Problem
+from schedmate.schedulers.goodput import (
+    Agent,
+    Limits,
+    Observation,
+    Shape,
+    Throughput,
+    _Problem,
+    fit_throughput,
+)
 
 TRUTH = Throughput(0.05, 0.002, 0.08, 0.006, 0.03, 0.002, 2.5)
 SHAPES = [(1, 1), (1, 2), (1, 4), (2, 4), (2, 8), (4, 16)]
@@ -32,7 +38,7 @@ def test_a_fit_predicts_what_it_was_fitted_to() -> None:
         slope, overlap = float(10 ** generator.uniform(-4, -2)), float(generator.uniform(1.2, 4))
         truth = Throughput(compute, slope, across, across / 20, within, within / 20, overlap)
         data = observed(truth, SHAPES, [8, 32, 128])
-        model = fit(data)
+        model = fit_throughput(data)
         told = [model.step_times(one.nodes, one.replicas, one.batch) for one in data]
         errors = np.log(np.array(told)) - np.log(np.array([one[3:] for one in data]))
         wrong.append(np.sqrt((errors**2).mean(axis=0)))
@@ -57,19 +63,19 @@ def test_the_gradient_is_the_slope_of_the_objective(start: list[float], overlap:
 
 
 def test_what_was_not_tried_is_taken_to_be_good() -> None:
-    model = fit(observed(TRUTH, [(1, 1)], [8, 64]))
+    model = fit_throughput(observed(TRUTH, [(1, 1)], [8, 64]))
     alone, wide = (float(model.samples_s(n, n, 64, 0)) for n in (1, 16))
     assert wide == pytest.approx(16 * alone, rel=1e-3)
-    once = fit(observed(TRUTH, [(1, 1)], [64]))
+    once = fit_throughput(observed(TRUTH, [(1, 1)], [64]))
     assert once.compute == pytest.approx(float(TRUTH.step_times(1, 1, 64)[0]) / 2)
 
 
 @pytest.mark.parametrize("time", [0.0, -1.0, float("nan"), float("inf")])
 def test_times_that_are_none_are_refused(time: float) -> None:
     with pytest.raises(ValueError):
-        fit((Observation(1, 1, 8, time, 0.1),))
+        fit_throughput((Observation(1, 1, 8, time, 0.1),))
     with pytest.raises(ValueError):
-        fit(())
+        fit_throughput(())
 
 
 def agent(**more: object) -> Agent:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedmate.errors import InputError
+from schedmate.base.errors import InputError
 from schedmate.schedulers import (
     Borrow,
     Capabilities,
@@ -29,20 +29,17 @@ from schedmate.schedulers import (
     Terms,
     View,
 )
+from schedmate.schedulers.estimators import remaining_s, slack_s
 from schedmate.schedulers.lanes import Rank
-from schedmate.schedulers.model import Left, Profile
+from schedmate.schedulers.model import NEVER, Left, Profile
 from schedmate.schedulers.policies.queues import Fifo, Sjf
-from schedmate.schedulers.remaining import remaining_s, slack_s
+from schedmate.schedulers.sim.actions import DecisionError
 from schedmate.schedulers.sim.engine import Simulation
-from schedmate.schedulers.sim.engine.actions import DecisionError
-from schedmate.schedulers.sim.engine.ledger import Dropped, Outage
-from schedmate.schedulers.sim.outcome.audit import LawBrokenError, audit
-from schedmate.schedulers.sim.outcome.laws import check_laws
+from schedmate.schedulers.sim.outcome.audit import LawBrokenError, audit, check_laws
 from schedmate.schedulers.sim.outcome.metrics import PerJob, summary
+from schedmate.schedulers.sim.record import Dropped, Outage
 from schedmate.schedulers.sim.workload import Workload
-from schedmate.schedulers.sim.world.executor import Executor
-from schedmate.schedulers.sim.world.maintenance import Maintenance
-from schedmate.schedulers.terms import NEVER
+from schedmate.schedulers.sim.world import Executor, Maintenance
 from tests.schedulers.worlds import CHEAP, Scripted, job, of, run
 
 

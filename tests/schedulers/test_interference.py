@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from schedmate.base.errors import UsageError
 from schedmate.cli import application
-from schedmate.errors import UsageError
 from schedmate.schedulers.model import Profile
+from schedmate.schedulers.sim.interference import GAVEL, NAMES, TimeSlicing, measured, named
 from schedmate.schedulers.sim.traces.recipe import Recipe, recipes
-from schedmate.schedulers.sim.world.interference import GAVEL, NAMES, TimeSlicing, measured, named
 
 app = application("simulate")
 

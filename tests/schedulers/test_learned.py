@@ -8,11 +8,10 @@ import statistics
 
 import pytest
 
-from schedmate.errors import UsageError
+from schedmate.base.errors import UsageError
 from schedmate.schedulers import Cluster, Forecast, Job
 from schedmate.schedulers.estimators import Estimator, UserMean
-from schedmate.schedulers.learned import Learned, QuasiShortest
-from schedmate.schedulers.learned.qssf import Rolling
+from schedmate.schedulers.learned import Learned, QuasiShortest, Rolling
 from schedmate.schedulers.registry import make
 from schedmate.schedulers.sim.engine import Simulation
 from schedmate.schedulers.sim.workload import Workload

@@ -9,20 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedmate.errors import UsageError
+from schedmate.base.errors import UsageError
 from schedmate.schedulers import Cluster
-from schedmate.schedulers.decisions import Decision, Preempt, Start
 from schedmate.schedulers.estimators import Table
 from schedmate.schedulers.model import Job
-from schedmate.schedulers.policies.preemptive import Preemptive, Srtf
-from schedmate.schedulers.policies.tiresias import Tiresias
+from schedmate.schedulers.policies.preemptive import Preemptive, Srtf, Tiresias
+from schedmate.schedulers.policy import Decision, Preempt, Start, View
 from schedmate.schedulers.registry import BUNDLED, PolicySpec, make, parameters, policy_class
 from schedmate.schedulers.sim.engine import Simulation
-from schedmate.schedulers.sim.engine.record import Outcome
 from schedmate.schedulers.sim.outcome.audit import audit
 from schedmate.schedulers.sim.parameters import HONEST, LIBERTIES, PUBLISHED, world
+from schedmate.schedulers.sim.record import Outcome
 from schedmate.schedulers.sim.workload import Workload
-from schedmate.schedulers.view import View
 
 
 def simulate(rows: list[tuple[float, float, int]], policy: str, cluster: str) -> Outcome:

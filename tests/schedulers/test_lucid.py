@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from schedmate.errors import UsageError
+from schedmate.base.errors import UsageError
 from schedmate.schedulers.estimators import Table
 from schedmate.schedulers.model import Cluster, Profile
-from schedmate.schedulers.policies.lucid.packing import Thresholds, Tree
+from schedmate.schedulers.policies.lucid import Thresholds, Tree
 from schedmate.schedulers.registry import make
 from schedmate.schedulers.sim.engine import Simulation
-from schedmate.schedulers.sim.engine.record import Outcome
 from schedmate.schedulers.sim.outcome.audit import audit
 from schedmate.schedulers.sim.parameters import HONEST, PUBLISHED, ColocationTable
+from schedmate.schedulers.sim.record import Outcome
 from schedmate.schedulers.sim.workload import Workload
 
 TINY = Profile(10.0, 5.0, 2000.0)

@@ -14,10 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedmate.schedulers.learned.ga2m import Ga2m
-from schedmate.schedulers.learned.names import NameGroups, masked
-from schedmate.schedulers.learned.throughput import FEATURES, LearnedLoad, features
-from schedmate.schedulers.load import BIN_S, DAY_S, HOUR_S, Load
+from schedmate.schedulers.estimators import BIN_S, DAY_S, HOUR_S, Load
+from schedmate.schedulers.learned import (
+    LOAD_FEATURES,
+    Ga2m,
+    LearnedLoad,
+    NameGroups,
+    load_features,
+    mask_numbers,
+)
 from schedmate.schedulers.model import Cluster, Profile
 from schedmate.schedulers.registry import make
 from schedmate.schedulers.sim.engine import Simulation
@@ -31,15 +36,15 @@ def test_names_of_one_campaign_are_one_group() -> None:
         "gpt": [f"gpt2_wikitext_pretrain_{n}{tail}" for n in range(9) for tail in ("", "_v2")],
     }
     groups = NameGroups()
-    groups.fit(Counter(masked(name) for names in campaigns.values() for name in names))
+    groups.fit(Counter(mask_numbers(name) for names in campaigns.values() for name in names))
     found = {
-        campaign: {groups.group(masked(name)) for name in names}
+        campaign: {groups.group(mask_numbers(name)) for name in names}
         for campaign, names in campaigns.items()
     }
     assert [len(group) for group in found.values()] == [1, 1, 1]
     assert len(set.union(*found.values())) == 3
     # One that was never seen joins what it resembles; one that resembles nothing stays alone.
-    assert groups.group(masked("resnet101_imagenet_lr0.1")) in found["resnet"]
+    assert groups.group(mask_numbers("resnet101_imagenet_lr0.1")) in found["resnet"]
     assert groups.group("data cleaning") == "data cleaning"
 
 
@@ -47,10 +52,10 @@ def test_names_of_one_campaign_are_one_group() -> None:
 @settings(max_examples=30, deadline=None)
 def test_every_name_has_a_group_and_an_exemplar_is_its_own(names: list[str]) -> None:
     groups = NameGroups()
-    groups.fit(Counter(map(masked, names)))
+    groups.fit(Counter(map(mask_numbers, names)))
     for name in groups.exemplars:
         assert groups.group(name) == name
-    for name in map(masked, names):
+    for name in map(mask_numbers, names):
         assert groups.group(name) in {name, *groups.exemplars}
 
 
@@ -98,9 +103,9 @@ def test_terms_add_up_to_the_answer() -> None:
 @settings(max_examples=40, deadline=None)
 def test_features_know_nothing_later(counts: list[int], data: st.DataObject) -> None:
     cut = data.draw(st.integers(1, len(counts) - 1))
-    whole = features(np.array(counts, dtype=float), 700)
-    past = features(np.array(counts[:cut], dtype=float), 700)
-    assert whole.shape == (len(counts) + 1, len(FEATURES))
+    whole = load_features(np.array(counts, dtype=float), 700)
+    past = load_features(np.array(counts[:cut], dtype=float), 700)
+    assert whole.shape == (len(counts) + 1, len(LOAD_FEATURES))
     assert np.allclose(whole[: cut + 1], past)
 
 

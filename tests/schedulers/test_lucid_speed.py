@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedmate.schedulers.estimators import Table
+from schedmate.schedulers.estimators import Load, Table
 from schedmate.schedulers.lanes import Lanes
-from schedmate.schedulers.load import Load
 from schedmate.schedulers.model import Cluster, Job, Profile
 from schedmate.schedulers.registry import make
 from schedmate.schedulers.sim.engine import Simulation
-from schedmate.schedulers.sim.engine.record import Outcome
+from schedmate.schedulers.sim.record import Outcome
 from schedmate.schedulers.sim.workload import Workload
 from schedmate.schedulers.space import Space
 

@@ -10,16 +10,16 @@ from cli_runner import Cli
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedmate.errors import UsageError
+from schedmate.base.errors import UsageError
 from schedmate.schedulers.estimators import Table
 from schedmate.schedulers.model import Cluster, Profile
 from schedmate.schedulers.registry import make
 from schedmate.schedulers.sim.engine import Simulation
-from schedmate.schedulers.sim.engine.record import Outcome
 from schedmate.schedulers.sim.outcome.audit import audit
 from schedmate.schedulers.sim.parameters import HONEST
+from schedmate.schedulers.sim.record import Outcome
 from schedmate.schedulers.sim.workload import Workload
-from schedmate.schedulers.sim.world.phases import ChangingUse, Phases
+from schedmate.schedulers.sim.world import ChangingUse, Phases
 
 TINY = Profile(10.0, 5.0, 2000.0)
 PAIR = [(0.0, 10_000.0, 1), (200.0, 9000.0, 1)]

@@ -10,21 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedmate.schedulers import Allocation, Cluster, Job, Policy, Resize, Start
-from schedmate.schedulers.decisions import Evict
 from schedmate.schedulers.estimators import Estimator, Table
 from schedmate.schedulers.model import Forecast, Profile
 from schedmate.schedulers.policies.horus import Horus
+from schedmate.schedulers.policy import Evict, View
 from schedmate.schedulers.registry import BUNDLED, make
 from schedmate.schedulers.sim.engine import Simulation
-from schedmate.schedulers.sim.engine.events import PhysicsError
-from schedmate.schedulers.sim.engine.record import Outcome
-from schedmate.schedulers.sim.observer import Observer
+from schedmate.schedulers.sim.execution import PhysicsError
 from schedmate.schedulers.sim.outcome.audit import LawBrokenError, audit
 from schedmate.schedulers.sim.parameters import HONEST
+from schedmate.schedulers.sim.record import Outcome
 from schedmate.schedulers.sim.workload import Workload
-from schedmate.schedulers.sim.world.faults import Again, Failure, Faults
-from schedmate.schedulers.sim.world.physics import TracePhysics
-from schedmate.schedulers.view import View
+from schedmate.schedulers.sim.world import Again, Failure, Faults, SimulationObserver, TracePhysics
 
 Rows = list[tuple[float, float, int]]
 
@@ -210,7 +207,7 @@ def test_work_cannot_be_gained_by_a_failure() -> None:
         simulate(Workload.of([(0.0, 40.0, 1)]), faults=Gift())
 
 
-class Recorder(Observer):
+class Recorder(SimulationObserver):
     """Writes down what it is told."""
 
     def __init__(self) -> None:
@@ -292,7 +289,7 @@ def test_an_observer_measures_a_pair_and_the_policy_parts_it() -> None:
 
 
 def test_a_changed_forecast_changes_the_order_of_the_queue() -> None:
-    class Reviser(Observer):
+    class Reviser(SimulationObserver):
         def submitted(self, job: Job) -> None:
             if job.id == "2":
                 self.watch.wake(self, job, 5.0)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedmate.errors import UsageError
+from schedmate.base.errors import UsageError
 from schedmate.schedulers.registry import PolicySpec, has_setting, make, split_outside_quotes
 
 words = st.text("abcdefgh_.+", min_size=1)

@@ -9,12 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedmate.errors import UsageError
-from schedmate.schedulers.goodput.agent import Shape
+from schedmate.base.errors import UsageError
+from schedmate.schedulers.goodput import Shape
 from schedmate.schedulers.model import Cluster, Job
-from schedmate.schedulers.policies.pollux import Pollux
-from schedmate.schedulers.policies.pollux.genetic import Problem, _best, search
-from schedmate.schedulers.policies.pollux.policy import _with_room
+from schedmate.schedulers.policies.pollux import (
+    Pollux,
+    Problem,
+    _best_members,
+    _with_room,
+    search_allocations,
+)
 from schedmate.schedulers.sim.parameters import HONEST
 from schedmate.schedulers.sim.runs import Plan, run_policy
 from schedmate.schedulers.sim.workload import Workload
@@ -50,8 +54,8 @@ def test_whatever_it_finds_can_be_carried_out(
 ) -> None:
     free, kinds = (list(one) for one in zip(*some, strict=True))
     asked = problem(free, kinds, ranges)
-    found = search(asked, 10, 5, seed)
-    assert (found == search(asked, 10, 5, seed)).all()
+    found = search_allocations(asked, 10, 5, seed)
+    assert (found == search_allocations(asked, 10, 5, seed)).all()
     assert found.shape == (len(ranges), len(free))
     assert (found >= 0).all()
     assert (found.sum(axis=0) <= free).all()
@@ -76,23 +80,23 @@ def test_it_comes_to_the_best_there_is() -> None:
         if sum(one[0::2]) <= 4 and sum(one[1::2]) <= 4 and one[4] + one[5] in (0, 2)
     )
     best = max(value(one) for one in every if one[1].sum() <= 4)
-    assert value(search(asked, 50, 40, 0)) == pytest.approx(best, rel=0.02)
+    assert value(search_allocations(asked, 50, 40, 0)) == pytest.approx(best, rel=0.02)
 
 
 def test_who_loses_much_by_a_change_is_left_alone() -> None:
     asked = problem([4, 4], [0, 0], [(1, 4), (1, 4)], keeps=0.5)
     asked.held[:] = [[2, 0], [0, 2]]
-    assert (search(asked, 30, 20, 0) == asked.held).all()
+    assert (search_allocations(asked, 30, 20, 0) == asked.held).all()
     free = problem([4, 4], [0, 0], [(1, 4), (1, 4)])
     free.held[:] = asked.held
-    assert search(free, 30, 20, 0).sum() == 8
+    assert search_allocations(free, 30, 20, 0).sum() == 8
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=30))
 def test_the_better_fronts_come_first(pairs: list[tuple[int, int]]) -> None:
     values = np.array(pairs, dtype=float)
-    order = _best(values, len(pairs))
+    order = _best_members(values, len(pairs))
     assert sorted(order) == list(range(len(pairs)))
 
     def beats(one: int, other: int) -> bool:
@@ -107,7 +111,7 @@ def test_the_better_fronts_come_first(pairs: list[tuple[int, int]]) -> None:
     ranks = [place[one] for one in order.tolist()]
     assert ranks == sorted(ranks)
     # Where not all of a front are kept, its ends are.
-    kept = set(_best(values, 2).tolist())
+    kept = set(_best_members(values, 2).tolist())
     if len(fronts[0]) > 1:
         assert values[list(kept), 0].min() == values[:, 0].min()
         assert values[list(kept), 1].min() == values[:, 1].min()

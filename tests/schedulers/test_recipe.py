@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from schedmate.base.errors import InputError, UsageError
 from schedmate.cli import application
-from schedmate.errors import InputError, UsageError
 from schedmate.schedulers.sim.traces import read_trace
 from schedmate.schedulers.sim.traces.assign import GROUP, assign
-from schedmate.schedulers.sim.traces.recipe import Recipe, Settings, parse, recipes
+from schedmate.schedulers.sim.traces.recipe import Recipe, Settings, parse_recipe, recipes
 from schedmate.schedulers.sim.workload import Workload
 
 app = application("simulate", "traces")
@@ -51,7 +51,7 @@ def groups(workload: Workload) -> dict[float, list[int]]:
 def test_as_many_resubmissions_and_as_much_spread_as_asked_for(
     recurrence: float, spread: float
 ) -> None:
-    recipe, wanted = parse(f"lucid:recurrence={recurrence},spread={spread},early=0")
+    recipe, wanted = parse_recipe(f"lucid:recurrence={recurrence},spread={spread},early=0")
     workload = assign(jobs(20_000), recipe, wanted)
     found = groups(workload)
     assert 1 - len(found) / len(workload) == pytest.approx(recurrence, abs=0.03)
@@ -110,7 +110,7 @@ def test_a_workload_is_of_one_user_and_size_and_the_jobs_stay_as_they_were(
 def test_what_the_code_says_tells_the_length_only_so_well() -> None:
     """Iterations x step time must miss run times by no less than the settings say."""
     workload = assign(
-        jobs(20_000), *parse("lucid:recurrence=0,spread=0.5,early=0,noise=0.4,stated=1")
+        jobs(20_000), *parse_recipe("lucid:recurrence=0,spread=0.5,early=0,noise=0.4,stated=1")
     )
     recipe = Recipe.read("lucid")
     steps = {
@@ -141,7 +141,9 @@ def test_the_run_time_of_a_job_has_no_part_in_what_its_code_states() -> None:
     """Of a job that nobody submits again, everything it states is as likely beside any run time."""
 
     def related(settings: str) -> float:
-        work = assign(jobs(20_000), *parse(f"schedmate:recurrence=0,early=0,noise=0.1,{settings}"))
+        work = assign(
+            jobs(20_000), *parse_recipe(f"schedmate:recurrence=0,early=0,noise=0.1,{settings}")
+        )
         stated, lasted = [], []
         for job, metadata, duration in zip(work.jobs, work.metadata, work.duration_s, strict=True):
             assert metadata is not None
@@ -157,8 +159,8 @@ def test_the_run_time_of_a_job_has_no_part_in_what_its_code_states() -> None:
 
 
 def test_all_jobs_of_a_workload_are_misread_alike_and_as_many_as_asked_for() -> None:
-    plain = assign(jobs(5_000), *parse("lucid:recurrence=0.8"))
-    read = assign(jobs(5_000), *parse("lucid:recurrence=0.8,misread=0.4"))
+    plain = assign(jobs(5_000), *parse_recipe("lucid:recurrence=0.8"))
+    read = assign(jobs(5_000), *parse_recipe("lucid:recurrence=0.8,misread=0.4"))
     assert groups(plain) == groups(read)
     wrong, missing = 0, 0
     for members in groups(read).values():
@@ -177,7 +179,7 @@ def test_all_jobs_of_a_workload_are_misread_alike_and_as_many_as_asked_for() -> 
 def test_jobs_that_did_not_complete_are_those_that_end_early() -> None:
     given_ = jobs(5_000)
     given_.states = ["FAILED" if one % 4 == 0 else "COMPLETED" for one in range(5_000)]
-    workload = assign(given_, *parse("lucid:early=0.2,spread=0.1,recurrence=0.9"))
+    workload = assign(given_, *parse_recipe("lucid:early=0.2,spread=0.1,recurrence=0.9"))
     low = {"FAILED": 0, "COMPLETED": 0}
     for members in groups(workload).values():
         middle = statistics.median(workload.duration_s[one] for one in members)
@@ -187,7 +189,7 @@ def test_jobs_that_did_not_complete_are_those_that_end_early() -> None:
 
 
 def test_large_jobs_train_large_models_more_often() -> None:
-    workload = assign(jobs(20_000), *parse("lucid"))
+    workload = assign(jobs(20_000), *parse_recipe("lucid"))
 
     def mean(large: bool) -> float:
         return statistics.fmean(
@@ -200,7 +202,7 @@ def test_large_jobs_train_large_models_more_often() -> None:
 
 
 def test_a_million_jobs_share_their_metadata() -> None:
-    workload = assign(jobs(30_000), *parse("schedmate"))
+    workload = assign(jobs(30_000), *parse_recipe("schedmate"))
     assert len({id(one) for one in workload.metadata}) < 8_000
 
 
@@ -226,7 +228,7 @@ def test_names_and_users_of_the_trace_are_kept(tmp_path: Path) -> None:
         "dataset_config": {"train": "SQuAD", "valid": None},
     }
     assert not workload.synthetic
-    made_up = assign(workload, *parse("lucid"))
+    made_up = assign(workload, *parse_recipe("lucid"))
     assert {(job.user, job.name) for job in made_up.jobs} == {("ann", "mine")}
     assert "replace those of the trace" in made_up.notes[-1]
 
@@ -244,14 +246,14 @@ def test_names_and_users_of_the_trace_are_kept(tmp_path: Path) -> None:
 )
 def test_a_wrong_recipe_is_refused_in_a_sentence(text: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        parse(text)
+        parse_recipe(text)
 
 
 def test_a_recipe_of_ones_own(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text("title: [")
     with pytest.raises(InputError, match="is not a recipe"):
-        parse(str(path))
+        parse_recipe(str(path))
     path.write_text(
         """
 title: one model
@@ -263,7 +265,7 @@ types:
      batch_sizes: [8], gpu_util: [50], memory_util: [20], memory_mb: [1000], step_ms: [10]}
 """
     )
-    workload = assign(jobs(50), *parse(f"{path}:seed=4"))
+    workload = assign(jobs(50), *parse_recipe(f"{path}:seed=4"))
     assert set(workload.configs) == {"M/D/8/0"}
 
 

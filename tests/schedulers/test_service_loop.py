@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedmate.schedulers.model import Cluster, Job
-from schedmate.schedulers.policies.tiresias import Tiresias
+from schedmate.schedulers.policies.preemptive import Tiresias
 from schedmate.schedulers.registry import make
 from schedmate.schedulers.sim import static_queue
 from schedmate.schedulers.sim.engine import Simulation
-from schedmate.schedulers.sim.engine.record import Outcome
-from schedmate.schedulers.sim.options import make_estimator
 from schedmate.schedulers.sim.outcome.audit import audit
 from schedmate.schedulers.sim.parameters import HONEST, Parameters
+from schedmate.schedulers.sim.record import Outcome
+from schedmate.schedulers.sim.runs import make_estimator
 from schedmate.schedulers.sim.workload import Workload
 
 CLUSTERS = ("1x8", "4x4", "3x8", "2x4:T4,3x8:A100", "2x8@a,3x4@b", "2x4:T4@a,2x8:A100@b,1x8:T4")
@@ -60,7 +60,7 @@ def both(
 ) -> tuple[Outcome, Outcome]:
     """By the loop and by the engine."""
     estimator = make_estimator(told, workload)
-    short = static_queue.simulate(workload, make(policy), cluster, estimator, parameters)
+    short = static_queue.simulate_queue(workload, make(policy), cluster, estimator, parameters)
     assert short is not None
     estimator = make_estimator(told, workload)
     engine = Simulation(workload, make(policy), cluster, estimator=estimator, parameters=parameters)
@@ -122,7 +122,7 @@ def test_the_engine_runs_what_the_loop_does_not_know() -> None:
 
     def by_loop(policy: Tiresias, jobs: Workload = workload) -> bool:
         cluster = Cluster.parse("2x4")
-        return static_queue.simulate(jobs, policy, cluster, None, HONEST) is not None
+        return static_queue.simulate_queue(jobs, policy, cluster, None, HONEST) is not None
 
     assert by_loop(Tiresias())
     assert not by_loop(Tiresias(backfill=False))

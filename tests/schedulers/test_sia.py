@@ -19,19 +19,23 @@ from cli_runner import Cli
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedmate.errors import INPUT, InputError, UsageError
+from schedmate.base.errors import INPUT, InputError, UsageError
 from schedmate.jobs import WorkloadMetadata
 from schedmate.schedulers import Cluster, Job, Start
-from schedmate.schedulers.decisions import Migrate, Preempt, Resize
-from schedmate.schedulers.goodput.agent import Shape
+from schedmate.schedulers.goodput import Shape
+from schedmate.schedulers.policies import sia
+from schedmate.schedulers.policies.elastic import (
+    Placement,
+    Wish,
+    allowed_shapes,
+    cluster_shapes,
+    decisions_for,
+)
 from schedmate.schedulers.policies.gavel import Gavel
 from schedmate.schedulers.policies.pollux import Pollux
-from schedmate.schedulers.policies.sia import Sia, program
-from schedmate.schedulers.policies.sia.configurations import allowed, shapes
-from schedmate.schedulers.policies.sia.placement import Placement, Wish, decisions
-from schedmate.schedulers.policies.sia.program import Choice, ProgramError, solve
-from schedmate.schedulers.sim.elastic.physics import TablePhysics
-from schedmate.schedulers.sim.elastic.workload import physics_of
+from schedmate.schedulers.policies.sia import Choice, ProgramError, Sia, solve_program
+from schedmate.schedulers.policy import Migrate, Preempt, Resize, View
+from schedmate.schedulers.sim.elastic import TablePhysics, physics_of
 from schedmate.schedulers.sim.engine import Simulation
 from schedmate.schedulers.sim.outcome.audit import audit
 from schedmate.schedulers.sim.parameters import HONEST, PUBLISHED
@@ -39,7 +43,6 @@ from schedmate.schedulers.sim.runs import Plan, run_policy
 from schedmate.schedulers.sim.traces import read_trace
 from schedmate.schedulers.sim.workload import Workload
 from schedmate.schedulers.space import Space
-from schedmate.schedulers.view import View
 
 CLUSTER = Cluster.parse("3x4:slow,2x4:fast")
 
@@ -70,12 +73,12 @@ def fits(rows: list[list[Choice]], chosen: list[int | None], capacity: list[int]
 def test_the_program_finds_the_optimum(
     rows: list[list[Choice]], capacity: list[int], general: bool
 ) -> None:
-    states = program._STATES
-    program._STATES = 0 if general else states
+    states = sia._STATES
+    sia._STATES = 0 if general else states
     try:
-        found = solve(rows, capacity)
+        found = solve_program(rows, capacity)
     finally:
-        program._STATES = states
+        sia._STATES = states
     everything = product(*([None, *range(len(row))] for row in rows))
     best = min(cost(rows, list(one)) for one in everything if fits(rows, list(one), capacity))
     assert fits(rows, found, capacity)
@@ -85,19 +88,19 @@ def test_the_program_finds_the_optimum(
 def test_a_solver_without_time_says_so() -> None:
     rows = [[Choice(n % 3, 1 + n % 7, -1 - (n * m % 11) / 9) for m in range(6)] for n in range(400)]
     with pytest.raises(ProgramError):
-        solve(rows, [100, 100, 100], time_limit_s=0.0)
+        solve_program(rows, [100, 100, 100], time_limit_s=0.0)
 
 
 def test_more_gpus_pinned_than_there_are_is_said() -> None:
     with pytest.raises(ProgramError, match="more GPUs than there are"):
-        solve([[Choice(0, 1, -1.0)]], [4, -1])
+        solve_program([[Choice(0, 1, -1.0)]], [4, -1])
 
 
 def test_configurations_are_powers_of_two_and_whole_nodes() -> None:
-    found = shapes(Cluster.parse("6x4:aws,2x8:dgx-ext,3x8:rtx"))
+    found = cluster_shapes(Cluster.parse("6x4:aws,2x8:dgx-ext,3x8:rtx"))
     assert len(found) == 19
     assert [one.gpus for one in found if one.gpu_type == "rtx"] == [1, 2, 4, 8, 16, 24]
-    asked = allowed(Job("j", 0, 0.0, 12), Cluster.parse("6x4:aws,2x8:dgx"))
+    asked = allowed_shapes(Job("j", 0, 0.0, 12), Cluster.parse("6x4:aws,2x8:dgx"))
     assert asked == (Shape("aws", 3, 12), Shape("dgx", 2, 12))
 
 
@@ -124,7 +127,7 @@ def test_placement_gives_everyone_gpus_and_moves_few(jobs: list[tuple[str, int, 
         view.running.add(wish.job, 0.0)
     # The same again moves nobody.
     again = Placement(view, wishes)
-    assert decisions(view, again.placed, [wish.job for wish in wishes]) == []
+    assert decisions_for(view, again.placed, [wish.job for wish in wishes]) == []
     # Other sizes: what comes out can be carried out in its order.
     left = {"slow": 12, "fast": 8}
     changed = []
@@ -136,7 +139,7 @@ def test_placement_gives_everyone_gpus_and_moves_few(jobs: list[tuple[str, int, 
             changed.append(Wish(wish.job, shape))
     other = Placement(view, changed)
     assert not other.unplaced
-    for one in decisions(view, other.placed, [wish.job for wish in wishes]):
+    for one in decisions_for(view, other.placed, [wish.job for wish in wishes]):
         if isinstance(one, Preempt | Resize | Migrate):
             view.space.give(one.job, one.job.allocation)
             one.job.allocation = ()
@@ -320,7 +323,7 @@ def test_elastic_jobs_end_sooner_than_in_turn(cli: Cli, toys: Path) -> None:
 
 
 def test_what_the_solver_cannot_do_in_time_is_counted(toys: Path) -> None:
-    states, program._STATES = program._STATES, 0
+    states, sia._STATES = sia._STATES, 0
     try:
         workload = read_trace(toys)
         tables = workload.tables
@@ -337,7 +340,7 @@ def test_what_the_solver_cannot_do_in_time_is_counted(toys: Path) -> None:
         simulation = Simulation(workload, Hurried(), CLUSTER, physics=physics, observers=(physics,))
         audit(workload, simulation.cluster, simulation.run())
     finally:
-        program._STATES = states
+        sia._STATES = states
     assert any("was not solved: Time limit" in what for what in simulation.view.warnings)
 
 

@@ -17,7 +17,7 @@ for name in ("milp", "linprog"):
         return loud(*args, options={**(options or {}), "disp": True}, **rest)
     setattr(scipy.optimize, name, louder)
 
-from schedmate.schedulers.policies.sia.linear import Choice, Table
+from schedmate.schedulers.policies.sia import Choice, ProgramMatrix as Table
 
 choices = [[Choice(0, 1, -1.0), Choice(1, 2, -1.5 - job % 3)] for job in range(60)]
 table = Table(choices, [[0, 1]] * 60, [20, 30])

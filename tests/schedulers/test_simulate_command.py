@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from cli_runner import Cli
 
-from schedmate.errors import INPUT, INTERNAL, USAGE, InputError, UsageError
+from schedmate.base.errors import INPUT, INTERNAL, USAGE, InputError, UsageError
 from schedmate.schedulers import Policy, registry
 from schedmate.schedulers.board import Board
 from schedmate.schedulers.model import Cluster

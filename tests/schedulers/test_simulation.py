@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedmate.errors import InputError, UsageError
+from schedmate.base.errors import InputError, UsageError
 from schedmate.schedulers import Cluster, Forecast, Job, Pack, Policy, Preempt, Start
-from schedmate.schedulers.decisions import Evict, Migrate, Resize
 from schedmate.schedulers.estimators import Estimator, Table, UserMean, noisy
 from schedmate.schedulers.model import Profile
 from schedmate.schedulers.policies.horus import Horus
+from schedmate.schedulers.policy import Evict, Migrate, Resize
 from schedmate.schedulers.registry import BUNDLED, make
+from schedmate.schedulers.sim.actions import DecisionError
 from schedmate.schedulers.sim.engine import Simulation
-from schedmate.schedulers.sim.engine.actions import DecisionError
-from schedmate.schedulers.sim.engine.record import Outcome, Segment
 from schedmate.schedulers.sim.outcome.audit import LawBrokenError, audit
 from schedmate.schedulers.sim.parameters import HONEST, PUBLISHED
+from schedmate.schedulers.sim.record import Outcome, Segment
 from schedmate.schedulers.sim.workload import Workload
 
 Rows = list[tuple[float, float, int]]

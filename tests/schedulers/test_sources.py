@@ -10,12 +10,9 @@ import pytest
 
 from schedmate.jobs import Progress, WorkloadMetadata
 from schedmate.logparse.reading import Log, open_log
-from schedmate.schedulers.adapters.advisor import Advisor
-from schedmate.schedulers.adapters.handler import Restarts
-from schedmate.schedulers.adapters.sources import LogFiles
-from schedmate.schedulers.adapters.tracker import PackingTracker
+from schedmate.schedulers.adapters.modules import Advisor, LogFiles, PackingTracker, Restarts
+from schedmate.schedulers.adapters.simulated import draw_ending
 from schedmate.schedulers.model import Job
-from schedmate.schedulers.sim.logs.endings import draw_ending
 
 
 class Clock:

@@ -13,21 +13,21 @@ from cli_runner import Cli
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedmate.errors import InputError, UsageError
+from schedmate.base.errors import InputError, UsageError
 from schedmate.schedulers import Cluster, Constraints, Evict, Job, Node, Start, Terms
 from schedmate.schedulers.board import Board
 from schedmate.schedulers.estimators import Table
 from schedmate.schedulers.policies.spot import Spot
-from schedmate.schedulers.policies.spot.bound import Case, best
+from schedmate.schedulers.policies.spot_optimum import Case, optimal_schedule
 from schedmate.schedulers.sim.engine import Simulation
-from schedmate.schedulers.sim.engine.record import Outcome
 from schedmate.schedulers.sim.outcome.audit import audit
+from schedmate.schedulers.sim.parameters import Spanning
+from schedmate.schedulers.sim.record import Outcome
 from schedmate.schedulers.sim.traces import read_trace
 from schedmate.schedulers.sim.traces.spot import draw, sources
 from schedmate.schedulers.sim.traces.writer import write_trace
 from schedmate.schedulers.sim.workload import Workload
-from schedmate.schedulers.sim.world.maintenance import Maintenance
-from schedmate.schedulers.sim.world.spanning import Spanning
+from schedmate.schedulers.sim.world import Maintenance
 from tests.schedulers.worlds import CHEAP, of, run
 
 LOW, HIGH = Terms(low=True), Terms()
@@ -291,16 +291,16 @@ def test_the_program_of_appendix_a_finds_what_is_best_by_hand() -> None:
     # or does two in the last four steps, or one before. An eviction costs 1/2, a checkpoint keeps
     # 4 of 16 GPU steps.
     rows = case((0, 2, 3, True), (2, 2, 1, False), starts={1: 2})
-    dear = best(rows, cluster, alpha=0.5)
+    dear = optimal_schedule(rows, cluster, alpha=0.5)
     assert (dear.evictions, dear.kept) == (0, pytest.approx(3 * 4 / 16))
-    cheap = best(rows, cluster, alpha=4.0)
+    cheap = optimal_schedule(rows, cluster, alpha=4.0)
     assert (cheap.evictions, cheap.kept) == (1, pytest.approx(4 * 4 / 16))
 
 
 def test_the_program_says_what_cannot_be() -> None:
     both = case((0, 2, 2, False), (0, 2, 2, False), starts={0: 0, 1: 2})
     with pytest.raises(InputError, match="cannot all run when they are said to"):
-        best(both, Cluster.parse("1x2"), alpha=0.5)
+        optimal_schedule(both, Cluster.parse("1x2"), alpha=0.5)
 
 
 def test_a_live_start_waits_and_nobody_else_gets_its_gpus() -> None:

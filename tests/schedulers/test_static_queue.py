@@ -13,7 +13,7 @@ from cli_runner import Cli
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedmate.errors import InputError
+from schedmate.base.errors import InputError
 from schedmate.schedulers.estimators import Estimator
 from schedmate.schedulers.model import Cluster, Job
 from schedmate.schedulers.policies.queues import Fifo, Sjf, SjfAgeing
@@ -21,12 +21,11 @@ from schedmate.schedulers.policy import Policy
 from schedmate.schedulers.registry import make
 from schedmate.schedulers.sim import static_queue
 from schedmate.schedulers.sim.engine import Simulation
-from schedmate.schedulers.sim.engine.record import Outcome
-from schedmate.schedulers.sim.options import make_estimator
 from schedmate.schedulers.sim.outcome.audit import audit
 from schedmate.schedulers.sim.parameters import HONEST, Parameters
-from schedmate.schedulers.sim.requests import Jobs, RequestsOf
-from schedmate.schedulers.sim.workload import Workload
+from schedmate.schedulers.sim.record import Outcome
+from schedmate.schedulers.sim.runs import make_estimator
+from schedmate.schedulers.sim.workload import Jobs, RequestsOf, Workload
 
 POLICIES = ("fifo", "sjf", "qssf", "sjf-ageing", "sjf-ageing:weight=3")
 ESTIMATORS = ("user-mean", "none", "limit", "oracle", "noisy:1", "column:guess")
@@ -74,7 +73,7 @@ def both(
     workload: Workload, policy: str, cluster: Cluster, told: str = "none"
 ) -> tuple[Outcome, Outcome]:
     """By the loop and by the engine."""
-    short = static_queue.simulate(
+    short = static_queue.simulate_queue(
         workload, make(policy), cluster, make_estimator(told, workload), HONEST
     )
     assert short is not None
@@ -165,7 +164,9 @@ def loop_of(
     estimator: Estimator | None = None,
     parameters: Parameters = HONEST,
 ) -> bool:
-    run = static_queue.simulate(workload, policy, Cluster.parse(cluster), estimator, parameters)
+    run = static_queue.simulate_queue(
+        workload, policy, Cluster.parse(cluster), estimator, parameters
+    )
     return run is not None
 
 
@@ -202,7 +203,7 @@ def test_a_setting_that_is_no_number_to_sort_by_is_left_to_the_engine() -> None:
 def test_progress_is_told_as_jobs_come() -> None:
     workload = Workload.of([(float(at), 1.0, 1) for at in range(3500)])
     seen: list[int] = []
-    static_queue.simulate(workload, Fifo(), Cluster.parse("1x8"), None, HONEST, seen.append)
+    static_queue.simulate_queue(workload, Fifo(), Cluster.parse("1x8"), None, HONEST, seen.append)
     assert seen == sorted(seen)
     assert len(seen) == 3
 

@@ -14,14 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from schedmate.base.errors import InputError, UsageError
 from schedmate.cli import application
-from schedmate.errors import InputError, UsageError
 from schedmate.schedulers.model import Cluster
 from schedmate.schedulers.sim.traces import read_trace
-from schedmate.schedulers.sim.traces.arrivals import read_arrivals
-from schedmate.schedulers.sim.traces.calibration import Calibration, calibrations, matches
-from schedmate.schedulers.sim.traces.campaigns import Campaigns
-from schedmate.schedulers.sim.traces.synthesize import synthesize
+from schedmate.schedulers.sim.traces.recipe import Calibration, Campaigns, calibrations, matches
+from schedmate.schedulers.sim.traces.synthesize import read_arrivals, synthesize
 from schedmate.schedulers.sim.workload import Workload
 
 app = application("simulate", "traces")

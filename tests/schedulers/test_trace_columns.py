@@ -12,8 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from schedmate.errors import InputError
-from schedmate.schedulers.sim.traces import columns, read_trace, table
+from schedmate.base.errors import InputError
+from schedmate.schedulers.sim import tables as table
+from schedmate.schedulers.sim.traces import read_trace, reader
 from schedmate.schedulers.sim.workload import Workload
 
 CELLS = {
@@ -91,12 +92,12 @@ def contents(workload: Workload) -> Any:
 
 def row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take nothing from columns but which rows use no GPU."""
-    times: Callable[..., Any] = columns._times
+    times: Callable[..., Any] = reader._times
 
     def doubtful(*args: Any) -> Any:
         return np.ones_like(times(*args))
 
-    monkeypatch.setattr(columns, "_times", doubtful)
+    monkeypatch.setattr(reader, "_times", doubtful)
 
 
 @settings(
@@ -131,7 +132,7 @@ def test_arrow_reads_a_large_plain_file_and_python_what_it_cannot(
     path = tmp_path / "trace.csv"
     rows = [f"2020-01-01 00:{n // 60 % 60:02}:{n % 60:02},{n},1,vc{n % 3}" for n in range(20_000)]
     path.write_text("\r\n".join(["timestamp,duration,num_gpus,cluster", *rows]))
-    with table.opened(path) as opened:
+    with table.open_table(path) as opened:
         blocks = list(opened.blocks())
     assert {type(block).__name__ for block in blocks} == {"ArrowBlock"}
     assert sum(map(len, blocks)) == 20_000

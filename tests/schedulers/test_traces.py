@@ -15,13 +15,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from schedmate.base.errors import InputError, UsageError
 from schedmate.cli import application
-from schedmate.errors import InputError, UsageError
 from schedmate.schedulers.sim.traces import TraceError, read_trace
 from schedmate.schedulers.sim.traces.assign import assign
-from schedmate.schedulers.sim.traces.recipe import parse
-from schedmate.schedulers.sim.traces.sample import count_of, facts, share_of, up_to, window
-from schedmate.schedulers.sim.traces.writer import write_trace
+from schedmate.schedulers.sim.traces.recipe import parse_recipe
+from schedmate.schedulers.sim.traces.writer import (
+    cut_to_gpus,
+    cut_window,
+    draw_jobs,
+    draw_share,
+    trace_facts,
+    write_trace,
+)
 from schedmate.schedulers.sim.workload import Workload
 
 app = application("simulate", "traces")
@@ -336,7 +342,7 @@ def test_what_is_written_reads_back_the_same(
     workload.vcs = [job.vc for job in workload.jobs]
     workload.states = [data.draw(st.sampled_from(["COMPLETED", "TIMEOUT"])) for _ in rows]
     if data.draw(st.booleans()):
-        workload = assign(workload, *parse(f"lucid:seed={data.draw(st.integers(0, 9))}"))
+        workload = assign(workload, *parse_recipe(f"lucid:seed={data.draw(st.integers(0, 9))}"))
     path = tmp_path / f"trace.{ending}"
     write_trace(workload, path)
     again = read_trace(path)
@@ -351,24 +357,24 @@ def test_parts_of_a_trace_keep_whole_users_windows_and_counts() -> None:
     workload = Workload.of([(float(at), 10.0, 1) for at in range(1000)])
     for job in workload.jobs:
         job.user = f"u{job.index % 10}"
-    part = window(workload, 100, 200)
+    part = cut_window(workload, 100, 200)
     assert [job.submit_time for job in part.jobs] == [float(at) for at in range(100, 200)]
     assert part.jobs[0].index == 0
-    some = share_of(workload, [job.user for job in workload.jobs], 0.3, seed=5)
+    some = draw_share(workload, [job.user for job in workload.jobs], 0.3, seed=5)
     assert len({job.user for job in some.jobs}) == 3
     assert len(some) == 300
-    few = count_of(workload, 250, seed=1)
+    few = draw_jobs(workload, 250, seed=1)
     assert len(few) == 250
-    assert [job.id for job in few.jobs] == [job.id for job in count_of(workload, 250, 1).jobs]
+    assert [job.id for job in few.jobs] == [job.id for job in draw_jobs(workload, 250, 1).jobs]
     workload.jobs[5].gpus = 16
-    assert [len(up_to(workload, 16)), len(up_to(workload, 8))] == [1000, 999]
+    assert [len(cut_to_gpus(workload, 16)), len(cut_to_gpus(workload, 8))] == [1000, 999]
     assert 400 < statistics.median(job.submit_time for job in few.jobs) < 600
     for wrong in (
-        lambda: window(workload, 5000, 6000),
-        lambda: share_of(workload, [""] * 1000, 0.5, 0),
-        lambda: share_of(workload, ["a"] * 1000, 0, 0),
-        lambda: count_of(workload, 1001, 0),
-        lambda: up_to(workload, 0.5),
+        lambda: cut_window(workload, 5000, 6000),
+        lambda: draw_share(workload, [""] * 1000, 0.5, 0),
+        lambda: draw_share(workload, ["a"] * 1000, 0, 0),
+        lambda: draw_jobs(workload, 1001, 0),
+        lambda: cut_to_gpus(workload, 0.5),
     ):
         with pytest.raises(UsageError):
             wrong()
@@ -376,10 +382,10 @@ def test_parts_of_a_trace_keep_whole_users_windows_and_counts() -> None:
 
 def test_how_often_jobs_of_a_real_trace_recur() -> None:
     workload = Workload.of([(0, 10, 1), (1, 20, 1), (2, 10, 2), (3, 40, 1)])
-    assert "recurrence" not in facts(workload)
+    assert "recurrence" not in trace_facts(workload)
     for job in workload.jobs:
         job.user, job.name = "ann", "train"
-    found = facts(workload)
+    found = trace_facts(workload)
     assert found["recurrence"] == 0.5
     assert found["spread"] == pytest.approx(math.log(2))
 

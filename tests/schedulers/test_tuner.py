@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from schedmate.base.errors import InputError, UsageError
 from schedmate.cli import application
-from schedmate.errors import InputError, UsageError
 from schedmate.schedulers import registry
 from schedmate.schedulers.model import Cluster
 from schedmate.schedulers.sim.parameters import HONEST

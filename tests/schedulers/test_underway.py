@@ -9,14 +9,12 @@ from __future__ import annotations
 import pytest
 
 from schedmate.schedulers import Borrow, Evict, Migrate, Pack, Preempt, Resize, Start, View
-from schedmate.schedulers.sim.engine.actions import DecisionError
-from schedmate.schedulers.sim.engine.ledger import Eviction, Hold, Loan
-from schedmate.schedulers.sim.outcome.audit import LawBrokenError, audit
-from schedmate.schedulers.sim.outcome.besides import besides
-from schedmate.schedulers.sim.outcome.laws import check_laws
-from schedmate.schedulers.sim.outcome.spent import spent
+from schedmate.schedulers.model import Terms
+from schedmate.schedulers.sim.actions import DecisionError
+from schedmate.schedulers.sim.outcome.audit import LawBrokenError, audit, check_laws
+from schedmate.schedulers.sim.outcome.metrics import rare_numbers, spent
+from schedmate.schedulers.sim.record import Eviction, Hold, Loan
 from schedmate.schedulers.sim.workload import Workload
-from schedmate.schedulers.terms import Terms
 from tests.schedulers.worlds import CHEAP, Scripted, job, nodes, of, run
 
 
@@ -54,7 +52,7 @@ def test_a_grace_time(terms: Terms | None, grace_s: float, left: float, kept: fl
     assert (eviction.asked, eviction.left, eviction.kept) == (20.0, left, kept)
     assert of(outcome, 0)[0] == (0.0, left, "run")
     assert outcome.held_s[0] == left + 5.0 + 50.0 - kept
-    numbers = besides(workload, outcome)
+    numbers = rare_numbers(workload, outcome)
     assert numbers["evicted_lost_gpu_h"] == pytest.approx(2 * (20.0 - kept) / 3600)
 
 
@@ -104,7 +102,7 @@ def test_a_move_that_makes_before_it_breaks_costs_the_handover_alone() -> None:
     assert of(outcome, 0) == [(0.0, 25.0, "run"), (25.0, 52.0, "run")]
     assert outcome.ledger.holds == [Hold(0, 20.0, 25.0, ((1, 3),), True)]
     assert workload.jobs[0].moves == 1
-    assert besides(workload, outcome)["moving_gpu_h"] == pytest.approx(10.0 / 3600)
+    assert rare_numbers(workload, outcome)["moving_gpu_h"] == pytest.approx(10.0 / 3600)
     became = spent(workload, outcome, CHEAP.restart)
     assert became is not None
     assert became.restarts.sum() == 2.0
@@ -150,7 +148,7 @@ def test_gpus_are_lent_for_a_window_and_taken_back() -> None:
     assert of(outcome, 0) == [(0.0, 103.0, "run")]
     assert outcome.ledger.loans == [Loan(0, 20.0, 40.0, 43.0, ((0, 3),))]
     assert outcome.ledger.evictions[0][:3] == (1, 40.0, 43.0)
-    numbers = besides(workload, outcome)
+    numbers = rare_numbers(workload, outcome)
     assert numbers["lent_gpu_h"] == pytest.approx(40.0 / 3600)
     assert numbers["borrowed_gpu_h"] == pytest.approx(46.0 / 3600)
     assert numbers["longest_wait_for_lent_s"] == 3.0

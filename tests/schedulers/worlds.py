@@ -8,11 +8,10 @@ from typing import Any, ClassVar
 
 from schedmate.schedulers import Cluster, Decision, Job, Node, Policy, Start, View
 from schedmate.schedulers.sim.engine import Simulation
-from schedmate.schedulers.sim.engine.record import Outcome
 from schedmate.schedulers.sim.outcome.audit import audit
-from schedmate.schedulers.sim.parameters import HONEST, Parameters
+from schedmate.schedulers.sim.parameters import HONEST, Parameters, Shutdown
+from schedmate.schedulers.sim.record import Outcome
 from schedmate.schedulers.sim.workload import Workload
-from schedmate.schedulers.sim.world.shutdown import Shutdown
 
 CHEAP = replace(
     HONEST, restart_s=5.0, checkpoint_s=7.0, handover_s=2.0, shutdown=Shutdown(3.0, 3.0)

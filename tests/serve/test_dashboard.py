@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from served import TOKEN, Served, served, wait_until
 
+from schedmate.cluster.actions import Drain
+from schedmate.cluster.record import Plan, Reason, Record
 from schedmate.jobs import (
     Diagnosis,
     Estimate,
@@ -24,9 +26,6 @@ from schedmate.jobs import (
     Neighbour,
     Progress,
 )
-from schedmate.schedulers.live.actions import Drain
-from schedmate.schedulers.live.plans import Plan, Reason
-from schedmate.schedulers.live.record import Record
 from schedmate.serve import board
 
 REPORT = Path(__file__).parent.parent / "report"

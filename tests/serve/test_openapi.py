@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from schemathesis.specs.openapi import checks as openapi_checks
 from served import TOKEN, Served, served
 
-from schedmate.schedulers.live.record import Record
+from schedmate.cluster.record import Record
 
 CASES = 25
 """Requests of each operation."""

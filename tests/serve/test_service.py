@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 from served import TOKEN, Served, served, wait_until
 
-from schedmate.errors import InputError, UsageError
-from schedmate.schedulers.live.actions import Drain
-from schedmate.schedulers.live.plans import Plan, Reason
-from schedmate.schedulers.live.record import Record
+from schedmate.base.errors import InputError, UsageError
+from schedmate.cluster.actions import Drain
+from schedmate.cluster.record import Plan, Reason, Record
 from schedmate.serve.options import Limits, ServeOptions, read_token
 
 EXAMPLES = Path(__file__).parent.parent.parent / "schedmate" / "demo"
@@ -355,7 +354,7 @@ def test_metrics_have_no_label_that_a_user_can_choose(one: Served) -> None:
 def test_logs_are_json_and_say_nothing_of_the_query() -> None:
     import logging
 
-    from schedmate.serve.logs import JsonFormatter
+    from schedmate.serve.options import JsonFormatter
 
     record = logging.LogRecord("schedmate.serve", 20, "f", 1, "a \x1b[31m%s", ("b\nc",), None)
     record.fields = {"status": 200}

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from schedmate.errors import InputError
+from schedmate.base.errors import InputError
 from schedmate.tools import RepoFiles
 
 SECRET = "outside-the-root-7719"

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from schedmate.tools import RepoFiles
-from schedmate.tools.ignore import IgnoreRules
+from schedmate.tools.allowed import IgnoreRules
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="compares with git")
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from schedmate.base.terminal import is_visible
 from schedmate.llm.redact import Redactor
 from schedmate.tools import Limits, RepoFiles, as_langchain
-from schedmate.visible import is_visible
 
 
 def write(root: Path, **files: str) -> Path:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from schedmate.tools import RepoFiles
-from schedmate.tools.limits import Limits
+from schedmate.tools.repo_files import Limits
 
 
 def write(root: Path, **files: str) -> None:

@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from schedmate.agent.configs.files import ConfigError, Source, load
-from schedmate.agent.configs.scalars import Literal, LiteralError, plain_scalar, read_literal
-from schedmate.agent.configs.trees import ensure_bounded, wrap
-from schedmate.agent.values import Unknown, Value, unknown
+from schedmate.agent.configs.scalars import LiteralData, LiteralError, plain_scalar, read_literal
+from schedmate.agent.configs.trees import ConfigError, Source, ensure_bounded, load_source
+from schedmate.agent.values import Unknown, Value, lifted, unknown
 
 _TOKEN = re.compile(
     r"(?P<string>'''.*?'''|\"\"\".*?\"\"\"|'(?:\\.|[^'\\\n])*+(?:'|(?=\n)|\Z)|\"(?:\\.|[^\"\\\n])*+(?:\"|(?=\n)|\Z))"
@@ -43,7 +42,7 @@ def parse_gin(
         reader.file(Source(path_or_text, None, root), ())
     else:
         for path in [path_or_text] if isinstance(path_or_text, Path) else path_or_text:
-            reader.file(load(path, root), ())
+            reader.file(load_source(path, root), ())
     for binding in bindings:
         reader.binding(binding)
     macros = _Macros(reader.bindings)
@@ -82,7 +81,7 @@ class _Reader:
             elif binding:
                 literal = _literal(source, binding[2].strip(), line)
                 origin = source.origin(line, binding[2].strip())
-                self.bindings[block + binding[1]] = wrap(literal, origin)
+                self.bindings[block + binding[1]] = lifted(literal, origin)
             elif imported := _IMPORT.fullmatch(statement):
                 parts = [part for part in imported.groups() if part]
                 self.bindings[f"import {'.'.join(parts)}"] = unknown(None, source.origin(line))
@@ -95,12 +94,12 @@ class _Reader:
         match = _BINDING.fullmatch(text.data.strip()) if isinstance(text.data, str) else None
         if match is None:
             raise source.error(f"is not 'name = value': {text.plain()}")
-        self.bindings[match[1]] = wrap(_literal(source, match[2].strip(), None), text.origin)
+        self.bindings[match[1]] = lifted(_literal(source, match[2].strip(), None), text.origin)
 
     def _included(self, source: Source, name: str) -> Source | None:
         for directory in (self._root, source.path.parent):
             try:
-                return load(directory / name, self._root)
+                return load_source(directory / name, self._root)
             except ConfigError:
                 continue
         return None
@@ -132,14 +131,14 @@ def _statements(source: Source) -> Iterator[tuple[int, bool, str]]:
         raise source.error("opens a bracket that is never closed", start)
 
 
-def _literal(source: Source, text: str, line: int | None) -> Literal:
+def _literal(source: Source, text: str, line: int | None) -> LiteralData:
     try:
         return read_literal(text, _scalar)
     except LiteralError as error:
         raise source.error(f"is not a gin value ({error}): {text[:60]}", line) from error
 
 
-def _scalar(text: str) -> Literal:
+def _scalar(text: str) -> LiteralData:
     if text.startswith(("@", "%")):
         return Unknown(text)
     if text in ("None", "True", "False"):

@@ -6,9 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from schedmate.agent.configs.files import ConfigError
 from schedmate.agent.configs.scalars import (
-    Literal,
+    LiteralData,
     LiteralError,
     LiteralReader,
     closing_brace,
@@ -17,12 +16,12 @@ from schedmate.agent.configs.scalars import (
 from schedmate.agent.configs.trees import (
     MAX_DEPTH,
     MISSING,
+    ConfigError,
     child,
     ensure_bounded,
     split_path,
-    wrap,
 )
-from schedmate.agent.values import Unknown, Value, unknown
+from schedmate.agent.values import Unknown, Value, lifted, unknown
 
 Path: TypeAlias = tuple[str, ...]
 CustomResolver: TypeAlias = Callable[[list[Value]], Value]
@@ -214,7 +213,7 @@ class Resolver:
                 return values[1] if len(values) > 1 else Value(None, at.origin)
         elif name == "oc.decode" and len(values) == 1:
             if isinstance(values[0].data, str):
-                decoded = wrap(_decode(values[0].data), values[0].origin)
+                decoded = lifted(_decode(values[0].data), values[0].origin)
                 return self.resolve(decoded, (*path, "oc.decode"))
             return values[0]
         elif name in self._resolvers:
@@ -228,10 +227,10 @@ class Resolver:
         inner = text[1:-1] if quoted else text
         if has_interpolation(inner) and not inner.startswith(("[", "{")):
             return self.evaluate(inner, path, at)
-        return wrap(_decode(text), at.origin)
+        return lifted(_decode(text), at.origin)
 
 
-def _decode(text: str) -> Literal:
+def _decode(text: str) -> LiteralData:
     try:
         return read_literal(text.strip(), grammar_scalar)
     except LiteralError:

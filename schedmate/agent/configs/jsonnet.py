@@ -18,10 +18,16 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from schedmate.agent.configs.files import MAX_BYTES, ConfigError, Source, load
-from schedmate.agent.configs.trees import MAX_DEPTH, ensure_bounded
+from schedmate.agent.configs.trees import (
+    MAX_BYTES,
+    MAX_DEPTH,
+    ConfigError,
+    Source,
+    ensure_bounded,
+    load_source,
+)
 from schedmate.agent.values import Origin, Unknown, Value
-from schedmate.confine.limits import Limits, keep
+from schedmate.base.confine.limits import Limits, keep_limits
 
 MAX_IMPORTS = 50
 MAX_EVALUATIONS = 200
@@ -62,8 +68,8 @@ def read_jsonnet(source: Source, root: Path, variables: Mapping[str, Value] | No
     if find_spec("rjsonnet") is None:
         raise source.error("is Jsonnet, which needs: pip install 'schedmate[jsonnet]'")
     files = _Files(source, root)
-    known = {name: value.data for name, value in (variables or {}).items()}
-    texts = {name: text for name, text in known.items() if isinstance(text, str)}
+    variables_as_data = {name: value.data for name, value in (variables or {}).items()}
+    texts = {name: text for name, text in variables_as_data.items() if isinstance(text, str)}
     return ensure_bounded(_Reading(files, texts).value(), source.name or "the text")
 
 
@@ -97,7 +103,7 @@ class _Files:
     def add(self, path: Path) -> None:
         """Read one more file, if it is not there. Raises ConfigError, as `load` does."""
         if path not in self.read:
-            self._keep(load(path, self._root))
+            self._keep(load_source(path, self._root))
 
     def _keep(self, source: Source) -> None:
         _ensure_shallow(source)
@@ -204,7 +210,7 @@ def _apart(work: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
             os.close(receiver)
             with Path(os.devnull).open("w") as nowhere:
                 os.dup2(nowhere.fileno(), 2)  # where it says that it ends
-            keep(Limits(cpu_s=CPU_S, memory_mb=MEMORY_MB), WALL_S)
+            keep_limits(Limits(cpu_s=CPU_S, memory_mb=MEMORY_MB), WALL_S)
             answer = json.dumps(work()).encode()
             while answer:
                 answer = answer[os.write(sender, answer) :]
@@ -224,7 +230,7 @@ def _apart(work: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
 
 
 class _Keys:
-    """Where the keys of a file stand."""
+    """The lines on which the keys of a Jsonnet file stand, to cite them."""
 
     def __init__(self, source: Source) -> None:
         self._source = source

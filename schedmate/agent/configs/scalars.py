@@ -18,8 +18,8 @@ from yaml.resolver import Resolver
 from schedmate.agent.values import Unknown
 
 Scalar: TypeAlias = bool | int | float | str | None
-Literal: TypeAlias = (
-    Scalar | Unknown | list["Literal"] | tuple["Literal", ...] | dict[Scalar, "Literal"]
+LiteralData: TypeAlias = (
+    Scalar | Unknown | list["LiteralData"] | tuple["LiteralData", ...] | dict[Scalar, "LiteralData"]
 )
 
 CORE = "tag:yaml.org,2002:"
@@ -95,7 +95,9 @@ class LiteralReader:
     Without `tuples` a parenthesis is text.
     """
 
-    def __init__(self, text: str, plain: Callable[[str], Literal], *, tuples: bool = True) -> None:
+    def __init__(
+        self, text: str, plain: Callable[[str], LiteralData], *, tuples: bool = True
+    ) -> None:
         self.text = text
         self.at = 0
         self._plain = plain
@@ -108,7 +110,7 @@ class LiteralReader:
             self.at += 1
         return self.text[self.at : self.at + 1]
 
-    def value(self, stop: str) -> Literal:
+    def value(self, stop: str) -> LiteralData:
         """One value; unquoted text ends before any character of `stop`."""
         first = self.peek()
         if first and first in self._open:
@@ -141,9 +143,9 @@ class LiteralReader:
         elif self.peek() != close:
             raise LiteralError(f"expected ',' or '{close}' at column {self.at + 1}")
 
-    def _sequence(self, close: str) -> Literal:
+    def _sequence(self, close: str) -> LiteralData:
         self._enter()
-        items: list[Literal] = []
+        items: list[LiteralData] = []
         comma = False
         while self.peek() != close:
             items.append(self.value("," + close))
@@ -154,9 +156,9 @@ class LiteralReader:
             return items
         return items[0] if len(items) == 1 and not comma else tuple(items)
 
-    def _mapping(self) -> dict[Scalar, Literal]:
+    def _mapping(self) -> dict[Scalar, LiteralData]:
         self._enter()
-        items: dict[Scalar, Literal] = {}
+        items: dict[Scalar, LiteralData] = {}
         while self.peek() != "}":
             key = self.value(":,}")
             if self.peek() != ":" or not isinstance(key, bool | int | float | str | None):
@@ -182,7 +184,7 @@ class LiteralReader:
             parts.append(char)
         raise LiteralError("quote without an end")
 
-    def _unquoted(self, stop: str) -> Literal:
+    def _unquoted(self, stop: str) -> LiteralData:
         parts: list[str] = []
         escaped = False
         while self.at < len(self.text) and self.text[self.at] not in stop:
@@ -231,7 +233,7 @@ def closing_brace(text: str, start: int) -> int:
     return -1
 
 
-def read_literal(text: str, plain: Callable[[str], Literal], stop: str = "") -> Literal:
+def read_literal(text: str, plain: Callable[[str], LiteralData], stop: str = "") -> LiteralData:
     """All of `text` as one literal. Raises LiteralError when it is not one."""
     reader = LiteralReader(text, plain)
     result = reader.value(stop)
@@ -240,11 +242,11 @@ def read_literal(text: str, plain: Callable[[str], Literal], stop: str = "") -> 
     return result
 
 
-def _general(text: str) -> Literal:
+def _read_general_literal(text: str) -> LiteralData:
     return None if text == "None" else plain_scalar(text)
 
 
-def parse_scalar(text: str) -> Literal:
+def parse_scalar(text: str) -> LiteralData:
     """The value that override text such as `3`, `1e-4`, `true`, `[1, 2]` or `{a: 1}` means.
 
     Python's `None`, quotes and tuples count too. Text that is nothing else is returned as it is.
@@ -252,7 +254,9 @@ def parse_scalar(text: str) -> Literal:
     stripped = text.strip()
     if stripped[:1] in ("[", "(", "{", "'", '"'):
         try:
-            return read_literal(stripped, _general, " " if stripped[:1] in "'\"" else "")
+            return read_literal(
+                stripped, _read_general_literal, " " if stripped[:1] in "'\"" else ""
+            )
         except LiteralError:
             return stripped
-    return _general(stripped) if stripped else ""
+    return _read_general_literal(stripped) if stripped else ""

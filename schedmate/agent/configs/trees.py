@@ -1,13 +1,23 @@
-"""Operations on trees of `Value`s: wrapping, merging, dotted paths, bounds."""
+"""Works on configurations as trees of `Value`s: wrapping, merging, dotted paths, bounds.
+
+Also what all readers begin with, one text file of a repository (confined to its root, capped,
+tolerant of encodings), and the keys by which configurations name classes, from class_keys.yaml.
+"""
 
 from __future__ import annotations
 
+import codecs
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
 
-from schedmate.agent.configs.files import ConfigError
-from schedmate.agent.configs.scalars import Literal
 from schedmate.agent.values import Origin, Value
+from schedmate.base.data import load
+from schedmate.base.errors import InputError
+from schedmate.base.files import is_file
 
 MAX_NODES = 200_000
 """Most values a tree may hold, shared subtrees counted each time they are reached."""
@@ -18,17 +28,6 @@ MISSING = "???"
 """OmegaConf's mark of a mandatory value that is not set yet."""
 
 _PATH_PART = re.compile(r"\[([^\[\]]*)\]|\.?([^.\[\]]+)|\.")
-
-
-def wrap(data: Literal, origin: Origin | None) -> Value:
-    """A tree of `Value`s that all share `origin`."""
-    if isinstance(data, dict):
-        return Value({key: wrap(item, origin) for key, item in data.items()}, origin)
-    if isinstance(data, list):
-        return Value([wrap(item, origin) for item in data], origin)
-    if isinstance(data, tuple):
-        return Value(tuple(wrap(item, origin) for item in data), origin)
-    return Value(data, origin)
 
 
 def merge(base: Value, over: Value) -> Value:
@@ -94,10 +93,10 @@ def set_dotted(config: Value, path: str, value: Value, create: bool = True) -> V
     parts = split_path(path)
     if not parts or len(parts) > MAX_DEPTH:
         raise ConfigError(f"'{path[:80]}' is not a path into a configuration; write it as a.b.c")
-    return _set(config, parts, value, create, path)
+    return _set_at(config, parts, value, create, path)
 
 
-def _set(config: Value, parts: list[str], value: Value, create: bool, path: str) -> Value:
+def _set_at(config: Value, parts: list[str], value: Value, create: bool, path: str) -> Value:
     if not parts:
         return merge(config, value)
     part, rest = parts[0], parts[1:]
@@ -105,7 +104,7 @@ def _set(config: Value, parts: list[str], value: Value, create: bool, path: str)
     if below is None and not create:
         raise ConfigError(f"'{path}' is not in the configuration: there is no '{part}' to set")
     empty = Value({}, value.origin)
-    changed = _set(below if below is not None else empty, rest, value, create, path)
+    changed = _set_at(below if below is not None else empty, rest, value, create, path)
     if isinstance(config.data, list | tuple):
         items = list(config.data)
         index = int(part) if re.fullmatch(r"-?\d{1,9}", part) else len(items) + 1
@@ -123,14 +122,14 @@ def _set(config: Value, parts: list[str], value: Value, create: bool, path: str)
 
 def delete_dotted(config: Value, path: str) -> Value | None:
     """A copy of `config` without the item at `path`, or None when nothing stands there."""
-    return _delete(config, split_path(path))
+    return _delete_at(config, split_path(path))
 
 
-def _delete(config: Value, parts: list[str]) -> Value | None:
+def _delete_at(config: Value, parts: list[str]) -> Value | None:
     below = child(config, parts[0]) if parts else None
     if below is None:
         return None
-    changed = _delete(below, parts[1:]) if len(parts) > 1 else None
+    changed = _delete_at(below, parts[1:]) if len(parts) > 1 else None
     if len(parts) > 1 and changed is None:
         return None
     if isinstance(config.data, dict):
@@ -171,3 +170,113 @@ def ensure_bounded(config: Value, what: str) -> Value:
 
     measure(config, 0)
     return config
+
+
+# Reading one text file of a repository: confined to its root, capped, tolerant of encodings.
+
+
+MAX_BYTES = 4 * 1024 * 1024
+"""Largest file read as a configuration [bytes]."""
+
+
+class ConfigError(InputError):
+    """A configuration file cannot be used; the message names the file and, if known, the line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A configuration's text and the repo-relative POSIX `name` it is cited by."""
+
+    text: str
+    name: str | None
+    path: Path
+
+    def origin(self, line: int, text: str | None = None) -> Origin:
+        """The origin of something that stands on the 1-based `line`."""
+        return Origin("config", self.name, line, text)
+
+    def error(self, message: str, line: int | None = None) -> ConfigError:
+        """A `ConfigError` that begins with this file and line."""
+        name = self.name or "configuration text"
+        place = f"{name}:{line}" if line else name
+        return ConfigError(f"{place}: {message}")
+
+
+def load_source(path: Path, root: Path) -> Source:
+    """Read `path`, which must lie inside `root` once symbolic links are followed.
+
+    Raises ConfigError for a file outside the root, a missing file, something that is not a plain
+    file, and one larger than `MAX_BYTES`.
+    """
+    try:
+        base = _real_root(root)
+        resolved = path.resolve()
+        inside = resolved.is_relative_to(base)
+        regular = inside and is_file(resolved)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ConfigError(f"{path}: cannot be opened ({error}); check the path") from error
+    if not inside:
+        raise ConfigError(f"{path}: lies outside {root}; only files of the repository are read")
+    name = resolved.relative_to(base).as_posix()
+    if not regular:
+        raise ConfigError(f"{name}: no such file in the repository; check the path")
+    try:
+        with resolved.open("rb") as stream:
+            raw = stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"{name}: cannot be read ({error.strerror}); check its rights") from error
+    if len(raw) > MAX_BYTES:
+        limit = MAX_BYTES // 1024 // 1024
+        raise ConfigError(f"{name}: is larger than {limit} MB, too large for a configuration")
+    return Source(decode_text(raw), name, resolved)
+
+
+@lru_cache(maxsize=16)
+def _real_root(root: Path) -> Path:
+    """A repository's root without links, which stays where it is while its files are read."""
+    return root.resolve()
+
+
+def decode_text(raw: bytes) -> str:
+    """Text of `raw`: by its byte-order mark, else UTF-8, else Windows-1252 (a Latin-1 superset)."""
+    if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return raw.decode("utf-16", errors="replace")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return raw.decode("cp1252", errors="replace")
+
+
+# The keys by which configurations name classes, from class_keys.yaml.
+
+
+KeySays: TypeAlias = Literal["path", "class", "name", "tag"]
+
+
+@cache
+def _class_key_table() -> dict[str, Any]:
+    loaded: dict[str, Any] = load("agent/configs/class_keys.yaml")
+    return loaded
+
+
+@cache
+def class_keys(*says: KeySays) -> tuple[str, ...]:
+    """The keys whose value is one of `says`: a `path`, a `class`, a `name` or a `tag`."""
+    return tuple(key for key, entry in _class_key_table()["keys"].items() if entry["says"] in says)
+
+
+def built_by(config: Mapping[Any, Any]) -> str | None:
+    """The key of `config` that `instantiate` and its like follow, if it has one."""
+    keys = _class_key_table()["keys"]
+    return next((key for key in keys if keys[key].get("built") and key in config), None)
+
+
+def argument_keys(key: str) -> tuple[str, ...]:
+    """Where the arguments of the class named under `key` may stand, rather than beside it."""
+    return tuple(_class_key_table()["keys"][key].get("arguments", ()))
+
+
+def is_instruction(key: object) -> bool:
+    """Whether a key beside the class's is no argument of it."""
+    table = _class_key_table()
+    return key in table["instructions"] or bool(table["keys"].get(key, {}).get("built"))

@@ -1,4 +1,5 @@
-"""What a repository says of itself: the heading and first lines of the README next to the program.
+"""What a repository says of itself: the heading and first lines of the README next to the
+program.
 
 Words only, and only for what the code leaves open; nothing in it is obeyed.
 """
@@ -9,7 +10,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from schedmate.paths import is_file
+from schedmate.base.files import is_file
 
 _NAMES = ("README.md", "readme.md", "Readme.md", "README.rst", "README.txt", "README")
 _HEADING = re.compile(r"^\s{0,3}#{1,2}\s++(.+)$|<h1[^>]{0,200}>(.+?)</h1>", re.IGNORECASE)
@@ -70,7 +71,7 @@ class About:
 
 def read_readmes(root: Path, entry: str | None) -> list[About]:
     """The READMEs that are about the program: the nearest one first, the repository's own last."""
-    found: list[About] = []
+    readmes: list[About] = []
     folder = (root / entry).parent if entry is not None else root
     while True:
         for name in _NAMES:
@@ -78,10 +79,10 @@ def read_readmes(root: Path, entry: str | None) -> list[About]:
             if is_file(path) and not path.is_symlink():
                 about = _parse(path, root)
                 if about is not None:
-                    found.append(about)
+                    readmes.append(about)
                     break
         if folder == root or root not in folder.parents:
-            return found
+            return readmes
         folder = folder.parent
 
 
@@ -96,7 +97,7 @@ def _parse(path: Path, root: Path) -> About | None:
         under = number > 0 and bool(_UNDERLINE.match(line)) and lines[number - 1].strip()
         if match or under:
             head = (match[1] or match[2]) if match else lines[number - 1]
-            title = _plain(without_marks(head) if match and match[1] else head)
+            title = _plain(heading_without_marks(head) if match and match[1] else head)
             if title:
                 text = _plain(" ".join(lines[number + 1 : number + 1 + _LINES]))
                 file = str(path.relative_to(root))
@@ -104,7 +105,7 @@ def _parse(path: Path, root: Path) -> About | None:
     return None
 
 
-def without_marks(heading: str) -> str:
+def heading_without_marks(heading: str) -> str:
     """A heading without the marks that may close it; `#` alone is one of that name."""
     return heading.rstrip().rstrip("#").rstrip() or heading.strip()[:1]
 

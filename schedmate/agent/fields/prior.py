@@ -6,7 +6,7 @@ matter: that is fitted, with the points as one of many facts (`confidence.py`).
 
 from __future__ import annotations
 
-from schedmate.data import load
+from schedmate.base.data import load
 
 
 class Points:

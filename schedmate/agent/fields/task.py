@@ -10,7 +10,7 @@ from typing import cast
 from schedmate.agent.fields import prior
 from schedmate.agent.fields.about import About
 from schedmate.agent.fields.candidates import Candidate, rules
-from schedmate.agent.fields.leaves import Setting, normal
+from schedmate.agent.fields.settings import Setting, normal_name
 from schedmate.agent.interp.trace import CallEvent, Trace
 from schedmate.agent.values import Origin
 from schedmate.jobs import TaskType
@@ -28,19 +28,19 @@ _SEQUENCES = re.compile(r"mamba|rwkv|hyena", re.IGNORECASE)
 _CAPTION = re.compile(r"caption", re.IGNORECASE)
 
 
-def find(
+def find_task(
     trace: Trace,
     settings: list[Setting],
     model: Candidate | None,
     datasets: list[Candidate],
-    said: Sequence[About] = (),
+    readmes: Sequence[About] = (),
     program: tuple[str, str] | None = None,
 ) -> tuple[Candidate, TaskType] | None:
     """The job's domain and what decided it, None when nothing or too little speaks for one.
 
     `program` is a library's that is run, which trains for one domain only, with its name.
 
-    `said`, the README, is asked only where the program itself leaves it open.
+    `readmes` are asked only where the program itself leaves it open.
     """
     votes: dict[str, float] = defaultdict(float)
     reasons: dict[str, tuple[float, Origin | None, str, str]] = {}
@@ -61,15 +61,15 @@ def find(
             "program",
             f"program {program[1]}",
         )
-    of_data = {d for data in datasets for d in domains(str(data.data), words["datasets"])}
+    of_data = {d for data in datasets for d in domains_of(str(data.data), words["datasets"])}
     if model is not None:
         name = str(model.data)
-        for domain in domains(name, words["models"]):
+        for domain in domains_of(name, words["models"]):
             vote(
                 domain, _model_weight(name, domain, of_data), model.origin, "model", f"model {name}"
             )
     for dataset in datasets:
-        for domain in domains(str(dataset.data), words["datasets"]):
+        for domain in domains_of(str(dataset.data), words["datasets"]):
             # as do pairs of images and texts a model of images
             paired = domain == "Multimodal" and "CV" in votes
             weight = prior.task["paired dataset" if paired else "dataset"]
@@ -80,30 +80,32 @@ def find(
     for setting in settings:
         keys.setdefault(setting.key, setting)
     for domain, names in words["settings"].items():
-        found = [keys[normal(name)] for name in names if normal(name) in keys]
-        if found:
-            weight = min(prior.task["settings at most"], prior.task["setting"] * len(found))
-            reason = f"setting {found[0].path[-1]}"
-            vote(domain, weight, found[0].value.origin, "setting", reason)
+        set_keys = [keys[normal_name(name)] for name in names if normal_name(name) in keys]
+        if set_keys:
+            weight = min(prior.task["settings at most"], prior.task["setting"] * len(set_keys))
+            reason = f"setting {set_keys[0].path[-1]}"
+            vote(domain, weight, set_keys[0].value.origin, "setting", reason)
     for domain, names in words["telling"].items():
-        held = [keys[normal(name)] for name in names if normal(name) in keys]
-        given = [setting for setting in held if setting.value.data not in (None, False, "")]
-        if given:
+        matching = [keys[normal_name(name)] for name in names if normal_name(name) in keys]
+        switched_on = [
+            setting for setting in matching if setting.value.data not in (None, False, "")
+        ]
+        if switched_on:
             vote(
                 domain,
                 prior.task["telling setting"],
-                given[0].value.origin,
+                switched_on[0].value.origin,
                 "setting",
-                f"setting {given[0].path[-1]}",
+                f"setting {switched_on[0].path[-1]}",
             )
     both = _vote_both_senses(votes, trace, model)
-    decided = _decided(votes)
-    asked = iter(said)
+    decided = _clear_winner(votes)
+    asked = iter(readmes)
     while decided is None and (about := next(asked, None)) is not None:
         _vote_readme(about, words, vote)
         both = both or _vote_both_senses(votes, trace, model)
-        decided = _decided(votes)
-    decided = decided or _decided(votes, "little", "little margin")
+        decided = _clear_winner(votes)
+    decided = decided or _clear_winner(votes, "little", "little margin")
     if decided is None:
         return None
     domain, weight, runner_up = decided
@@ -122,8 +124,8 @@ def _vote_both_senses(votes: dict[str, float], trace: Trace, model: Candidate | 
     first = max(votes, key=lambda domain: votes[domain], default="")
     both = min(votes["CV"], votes["NLP"])
     models = rules("vocabulary")["models"]
-    paired = model is not None and "Multimodal" in domains(str(model.data), models)
-    about = first == "CV" and votes["NLP"] > 0 and (paired or _captions(trace))
+    paired = model is not None and "Multimodal" in domains_of(str(model.data), models)
+    about = first == "CV" and votes["NLP"] > 0 and (paired or _is_about_captions(trace))
     if about:
         votes["Multimodal"] += votes["CV"]  # images, and sentences about them
     senses = ("Multimodal", "CV", "NLP")
@@ -137,11 +139,15 @@ def _vote_both_senses(votes: dict[str, float], trace: Trace, model: Candidate | 
     return about
 
 
-def _captions(trace: Trace) -> bool:
+def _is_about_captions(trace: Trace) -> bool:
     """Whether what the program reads or writes are sentences about images."""
+    return sum(bool(_CAPTION.search(name)) for name in _own_names(trace)) >= 3
+
+
+def _own_names(trace: Trace) -> set[str]:
+    """The program's own names: of classes, functions and files."""
     names = {event.cls.name for event in trace.calls if event.cls is not None}
-    names |= set(trace.functions) | {event.site.file for event in trace.calls}
-    return sum(bool(_CAPTION.search(name)) for name in names) >= 3
+    return names | set(trace.functions) | {event.site.file for event in trace.calls}
 
 
 def _model_weight(name: str, domain: str, of_data: set[str]) -> float:
@@ -163,7 +169,7 @@ def _model_weight(name: str, domain: str, of_data: set[str]) -> float:
     return prior.task["multimodal model" if domain == "Multimodal" else "model"]
 
 
-def _decided(
+def _clear_winner(
     votes: dict[str, float], enough: str = "enough", margin: str = "margin"
 ) -> tuple[str, float, float] | None:
     """The domain with the most votes, its votes and the next one's, if that is clear enough."""
@@ -176,56 +182,57 @@ def _decided(
     return (domain, weight, runner_up) if clear else None
 
 
-def _vote_readme(said: About, tables: dict[str, dict[str, str]], vote: Callable[..., None]) -> None:
+def _vote_readme(
+    readme: About, tables: dict[str, dict[str, str]], vote: Callable[..., None]
+) -> None:
     """What the README is about: its heading says more than the lines below it."""
-    origin = Origin("code", said.file, said.line)
-    title, text = (re.sub(r"[_ ./]+", "-", part.lower()) for part in (said.title, said.text))
+    origin = Origin("code", readme.file, readme.line)
+    title, text = (re.sub(r"[_ ./]+", "-", part.lower()) for part in (readme.title, readme.text))
 
     def vote_heading(domain: str, pattern: str) -> None:
         if re.search(pattern, title):
-            heading = f"the README's heading, {said.title[:60]}"
+            heading = f"the README's heading, {readme.title[:60]}"
             vote(domain, prior.task["heading"], origin, "README", heading)
 
     for domain, pattern in tables["words"].items():
         vote_heading(domain, pattern)
-        found = set(re.findall(pattern, text))
-        if found:
-            score = min(prior.task["text at most"], prior.task["word"] * len(found))
-            vote(domain, score, origin, "README", f"{said.file}")
+        words = set(re.findall(pattern, text))
+        if words:
+            score = min(prior.task["text at most"], prior.task["word"] * len(words))
+            vote(domain, score, origin, "README", f"{readme.file}")
     for domain, pattern in tables["models"].items():
         vote_heading(domain, pattern)
 
 
 def _vote_words(trace: Trace, table: dict[str, str], vote: Callable[..., None]) -> None:
     """What the program's own names are about: many different ones say more than one."""
-    names = {event.cls.name for event in trace.calls if event.cls is not None}
-    names |= set(trace.functions) | {event.site.file for event in trace.calls}
-    texts = {re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[_/.]", "-", name).lower() for name in names}
+    split = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[_/.]")
+    texts = {split.sub("-", name).lower() for name in _own_names(trace)}
     for domain, pattern in table.items():
-        found = [text for text in sorted(texts) if re.search(pattern, text)]
-        if found:
+        matching = [text for text in sorted(texts) if re.search(pattern, text)]
+        if matching:
             vote(
                 domain,
-                min(prior.task["names at most"], prior.task["word"] * len(found)),
+                min(prior.task["names at most"], prior.task["word"] * len(matching)),
                 None,
                 "names",
-                f"names such as {found[0]}",
+                f"names such as {matching[0]}",
             )
 
 
-def domains(name: str, table: dict[str, str]) -> list[str]:
+def domains_of(name: str, table: dict[str, str]) -> list[str]:
     """Domains whose vocabulary has the name; of several, those with the longest match."""
     split = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name)
     texts = {re.sub(r"[_ ./]+", "-", form.lower()) for form in (name, split)}
-    found: dict[str, int] = {}
+    match_lengths: dict[str, int] = {}
     for domain, pattern in table.items():
         for text in texts:
             for match in re.finditer(pattern, text):
-                found[domain] = max(found.get(domain, 0), len(match.group()))
-    if not found:
+                match_lengths[domain] = max(match_lengths.get(domain, 0), len(match.group()))
+    if not match_lengths:
         return []
-    longest = max(found.values())
-    return [domain for domain, length in found.items() if length == longest]
+    longest = max(match_lengths.values())
+    return [domain for domain, length in match_lengths.items() if length == longest]
 
 
 def _vote_calls(

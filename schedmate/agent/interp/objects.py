@@ -1,19 +1,23 @@
-"""What a `Value` can hold besides plain data while code is being followed.
+"""What a `Value` can hold besides plain data while code is followed, and where control is.
 
-The interpreter works on these stand-ins instead of real Python objects: nothing of the repository
-is ever imported, and a call into a third-party library yields a `Call` that only remembers what
-was called with which arguments.
+The stand-ins for functions, classes, objects, modules and things of libraries come first; then a
+call as a model receives it (`Invocation`), frames, and the ways in which a block is left.
 """
 
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from schedmate.agent.values import Items, StandIn, Value
+from schedmate.agent.bounds import Budget
+from schedmate.agent.values import Items, StandIn, Value, unknown
+
+if TYPE_CHECKING:
+    from schedmate.agent.interp.machine import Machine
 
 T = TypeVar("T")
 
@@ -104,7 +108,7 @@ class Function(StandIn):
 
     @property
     def site(self) -> Site:
-        """Where it is defined."""
+        """The file and line of the definition."""
         return Site(self.module.file, self.node.lineno)
 
     def undecorated(self) -> Function:
@@ -294,3 +298,146 @@ as_node = _as(AttrDict)
 def is_own(value: Value | None) -> bool:
     """Whether a value is a function or a class of the repository."""
     return value is not None and isinstance(value.data, Function | Class)
+
+
+# A call of something that schedmate models, as its model receives it.
+
+
+@dataclass(slots=True)
+class Invocation:
+    """A call of a third-party callable; `base` is the object whose method it is."""
+
+    path: str
+    args: list[Value]
+    kwargs: dict[str, Value]
+    site: Site
+    base: Value | None = None
+
+    @property
+    def owner(self) -> Value:
+        """The object whose method is called, unknown for a function."""
+        return self.base if self.base is not None else unknown()
+
+    @property
+    def first(self) -> Value:
+        """The first argument given by position, unknown without one."""
+        return self.args[0] if self.args else unknown()
+
+    def argument(self, position: int | None, *names: str) -> Value | None:
+        """The argument under the first of `names` that was given, else the one at `position`."""
+        return pick_argument(self.args, self.kwargs, position, names)
+
+    def text(self, position: int | None, *names: str) -> str | None:
+        """The text of the argument that `argument` gives; None where it is not a known text."""
+        found = pick_argument(self.args, self.kwargs, position, names)
+        return found.text if found is not None else None
+
+
+def pick_argument(
+    args: list[Value], kwargs: dict[str, Value], position: int | None, names: tuple[str, ...]
+) -> Value | None:
+    """The argument under the first of `names` that was given, else the one at `position`."""
+    for name in names:
+        if name in kwargs:
+            return kwargs[name]
+    if position is not None and position < len(args):
+        return args[position]
+    return None
+
+
+# Models of functions as values of the program.
+
+Handler: TypeAlias = "Callable[[Machine, Invocation], Value | None]"
+"""A model of something that is called: a function, or a method of the call's `base`.
+
+None says that it has nothing to add to the recorded call.
+"""
+
+
+def native(name: str, model: Handler) -> Value:
+    """A callable value of the program, named `name`, whose calls `model` answers."""
+    return Value(Native(name, model))
+
+
+def bound(base: Value, name: str, model: Handler) -> Value:
+    """The value of `base.name`, a method that `model` answers for."""
+
+    def call(machine: Machine, call: Invocation) -> Value | None:
+        call.base = base
+        return model(machine, call)
+
+    return Value(Native(name, call))
+
+
+def return_owner(machine: Machine, call: Invocation) -> Value:
+    """A method that gives back the object that it is called on."""
+    return call.owner
+
+
+def return_first(machine: Machine, call: Invocation) -> Value:
+    """A callable that gives back what it is given first."""
+    return call.first
+
+
+# Where control is in the followed program, and how it leaves a block.
+
+
+@dataclass(slots=True)
+class Frame:
+    """One active call: its function and class, and how many loops it is in."""
+
+    scope: Scope
+    function: str
+    cls: Class | None = None
+    self: Value | None = None
+    loops: int = 0
+    returned: list[Value] = field(default_factory=list)
+    yielded: list[Value] | None = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Limits:
+    """How far to follow: evaluation steps, work by its size, and time.
+
+    `work` counts items and eighths of characters that are gone through or made, which bounds the
+    memory that a program's values take together.
+    """
+
+    steps: int = 220_000
+    work: int = 40_000_000
+    network_steps: int = 4_000
+    time: Budget = field(default_factory=lambda: Budget(5.0))
+
+
+class BudgetSpent(Exception):
+    """The step or time limit is reached; what was traced so far stands."""
+
+
+class Raised(Exception):
+    """The followed program raises; `name` is the exception's class name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+ANY_ERROR = frozenset(["Exception", "BaseException"])
+
+
+def lineage(error: str) -> frozenset[str]:
+    """An exception's name and those of the classes it is derived from, but for `ANY_ERROR`."""
+    found = getattr(builtins, error, None)
+    classes = found.__mro__[:-1] if isinstance(found, type) else ()
+    return frozenset([error, *(cls.__name__ for cls in classes)]) - ANY_ERROR
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """A block that did not fall through: return, break or continue."""
+
+    kind: str
+    value: Value | None = None
+
+
+BREAK = Flow("break")
+CONTINUE = Flow("continue")

@@ -1,26 +1,46 @@
-"""Following one launch from its entry file."""
+"""Follows one launch from its entry file, without running it, and returns a `Trace`.
+
+`follow` is the way in. `registry` lists the models of libraries, in the order they are asked.
+"""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 
-from schedmate.agent.interp.flow import BudgetSpent, Raised
-from schedmate.agent.interp.interpreter import Interpreter
-from schedmate.agent.interp.invocation import Invocation
-from schedmate.agent.interp.libs.catalogue import registry
-from schedmate.agent.interp.libs.configs.mmengine import from_file
-from schedmate.agent.interp.libs.documented import canonical
-from schedmate.agent.interp.machine import Limits, Machine
-from schedmate.agent.interp.objects import Module, Site, as_function
-from schedmate.agent.interp.observe.watcher import Watcher
+from schedmate.agent.interp.libs import (
+    argparse,
+    click,
+    config_files,
+    configs,
+    experiments,
+    filesystem,
+    hydra,
+    libraries,
+    lightning,
+    records,
+    stdlib,
+)
+from schedmate.agent.interp.libs.configs import mmengine_from_file
+from schedmate.agent.interp.libs.libraries import canonical_path
+from schedmate.agent.interp.machine import Machine, Registry
+from schedmate.agent.interp.objects import (
+    BudgetSpent,
+    Invocation,
+    Limits,
+    Module,
+    Raised,
+    Site,
+    as_function,
+)
 from schedmate.agent.interp.source import Sources
-from schedmate.agent.interp.trace import Trace
+from schedmate.agent.interp.trace import Trace, Watcher
 from schedmate.agent.launch.plan import LaunchPlan
 from schedmate.agent.launch.repo import Repo
 from schedmate.agent.values import Data, Origin, Value
-from schedmate.paths import is_dir, is_file
+from schedmate.base.files import is_dir, is_file
 
 
 def follow(
@@ -45,11 +65,14 @@ def follow(
 def follow_config(
     repo: Repo, plan: LaunchPlan, config: str, facts: Mapping[str, Data], limits: Limits
 ) -> Trace:
-    """What a Python configuration says that an installed program reads, as mmengine's do."""
+    """Follow a Python configuration file (as mmengine's) that an installed program reads.
+
+    `config` is its path from the repository's root; the other arguments are those of `follow`.
+    """
     path = Value(str(repo.root / config), Origin("config", config, 1))
 
     def load(machine: Machine, module: Module) -> None:
-        from_file(machine, Invocation("Config.fromfile", [path], {}, Site(config, 1)))
+        mmengine_from_file(machine, Invocation("Config.fromfile", [path], {}, Site(config, 1)))
 
     return _follow(repo, plan, facts, limits, config, load)
 
@@ -63,18 +86,18 @@ def _follow(
     instead: Callable[[Machine, Module], None] | None = None,
     written: dict[str, Value] | None = None,
 ) -> Trace:
-    """Follow a file of the launch, or do something `instead` from its place."""
+    """Follow `file`, or call `instead` with the machine and module prepared for it."""
     assert file is not None
     root = repo.root
     entry = root / file
-    sources = Sources(_import_roots(root, plan, entry), repo, canonical)
+    sources = Sources(_import_roots(root, plan, entry), repo, canonical_path)
     watcher = Watcher()
     argv = [Value(file), *plan.argv]
-    machine = Interpreter(sources, registry(), facts, watcher, argv, dict(plan.env), limits)
+    machine = Machine(sources, registry(), facts, watcher, argv, dict(plan.env), limits)
     machine.written = {} if written is None else written
     first = root / plan.cwd if plan.module is not None else entry.parent
     machine.shared["sys.path"] = Value([Value(str(first))])
-    module = Module("__main__", entry.resolve(), sources.relative(entry), _package(plan))
+    module = Module("__main__", entry.resolve(), sources.relative(entry), _package_of(plan))
     if plan.function is not None:
         module.name = plan.module or entry.stem
     sources.modules[module.path] = module
@@ -87,7 +110,7 @@ def _follow(
         if instead is not None:
             instead(machine, module)
         else:
-            _run(machine, module, tree, plan)
+            _run_module(machine, module, tree, plan)
     except Raised as error:
         if error.name != "SystemExit":
             watcher.warns(f"{module.file}: following the code stopped at a raised {error.name}")
@@ -105,7 +128,7 @@ _CUT_OFF: dict[type[Exception], str] = {
 }
 
 
-def _run(machine: Machine, module: Module, tree: ast.Module, plan: LaunchPlan) -> None:
+def _run_module(machine: Machine, module: Module, tree: ast.Module, plan: LaunchPlan) -> None:
     machine.run_module(module, tree)
     if plan.function is None:
         return
@@ -117,7 +140,7 @@ def _run(machine: Machine, module: Module, tree: ast.Module, plan: LaunchPlan) -
     machine.call(value, [], {}, Site(module.file, line))
 
 
-def _package(plan: LaunchPlan) -> str:
+def _package_of(plan: LaunchPlan) -> str:
     if plan.module is None:
         return ""
     assert plan.entry is not None
@@ -134,7 +157,7 @@ def _import_roots(root: Path, plan: LaunchPlan, entry: Path) -> list[Path]:
     if extra is not None and extra.text is not None:
         # joining an absolute part gives that part
         roots.extend(cwd / part for part in extra.text.split(":") if part)
-    projects = [root, *(folder for folder in _above(root, entry) if _is_project(folder))]
+    projects = [root, *(folder for folder in _folders_above(root, entry) if _is_project(folder))]
     return [
         *roots,
         *projects,
@@ -147,11 +170,33 @@ def _import_roots(root: Path, plan: LaunchPlan, entry: Path) -> list[Path]:
     ]
 
 
-def _above(root: Path, entry: Path) -> list[Path]:
-    """The folders from the entry's up to the root, without it."""
+def _folders_above(root: Path, entry: Path) -> list[Path]:
+    """The folders of a file, from its own up to the root, which is left out."""
     return [folder for folder in entry.parents if folder != root and folder.is_relative_to(root)]
 
 
 def _is_project(folder: Path) -> bool:
-    """Whether what is in a folder is installed (`pip install -e .`) before its programs run."""
+    """Whether a folder has packaging files, so that it is installed before its programs run."""
     return any(is_file(folder / name) for name in ("setup.py", "pyproject.toml", "setup.cfg"))
+
+
+# The models of libraries, in the order in which they are asked.
+
+
+_PLUGINS = (
+    stdlib.STANDARD, stdlib.SIGNATURES, stdlib.STRUCTURES, filesystem.FILESYSTEM,
+    filesystem.IMPORTING, stdlib.ITERATION, stdlib.PATTERNS,
+    argparse.ARGPARSE, argparse.READY_MADE, records.RECORD_CLASSES, records.CHOICES, click.CLICK,
+    records.DATACLASS_PARSERS, records.FUNCTIONS, lightning.JSONARGPARSE,
+    click.TYPER, experiments.ABSL, experiments.SACRED,
+    configs.ATTRIBUTE_DICTS, config_files.CONFIG_FILES, experiments.GIN, config_files.HOCON,
+    configs.LAZY, configs.CONFIG_METHODS, configs.MMENGINE, hydra.OMEGACONF, configs.TORCHPACK,
+    hydra.HYDRA, configs.DASSL, libraries.RUNNING, lightning.LIGHTNING, filesystem.PROCESSES,
+    libraries.DOCUMENTED,
+)  # fmt: skip
+
+
+@cache
+def registry() -> Registry:
+    """The plugins that come with schedmate, as one `Registry`; the same object each time."""
+    return Registry(_PLUGINS)

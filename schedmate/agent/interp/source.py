@@ -1,20 +1,137 @@
-"""The repository's Python sources: finding modules, reading and parsing them."""
+"""Finds, reads and parses the repository's Python sources, also those not valid in this version
+of Python.
+
+`Sources` finds modules; `parse_tolerant` passes over statements that cannot be parsed; the rest
+asks about syntax trees.
+"""
 
 from __future__ import annotations
 
 import ast
 import os
 import re
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
-from schedmate.agent.deferred import parse_later
 from schedmate.agent.interp.objects import Module
-from schedmate.agent.interp.repair import Reader, decode, parse_statements, parse_tolerant
 from schedmate.agent.launch.repo import Repo
+from schedmate.agent.syntax import TooMuchSource, parse, parse_later
 from schedmate.agent.values import Value
-from schedmate.paths import RealPaths, exists, is_dir, resolved
+from schedmate.base.files import RealPaths, exists, is_dir, resolved
+
+MAX_REPAIRS = 60
+MAX_PARSED = 5_000_000
+"""Characters parsed of one file together, while it is repaired."""
+
+
+class Reader(Protocol):
+    """What `Sources` reports to while it reads: problems, and the files that were read."""
+
+    def warns(self, message: str) -> None:
+        """Report a sentence about a file that could not be read or parsed as a whole."""
+
+    def parses(self, file: str, text: str) -> None:
+        """Report a file (its path in the repository) and its text, before it is parsed."""
+
+
+def decode(raw: bytes) -> str:
+    """Source text whatever its encoding: UTF-8, else Latin-1."""
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
+
+
+def parse_tolerant(text: str, file: str, reader: Reader) -> ast.Module | None:
+    """Parse, replacing statements that are not valid in this version of Python by `pass`."""
+    lines = text.split("\n")
+    first_error: SyntaxError | None = None
+    for _ in range(max(1, min(MAX_REPAIRS, MAX_PARSED // (len(text) + 1)))):
+        try:
+            tree = parse("\n".join(lines))
+        except SyntaxError as error:
+            first_error = first_error or error
+            number = min(error.lineno or 1, len(lines)) - 1
+            line = lines[number]
+            repaired = _repair(line)
+            if repaired == line:
+                break
+            if repaired.strip() == "pass":
+                for rest in range(number + 1, _statement_end(lines, number) + 1):
+                    lines[rest] = ""
+            lines[number] = repaired
+        except TooMuchSource as error:
+            reader.warns(f"{file}: {error}, left out")
+            return None
+        except (ValueError, RecursionError, MemoryError):
+            reader.warns(f"{file}: cannot be parsed, left out")
+            return None
+        else:
+            if first_error is not None:
+                version = f"{sys.version_info.major}.{sys.version_info.minor}"
+                reader.warns(
+                    f"{file}:{first_error.lineno}: not valid Python {version}, left out what is not"
+                )
+            return tree
+    line_number = first_error.lineno if first_error else 1
+    reader.warns(f"{file}:{line_number}: syntax error, the file is left out")
+    return None
+
+
+def parse_statements(function: str, file: str, reader: Reader) -> list[ast.stmt]:
+    """The body of the one function of a source, without what is not valid in it."""
+    tree = parse_tolerant(function, file, reader)
+    if tree is None or not isinstance(tree.body[0], ast.FunctionDef | ast.AsyncFunctionDef):
+        return []
+    return tree.body[0].body
+
+
+_STRING = re.compile(r"""'(?:\\.|[^'\\])*+(?:'|$)|"(?:\\.|[^"\\])*+(?:"|$)|#.*""")
+_LONGEST = 40
+"""Lines of a statement, of which no more are looked through for its end."""
+
+
+def _statement_end(lines: list[str], start: int) -> int:
+    """The last line of the statement that begins at `start`, by its brackets and backslashes.
+
+    `start` itself where the brackets do not close.
+    """
+    depth = 0
+    for number in range(start, min(len(lines), start + _LONGEST)):
+        bare = _STRING.sub("", lines[number]).rstrip()
+        depth += sum(map(bare.count, "([{")) - sum(map(bare.count, ")]}"))
+        if depth <= 0 and not bare.endswith("\\"):
+            return number
+    return start
+
+
+def _repair(line: str) -> str:
+    indent = line[: len(line) - len(line.lstrip())]
+    stripped = line.strip()
+    old_except = re.match(r"except\s++([\w.()\s,]++):(.*)$", stripped)
+    kinds, comma, name = old_except[1].rpartition(",") if old_except else ("", "", "")
+    if old_except and comma and name.strip().isidentifier():
+        return f"{indent}except {kinds.rstrip()} as {name.strip()}:{old_except[2]}"
+    reserved = re.sub(r"\b(async|await)(?=\s*=[^=])", r"\1_", stripped)
+    if reserved != stripped:
+        return indent + reserved  # an argument's name before Python 3.7: `x.cuda(async=True)`
+    generic = re.sub(r"^((?:async\s+def|def|class)\s+\w+)\[[^\]]*\]", r"\1", stripped)
+    if generic != stripped:
+        # type parameters and type aliases are newer than the running Python may be
+        return indent + generic
+    if re.match(r"type\s+\w+", stripped):
+        return indent + re.sub(r"^type\s+(\w+)(\[[^\]]*\])?", r"\1", stripped)
+    if not stripped or stripped == "pass" or re.match(r"(el|except|finally)", stripped):
+        return line
+    if stripped.endswith(":"):
+        return f"{indent}if True:" if stripped != "if True:" else line
+    return f"{indent}pass"
+
+
+# The repository's Python sources: finding modules, reading and parsing them.
+
 
 T = TypeVar("T")
 
@@ -23,7 +140,7 @@ EAGER_BYTES = 1_200_000
 
 
 class _Once:
-    """Hears of the first thing only that is wrong with a file, which is parsed in parts."""
+    """Passes on only the first warning about a file that is parsed in parts."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader: Reader | None = reader
@@ -34,7 +151,7 @@ class _Once:
             self._reader = None
 
     def parses(self, file: str, text: str) -> None:
-        """Its parts are not files."""
+        """Pass nothing on: the parts of a file are not files themselves."""
 
 
 class Sources:
@@ -83,10 +200,10 @@ class Sources:
         """The file of the repository a path in the program means, None when there is none."""
         if not text or "\0" in text or len(text) > 1024:
             return None
-        given = Path(text)
-        bases = [given] if given.is_absolute() else [base / given for base in (*self.roots,)]
-        if near is not None and not given.is_absolute():
-            bases.append(near.parent / given)
+        path = Path(text)
+        bases = [path] if path.is_absolute() else [base / path for base in (*self.roots,)]
+        if near is not None and not path.is_absolute():
+            bases.append(near.parent / path)
         for candidate in bases:
             try:
                 if exists(candidate) and self.inside(candidate):
@@ -129,20 +246,20 @@ class Sources:
             bases.append(near)
         bases = [base for base in bases if self._holds(base, parts[0])]
         for base in bases:
-            found = self._file(base, parts)
-            if found is not None:
-                return self.module(found, name)
+            file = self._file(base, parts)
+            if file is not None:
+                return self.module(file, name)
         # whether the root is that package is looked for only where it would have such a file
         if parts[0] not in self.repo.package_folders:
-            found = self._file(str(self.root), parts[1:])
-            if found is not None and self.repo.root_package == parts[0]:
-                return self.module(found, name)
+            file = self._file(str(self.root), parts[1:])
+            if file is not None and self.repo.root_package == parts[0]:
+                return self.module(file, name)
         for package, place in self.repo.package_folders.items():
             if name == package or name.startswith(f"{package}."):
                 inner = [part for part in name.removeprefix(package).split(".") if part]
-                found = self._file(str(self.root / place), inner)
-                if found is not None:
-                    return self.module(found, name)
+                file = self._file(str(self.root / place), inner)
+                if file is not None:
+                    return self.module(file, name)
         for base in bases:
             folder = Path(base, *parts)
             if is_dir(folder) and self.inside(folder) and _holds_python(folder):
@@ -220,3 +337,34 @@ def _holds_python(folder: Path) -> bool:
         return any(child.suffix == ".py" or is_dir(child) for child in folder.iterdir())
     except OSError:
         return False
+
+
+# Questions about the syntax trees of programs that several parts of the interpreter ask.
+
+
+N = TypeVar("N", bound=ast.AST)
+
+
+def nodes_of(trees: Sequence[ast.AST], kind: type[N]) -> Iterator[N]:
+    """The nodes of one kind in some trees, breadth first in each."""
+    return (node for tree in trees for node in ast.walk(tree) if isinstance(node, kind))
+
+
+def elements(node: ast.expr) -> list[ast.expr]:
+    """The items of a tuple as it is written, the expression itself where it is none."""
+    return node.elts if isinstance(node, ast.Tuple) else [node]
+
+
+def variable_name(node: ast.AST | None) -> str | None:
+    """The name of a variable, None for other expressions."""
+    return node.id if isinstance(node, ast.Name) else None
+
+
+def last_name(node: ast.AST | None) -> str | None:
+    """The name of a variable or attribute, `c` of `a.b.c`; None for other expressions."""
+    return node.attr if isinstance(node, ast.Attribute) else variable_name(node)
+
+
+def constant_value(node: ast.AST | None) -> object:
+    """The value of a literal, `...` for other expressions."""
+    return node.value if isinstance(node, ast.Constant) else ...

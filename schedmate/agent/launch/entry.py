@@ -7,21 +7,20 @@ import posixpath
 import re
 from collections.abc import Iterator, Sequence
 
-from schedmate.agent.launch.conditions import Decision
-from schedmate.agent.launch.following import Call, Follower
-from schedmate.agent.launch.plan import LaunchPlan, Run
-from schedmate.agent.launch.state import token
+from schedmate.agent.launch.plan import Call, Follower, LaunchPlan, Run
+from schedmate.agent.launch.shell_expansion import token
+from schedmate.agent.launch.shell_operators import Decision
 from schedmate.agent.syntax import parse_or_none
 from schedmate.agent.values import Unknown, Value
 
 PYTHON = re.compile(r"(python|pypy)(\d+(\.\d+)*)?(-dbg|\.exe)?|pythonw")
-_WITH_VALUE = "WXQ"
+_LETTERS_WITH_VALUE = "WXQ"
 _LAUNCHING_MODULES = re.compile(
     r"subprocess|runpy|submitit|(torch\.distributed|deepspeed|accelerate\.commands|horovod)\."
     r"(run|launch\w*|runner)(\.|$)"
 )
 
-_OF_PROGRAMS = frozenset(
+_PROGRAM_IMPORTS = frozenset(
     ("argparse", "absl", "click", "fire", "hydra", "typer", "tyro", "torch", "tensorflow", "keras",
      "jax", "flax", "paddle", "mindspore", "mxnet", "chainer", "transformers", "lightning",
      "pytorch_lightning", "accelerate", "deepspeed", "sklearn", "xgboost")
@@ -51,13 +50,13 @@ def python_options(words: Sequence[Value]) -> tuple[int, bool]:
                 return len(words), False
             if letter == "m":
                 return position, True
-            if letter in _WITH_VALUE:
+            if letter in _LETTERS_WITH_VALUE:
                 position += number == len(text) - 1
                 break
     return position, False
 
 
-def python(follower: Follower, call: Call) -> Decision:
+def follow_python(follower: Follower, call: Call) -> Decision:
     """`python [options] file args` and `python [options] -m module args`."""
     position, as_module = python_options(call.words)
     glued = re.fullmatch(r"-[A-Za-z]{0,20}m([\w.]+)", token(call.words[position - 1]))
@@ -68,13 +67,13 @@ def python(follower: Follower, call: Call) -> Decision:
     if not call.words:
         follower.unread.append("the text of `python -c` or standard input is not read")
         return True
-    return python_file(follower, call, as_module)
+    return follow_python_file(follower, call, as_module)
 
 
-def python_file(follower: Follower, call: Call, as_module: bool) -> Decision:
+def follow_python_file(follower: Follower, call: Call, as_module: bool) -> Decision:
     """A run of the Python file or module in the first word, with the others as arguments."""
     if as_module:
-        return _module(follower, call)
+        return _follow_module(follower, call)
     word = call.words[0]
     if token(word) in ("-", "-c"):
         return True
@@ -83,36 +82,36 @@ def python_file(follower: Follower, call: Call, as_module: bool) -> Decision:
     if path is None and re.fullmatch(r"[A-Za-z][\w+-]*", name):
         # a script that an installation puts on PATH, as in `torchrun $(which fairseq-train)`
         if name in follower.repo.console_scripts:
-            return console_script(follower, call, follower.repo.console_scripts[name])
+            return follow_console_script(follower, call, follower.repo.console_scripts[name])
         if "/bin/" in token(word):
-            return record(follower, call, console=name)
+            return record_run(follower, call, console=name)
     if path is None and isinstance(word.data, Unknown):
-        return unknown_program(follower, word)
+        return note_unknown_program(follower, word)
     if path is None:
-        return missing(follower, call, token(word))
+        return record_missing(follower, call, token(word))
     if follower.repo.is_dir(path):
         path = posixpath.normpath(posixpath.join(path, "__main__.py"))
     if _starts_another(follower, call, path):
         follower.warn(f"{path} starts {token(call.words[1])}, which is described")
         call.words = call.words[1:]
         call.launchers.append(path)
-        return python_file(follower, call, as_module=False)
-    return record(follower, call, entry=path)
+        return follow_python_file(follower, call, as_module=False)
+    return record_run(follower, call, entry=path)
 
 
-def _module(follower: Follower, call: Call) -> Decision:
+def _follow_module(follower: Follower, call: Call) -> Decision:
     name = token(call.words[0])
     path = follower.repo.module(name, [call.cwd, *_python_path(follower, call)])
     if path is not None:
-        return record(follower, call, entry=path, module=name)
+        return record_run(follower, call, entry=path, module=name)
     top = name.split(".")[0]
     if name in follower.rules.utility_modules or top in follower.rules.utility_modules:
         return True
     if follower.repo.is_dir(top) or follower.repo.is_dir(f"src/{top}"):
-        return missing(follower, call, name.replace(".", "/") + ".py")
+        return record_missing(follower, call, name.replace(".", "/") + ".py")
     if is_not_followed(follower, call):
         return None
-    return record(follower, call, module=name, console=name)
+    return record_run(follower, call, module=name, console=name)
 
 
 def _python_path(follower: Follower, call: Call) -> list[str]:
@@ -141,7 +140,7 @@ def is_program_file(follower: Follower, path: str) -> bool:
     """Whether a Python file is a program, rather than a configuration."""
     text = follower.repo.read(path) or ""
     imported = {name.split(".")[0] for name in imported_names(text)}
-    return "__main__" in text or bool(imported & _OF_PROGRAMS)
+    return "__main__" in text or bool(imported & _PROGRAM_IMPORTS)
 
 
 def imported_names(text: str) -> list[str]:
@@ -156,7 +155,7 @@ def imported_names(text: str) -> list[str]:
     return names
 
 
-def console_script(follower: Follower, call: Call, target: str) -> Decision:
+def follow_console_script(follower: Follower, call: Call, target: str) -> Decision:
     """A console script that the repository declares as `module:function`."""
     module, _, function = target.partition(":")
     module, function = module.strip(), function.split("[")[0].strip()
@@ -164,11 +163,11 @@ def console_script(follower: Follower, call: Call, target: str) -> Decision:
     if path is None:
         path = follower.repo.module(f"{module}.__init__", [call.cwd])
     if path is None:
-        return record(follower, call, module=module, console=call.name)
-    return record(follower, call, entry=path, module=module, function=function or None)
+        return record_run(follower, call, module=module, console=call.name)
+    return record_run(follower, call, entry=path, module=module, function=function or None)
 
 
-def record(
+def record_run(
     follower: Follower,
     call: Call,
     entry: str | None = None,
@@ -196,11 +195,11 @@ def record(
 def find_file(follower: Follower, call: Call, word: Value, directories: bool = False) -> str | None:
     """The file of the repository that a word names; moves the call to where it was found."""
     script = call.state.file
-    path, call.cwd = locate(follower, word, call.cwd, script, directories)
+    path, call.cwd = locate_file(follower, word, call.cwd, script, directories)
     return path
 
 
-def locate(
+def locate_file(
     follower: Follower, word: Value, cwd: str, script: str | None, directories: bool = False
 ) -> tuple[str | None, str]:
     """The file of the repository that a word of a command names, and the directory for it.
@@ -212,7 +211,7 @@ def locate(
     `directories`: one with a `__main__.py` will do.
     """
     repo, text = follower.repo, token(word).removeprefix(f"{follower.repo.root}/")
-    known = not isinstance(word.data, Unknown)
+    is_text = not isinstance(word.data, Unknown)
 
     def usable(path: str | None) -> bool:
         if path is None:
@@ -220,16 +219,16 @@ def locate(
         runnable = directories and repo.is_file(posixpath.join(path, "__main__.py"))
         return repo.is_file(path) or runnable
 
-    if known and usable(path := repo.normalise(token(word), cwd)):
+    if is_text and usable(path := repo.normalise(token(word), cwd)):
         return path, cwd
-    if known and not text.startswith("/"):
-        for place in _above(script) if script else ["."]:
+    if is_text and not text.startswith("/"):
+        for place in _folders_above(script) if script else ["."]:
             if usable(path := repo.normalise(text, place)):
                 follower.warn(f"{text} is not in {cwd}: {path} is taken")
                 return path, place
     candidates: list[str | None] = []
-    foreign = not known or text.startswith(("/", "~", f"{repo.root.name}/"))
-    if directories and known:
+    foreign = not is_text or text.startswith(("/", "~", f"{repo.root.name}/"))
+    if directories and is_text:
         candidates.append(repo.normalise(f"{text}.py", cwd))
     if script is not None and not foreign:
         candidates.append(repo.only_one_ending(text))
@@ -245,7 +244,7 @@ def locate(
     return None, cwd
 
 
-def _above(script: str) -> Iterator[str]:
+def _folders_above(script: str) -> Iterator[str]:
     """The folders of a script, its own first: it was written to be run from one of them."""
     folder = posixpath.dirname(script)
     while folder:
@@ -264,13 +263,13 @@ def is_not_followed(follower: Follower, call: Call) -> bool:
     return False
 
 
-def unknown_program(follower: Follower, word: Value) -> Decision:
+def note_unknown_program(follower: Follower, word: Value) -> Decision:
     """Remember a program that is not known, such as `$TRAIN_SCRIPT`."""
     follower.unread.append(f"it starts `{token(word)}`, whose value is not known")
     return None
 
 
-def missing(follower: Follower, call: Call, path: str) -> Decision:
+def record_missing(follower: Follower, call: Call, path: str) -> Decision:
     """Add a run that cannot be described because its file is not in the repository."""
     near, lacks = follower.repo.similar(path), "is not in"
     if path in near:

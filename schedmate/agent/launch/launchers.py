@@ -1,20 +1,30 @@
-"""The option tables of programs that start other programs (launchers.yaml)."""
+"""Reads the options of launchers: what they run, and the GPUs, nodes, processes and times they
+state.
+
+launchers.yaml has a table of options for each program that starts other programs. From these
+options, from `#SBATCH` lines and from launcher configs come the facts of a launch; totals and the
+variables that launchers set follow from them.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import shlex
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, NamedTuple
 
-from schedmate.agent.launch.state import token
-from schedmate.agent.values import Origin, Unknown, Value
-from schedmate.data import load
+from schedmate.agent.launch.repo import Repo
+from schedmate.agent.launch.shell_expansion import token
+from schedmate.agent.values import Origin, Unknown, Value, stated
+from schedmate.base.data import load
+from schedmate.base.errors import InputError
+from schedmate.jobs import LaunchConfig
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class TrainingSign:
     """A pattern that speaks for or against a run being the training."""
 
     where: str
@@ -45,7 +55,7 @@ class Table:
     plain: bool = False
     program: frozenset[str] = frozenset()
     binary: frozenset[str] = frozenset()
-    tasks: str | None = None
+    tasks: Sequence[str] = ()
     files: Sequence[str] = ()
     main: dict[str, str] = field(default_factory=dict)
 
@@ -56,8 +66,13 @@ class Table:
         return f"{self.name} {dashes}{option or fact}"
 
 
-_SETS = ("boolean", "module", "command", "env", "chdir", "wrap", "program", "binary")
-_PLAIN = {field.name for field in fields(Table)} - {"name", "arity", "subcommands", *_SETS}
+_OPTION_SETS = ("boolean", "module", "command", "env", "chdir", "wrap", "program", "binary")
+_TAKEN_AS_IS = {field.name for field in fields(Table)} - {
+    "name",
+    "arity",
+    "subcommands",
+    *_OPTION_SETS,
+}
 """What a table takes from launchers.yaml as it stands there."""
 
 
@@ -79,7 +94,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """All of launchers.yaml."""
+    """The content of launchers.yaml: launchers, modules, shells, utilities and their options."""
 
     launchers: dict[str, Table]
     modules: dict[str, Table]
@@ -90,17 +105,17 @@ class Rules:
     uncertain: frozenset[str]
     not_followed: dict[str, str]
     shells: frozenset[str]
-    evidence: tuple[Evidence, ...]
+    evidence: tuple[TrainingSign, ...]
 
 
 @cache
-def rules() -> Rules:
-    """The rules shipped with the package."""
+def launch_rules() -> Rules:
+    """The rules of launchers.yaml, read once."""
     data = load("agent/launch/launchers.yaml")
     launchers: dict[str, Table] = {}
     modules: dict[str, Table] = {}
     for name, entry in data["launchers"].items():
-        table = _table(name, entry)
+        table = _read_table(name, entry)
         for alias in (name, *entry.get("names", ())):
             launchers[alias] = table
         for module in entry.get("modules", ()):
@@ -119,14 +134,14 @@ def rules() -> Rules:
         not_followed=data["not_followed"],
         shells=frozenset(data["shells"]),
         evidence=tuple(
-            Evidence(item["where"], re.compile(item["pattern"], re.IGNORECASE), item["points"])
+            TrainingSign(item["where"], re.compile(item["pattern"], re.IGNORECASE), item["points"])
             for item in data["evidence"]
         ),
     )
 
 
-def _table(name: str, entry: dict[str, Any]) -> Table:
-    sets = {key: frozenset(map(str, entry.get(key, ()))) for key in _SETS}
+def _read_table(name: str, entry: dict[str, Any]) -> Table:
+    sets = {key: frozenset(map(str, entry.get(key, ()))) for key in _OPTION_SETS}
     arity: dict[str, int] = {}
     for item in entry.get("values", ()):
         arity |= item if isinstance(item, dict) else {str(item): 1}
@@ -135,8 +150,8 @@ def _table(name: str, entry: dict[str, Any]) -> Table:
     arity |= dict.fromkeys((*facts, *(name for names in valued for name in names)), 1)
     # `--wait` of srun takes a time, of sbatch, which shares its table of values, none
     arity = {option: count for option, count in arity.items() if option not in sets["boolean"]}
-    own: dict[str, Any] = {key: entry[key] for key in _PLAIN & entry.keys()} | sets
-    inner = {word: _table(name, table) for word, table in entry.get("subcommands", {}).items()}
+    own: dict[str, Any] = {key: entry[key] for key in _TAKEN_AS_IS & entry.keys()} | sets
+    inner = {word: _read_table(name, table) for word, table in entry.get("subcommands", {}).items()}
     return Table(name=name, arity=arity, subcommands=inner, **own)
 
 
@@ -146,7 +161,7 @@ def parse_options(table: Table, words: Sequence[Value]) -> Options:
     An option missing from the table takes a value only where that value cannot be the program:
     before a `.py` file that follows.
     """
-    given: list[Option] = []
+    options: list[Option] = []
     position = 0
     while position < len(words):
         word = words[position]
@@ -160,29 +175,29 @@ def parse_options(table: Table, words: Sequence[Value]) -> Options:
         option, equals, attached = text.partition("=")
         name = option.lstrip("-").replace("_", "-")
         if not text.startswith("--") and name not in table.arity and name not in table.boolean:
-            glued = _glued(table, text)
+            glued = _split_glued(table, text)
             if glued is not None:
                 name, attached = glued
                 equals = "="
         name = _full_name(table, name)
         if equals:
-            given.append(Option(name, [_part(word, attached)], word))
+            options.append(Option(name, [_part_of_word(word, attached)], word))
             continue
         if (name in table.module or name in table.command) and name not in table.program:
-            given.append(Option(name, [], word))
+            options.append(Option(name, [], word))
             continue
         count = table.arity.get(name)
-        if count is None and any(option.name in table.program for option in given):
+        if count is None and any(option.name in table.program for option in options):
             position -= 1
             break  # the program's own
         if count is None:
             count = int(_unlisted_takes_value(table, name, words[position:]))
-        given.append(Option(name, list(words[position : position + count]), word))
+        options.append(Option(name, list(words[position : position + count]), word))
         position += count
-    return Options(given, list(words[position:]))
+    return Options(options, list(words[position:]))
 
 
-def _glued(table: Table, text: str) -> tuple[str, str] | None:
+def _split_glued(table: Table, text: str) -> tuple[str, str] | None:
     """`-N2`, `-np8` as option and value."""
     body = text[1:]
     for length in (2, 1):
@@ -193,10 +208,10 @@ def _glued(table: Table, text: str) -> tuple[str, str] | None:
 
 def _full_name(table: Table, name: str) -> str:
     """The option that `name` abbreviates, as argparse and getopt_long allow."""
-    known = {*table.arity, *table.boolean, *table.flags, *table.module, *table.command}
-    if name in known or len(name) < 4:
+    names = {*table.arity, *table.boolean, *table.flags, *table.module, *table.command}
+    if name in names or len(name) < 4:
         return name
-    longer = [option for option in known if option.startswith(name)]
+    longer = [option for option in names if option.startswith(name)]
     return longer[0] if len(longer) == 1 else name
 
 
@@ -209,10 +224,10 @@ def _unlisted_takes_value(table: Table, name: str, following: Sequence[Value]) -
     return any(token(word).endswith(".py") for word in following[1:])
 
 
-def _part(value: Value, text: str) -> Value:
+def _part_of_word(value: Value, text: str) -> Value:
     """The piece `text` of a token, with the token's origin and known-ness."""
-    known = not isinstance(value.data, Unknown) or ("$" not in text and "`" not in text)
-    return Value(text if known else Unknown(text), value.origin)
+    is_known = not isinstance(value.data, Unknown) or ("$" not in text and "`" not in text)
+    return Value(text if is_known else Unknown(text), value.origin)
 
 
 def option_origin(option: Option) -> Origin | None:
@@ -224,3 +239,357 @@ def option_origin(option: Option) -> Origin | None:
     word, text = token(option.word), token(value)
     attached = option.word is not value and word.endswith(text) and len(word) > len(text) + 1
     return origin._replace(text=word if attached else f"{word} {text}")
+
+
+# What launch options, `#SBATCH` lines and launcher configs say about resources.
+
+
+Facts = dict[str, Value]
+
+_ACCELERATE_FACTS = {
+    "num_processes": "procs",
+    "num_machines": "nodes",
+    "mixed_precision": "precision",
+    "zero_stage": "zero_stage",
+    "deepspeed_config_file": "deepspeed_config",
+    "gradient_accumulation_steps": "gradient_accumulation_steps",
+}
+
+
+def facts_from_options(table: Table, options: Options, repo: Repo, cwd: str) -> Facts:
+    """The facts that a launcher's options state. What is unknown states nothing."""
+    facts: Facts = {}
+    config: Facts = {}
+    for option in options.given:
+        name, values, word = option
+        for fact, data in table.flags.get(name, {}).items():
+            facts[fact] = Value(data, word.origin)
+        if name not in table.facts or not values or isinstance(values[0].data, Unknown):
+            continue
+        fact, text = table.facts[name], token(values[0])
+        origin = option_origin(option)
+        if fact in ("hostfile", "accelerate_config"):
+            path = repo.normalise(text, cwd) or repo.by_suffix(text)
+            content = repo.read(path) if path else None
+            if fact == "accelerate_config":
+                facts[fact] = Value(path or text, origin)
+                config = _facts_of_accelerate(repo, path) if path is not None else {}
+            elif content is not None:
+                facts |= _facts_of_hostfile(content, path)
+        else:
+            plain = FACT_READERS[fact](text) if fact in FACT_READERS else _text_fact(fact, text)
+            facts |= {key: Value(data, origin) for key, data in plain.items()}
+    return config | facts
+
+
+def _text_fact(fact: str, text: str) -> PlainFacts:
+    return {fact: text} if re.fullmatch(r"[\w.,:/%+=@-]+", text) else {}
+
+
+def _facts_of_hostfile(content: str, path: str | None) -> Facts:
+    """Lines such as `worker-1 slots=8`."""
+    lines = [line.split("#")[0].strip() for line in content.splitlines()]
+    hosts = [line for line in lines if line]
+    slots = {match[1] for line in hosts if (match := re.search(r"slots\s*=\s*(\d{1,4})", line))}
+    if not hosts:
+        return {}
+    origin = Origin("config", path)
+    facts: Facts = {"nodes": Value(len(hosts), origin)}
+    if len(slots) == 1:
+        facts["gpus_per_node"] = Value(int(slots.pop()), origin)
+    return facts
+
+
+def _facts_of_accelerate(repo: Repo, path: str) -> Facts:
+    """What an `accelerate config` file states, at its top or in its `deepspeed_config`."""
+    try:
+        items = repo.config(path).mapping or {}
+    except InputError:
+        return {}
+    facts: Facts = {}
+    inner = items.get("deepspeed_config", Value(None)).mapping or {}
+    for key, fact in _ACCELERATE_FACTS.items():
+        value = inner.get(key) or items.get(key) or Value(None)
+        if value.origin is None or not isinstance(value.data, bool | int | float | str):
+            continue
+        text = "no" if value.data is False else str(value.data)
+        stated = FACT_READERS[fact](text) if fact in FACT_READERS else {fact: text}
+        origin = value.origin._replace(text=key)
+        facts |= {name: Value(data, origin) for name, data in stated.items()}
+    return facts
+
+
+def facts_from_batch_lines(text: str, file: str, repo: Repo) -> Facts:
+    """The `#SBATCH` lines of a batch script; they end at the first command (sbatch(1))."""
+    table = launch_rules().launchers["sbatch"]
+    facts: Facts = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        match = re.match(r"#SBATCH\s+(.*)", line)
+        if match is None:
+            if line.strip() and not line.lstrip().startswith("#"):
+                break
+            continue
+        try:
+            words = shlex.split(match[1], comments=True)
+        except ValueError:
+            words = match[1].split()
+        origin = Origin("script", file, number)
+        options = parse_options(table, [Value(word, origin) for word in words])
+        facts |= facts_from_options(table, options, repo, ".")
+    return facts
+
+
+# What follows from the facts of a launch: totals, and the variables that launchers set.
+
+
+def fact_product(facts: Facts, *names: str) -> int | None:
+    """The product of counts, or None when one is not known."""
+    result = 1
+    for name in names:
+        count = facts[name].integer if name in facts else None
+        if count is None:
+            return None
+        result *= count
+    return result
+
+
+def _set_total(facts: Facts, total: str, factors: tuple[str, ...]) -> None:
+    """Set a total where it is not stated and its factors are known."""
+    if total not in facts and (count := fact_product(facts, *factors)) is not None:
+        facts[total] = Value(count, _origin_of_product(facts, factors))
+
+
+def _origin_of_product(facts: Facts, factors: tuple[str, ...]) -> Origin | None:
+    """The origin of a product: where its last factor is, and the others where they count."""
+    origin = facts[factors[-1]].origin
+    others = [name for name in factors[:-1] if facts[name].data != 1]
+    if origin is None or not others:
+        return origin
+    return origin._replace(
+        computed=" x ".join(_fact_in_words(facts, name) for name in (*others, factors[-1]))
+    )
+
+
+def _fact_in_words(facts: Facts, name: str) -> str:
+    """A fact in words: `2 nodes (--nnodes 2)`."""
+    origin = facts[name].origin
+    text = origin.text if origin is not None and origin.source != "library" else None
+    words = f"{facts[name].plain()} {name.replace('_per_', ' per ')}"
+    return f"{words} ({text})" if text else words
+
+
+def _set_nodes(facts: Facts, launch: LaunchConfig) -> None:
+    """The nodes that the tasks fill, where none are stated."""
+    tasks, each = fact_product(facts, "tasks"), fact_product(facts, "tasks_per_node")
+    if tasks and each and tasks > each and launch.nodes is None and "nodes" not in facts:
+        facts["nodes"] = Value(-(-tasks // each), facts["tasks"].origin)
+
+
+def _times_computed(value: Value, nodes: int) -> Value:
+    """The GPUs of all nodes, given those of one; the origin says how they were computed."""
+    count, origin = int(value.number or 0), value.origin
+    if origin is not None and nodes != 1:
+        origin = origin._replace(computed=f"{count} per node x {nodes} nodes")
+    return Value(count * nodes, origin)
+
+
+def complete_facts(
+    facts: Facts, env: dict[str, Value], launch: LaunchConfig, warnings: list[str]
+) -> Facts:
+    """Totals that follow from the facts; the launch configuration given by the user wins.
+
+    GPUs: what the allocation says, else one for each process of a launcher (a bare Slurm task is
+    none), else the visible devices.
+    """
+    facts = dict(facts)
+    _set_nodes(facts, launch)
+    nodes = fact_product(facts, "nodes") or launch.nodes or 1
+    _set_total(facts, "procs", ("nodes", "procs_per_node"))
+    _set_total(facts, "tasks", ("nodes", "tasks_per_node"))
+    if "gpus_per_node" in facts and "gpus" not in facts:
+        facts["gpus"] = _times_computed(facts["gpus_per_node"], nodes)
+    _set_total(facts, "gpus", ("gpus_per_task", "tasks"))
+    _set_total(facts, "gpus", ("gpus_per_task", "procs"))
+    _set_total(facts, "gpus", ("procs",))
+    _set_total(facts, "procs", ("tasks",))
+    visible = env.get("CUDA_VISIBLE_DEVICES")
+    if "gpus" not in facts and visible is not None and not isinstance(visible.data, Unknown):
+        count = count_devices(token(visible))
+        if count is not None:
+            facts["gpus"] = _times_computed(Value(count, visible.origin), nodes)
+    configured: dict[str, int | float | str | None] = {
+        "gpus": launch.gpus,
+        "nodes": launch.nodes,
+        "gpu_type": launch.gpu_type,
+        "time_limit_s": launch.time_limit_s,
+    }
+    for name, data in configured.items():
+        if data is None:
+            continue
+        of_command = facts[name].plain() if name in facts else data
+        if name in ("gpus", "nodes") and of_command != data:
+            warnings.append(
+                f"the launch configuration says {data} {name}, the command {of_command}: "
+                f"the launch configuration is used"
+            )
+        facts[name] = Value(data, stated(name, data))
+    return facts
+
+
+def launcher_variables(sets: dict[str, str], facts: Facts) -> dict[str, Value]:
+    """The variables that launchers set for the first process; unknown where the fact is."""
+    variables: dict[str, Value] = {}
+    for name, text in sets.items():
+        fact = facts.get(text.removeprefix("$")) if text.startswith("$") else None
+        if fact is not None:
+            # the origin is the launch as a whole: what a program computes from it is its own
+            variables[name] = Value(str(fact.data), stated(name, fact.data))
+        else:
+            known = not text.startswith("$")
+            origin = stated(name, text)
+            variables[name] = Value(text if known else Unknown(f"${name}"), origin)
+    return variables
+
+
+# Counts, devices and times as launchers write them.
+#
+# Units: counts are numbers of GPUs, processes or nodes; times are seconds.
+
+
+PlainFacts = dict[str, int | float | str]
+
+_PRECISION = {
+    "no": "fp32",
+    "32": "fp32",
+    "32-true": "fp32",
+    "16": "fp16",
+    "16-true": "fp16",
+    "16-mixed": "fp16",
+    "bf16-true": "bf16",
+    "bf16-mixed": "bf16",
+}
+
+_COUNT_FACTS = ("nodes", "procs", "procs_per_node", "tasks", "tasks_per_node", "cpus_per_task")
+
+
+def time_limit_seconds(text: str) -> float | None:
+    """A Slurm time limit (`M`, `M:S`, `H:M:S`, `D-H`, `D-H:M`, `D-H:M:S`) [s]; sbatch(1)."""
+    match = re.fullmatch(r"(?:(\d{1,5})-)?(\d{1,7}(?::\d{1,7}){0,2})", text.strip())
+    if match is None:
+        return None
+    fields = [int(field) for field in match[2].split(":")]
+    if match[1] is not None:
+        hours, minutes, secs = [*fields, 0, 0][:3]
+        return float(int(match[1]) * 86_400 + hours * 3_600 + minutes * 60 + secs)
+    if len(fields) == 3:
+        return float(fields[0] * 3_600 + fields[1] * 60 + fields[2])
+    return float(fields[0] * 60 + (fields[1] if len(fields) == 2 else 0))
+
+
+def count_devices(text: str) -> int | None:
+    """How many devices a list such as `0,1,2` names; an empty list or -1 names none."""
+    items = [item.strip() for item in text.strip().strip("\"'").split(",") if item.strip()]
+    if "-1" in items or not items:
+        return 0
+    count = 0
+    for item in items:
+        ends = re.fullmatch(r"(\d{1,4})-(\d{1,4})", item)
+        if ends and int(ends[2]) >= int(ends[1]):
+            count += int(ends[2]) - int(ends[1]) + 1
+        elif re.fullmatch(r"\d{1,4}|(GPU|MIG)-[\w-]+", item):
+            count += 1
+        else:
+            return None
+    return count
+
+
+def _whole(name: str) -> Callable[[str], PlainFacts]:
+    def parse_quantity(text: str) -> PlainFacts:
+        # `1:4` (elastic torchrun) and `2-4` (Slurm) ask for at least the first number.
+        match = re.fullmatch(r"(\d{1,6})(?:[:-]\d{1,6})?", text.strip())
+        return {name: int(match[1])} if match else {}
+
+    return parse_quantity
+
+
+def _typed(name: str) -> Callable[[str], PlainFacts]:
+    def parse_quantity(text: str) -> PlainFacts:
+        """`8`, `a100:8` (Slurm)."""
+        match = re.fullmatch(r"(?:([A-Za-z][\w.\-]*):)?(\d{1,6})", text.strip())
+        if match is None:
+            return {}
+        return {name: int(match[2])} | ({"gpu_type": match[1]} if match[1] else {})
+
+    return parse_quantity
+
+
+def _gres(text: str) -> PlainFacts:
+    """`gpu:8`, `gpu:a100:8`, `gpu`; other generic resources are passed over."""
+    for item in text.split(","):
+        match = re.fullmatch(r"(?:gres/)?gpu(?::([A-Za-z][\w.\-]*))?(?:[:=](\d{1,6}))?", item)
+        if match:
+            facts: PlainFacts = {"gpus_per_node": int(match[2] or 1)}
+            return facts | ({"gpu_type": match[1]} if match[1] else {})
+    return {}
+
+
+def _devices(text: str) -> PlainFacts:
+    count = count_devices(text)
+    return {} if count is None else {"gpus_per_node": count}
+
+
+def _devices_or_count(text: str) -> PlainFacts:
+    """Lightning's `--devices`: a number, or a list when it holds a comma."""
+    return _devices(text) if "," in text else _whole("gpus_per_node")(text)
+
+
+def _deepspeed_devices(text: str) -> PlainFacts:
+    """`localhost:0,1@worker-2:2,3`."""
+    hosts = [host for host in text.split("@") if host]
+    counts = [count_devices(host.partition(":")[2]) for host in hosts]
+    counted = [count for count in counts if count]
+    if len(counted) != len(hosts) or not hosts:
+        return {"nodes": len(hosts)} if hosts else {}
+    facts: PlainFacts = {"nodes": len(hosts), "gpus": sum(counted)}
+    return facts | ({"gpus_per_node": counted[0]} if len(set(counted)) == 1 else {})
+
+
+def _hosts(text: str) -> PlainFacts:
+    """`host1:4,host2:4`."""
+    return {"nodes": len({host.partition(":")[0] for host in text.split(",") if host})}
+
+
+def _docker_gpus(text: str) -> PlainFacts:
+    listed = re.search(r"device=([\w,-]+)", text)
+    return _devices(listed[1]) if listed else _whole("gpus")(text)
+
+
+def _replicas(text: str) -> PlainFacts:
+    """TorchX's `2x8`, nodes by processes of each; `8` is one node."""
+    match = re.fullmatch(r"(?:(\d{1,5})(?::\d{1,5})?x)?(\d{1,4})", text)
+    return {"nodes": int(match[1] or 1), "procs_per_node": int(match[2])} if match else {}
+
+
+def _time(text: str) -> PlainFacts:
+    limit = time_limit_seconds(text)
+    return {} if limit is None else {"time_limit_s": limit}
+
+
+def _precision(text: str) -> PlainFacts:
+    return {"precision": _PRECISION.get(text.lower(), text.lower())}
+
+
+FACT_READERS: dict[str, Callable[[str], PlainFacts]] = {
+    **{name: _whole(name) for name in _COUNT_FACTS},
+    **{name: _whole(name) for name in ("zero_stage", "gradient_accumulation_steps")},
+    **{name: _typed(name) for name in ("gpus", "gpus_per_node", "gpus_per_task")},
+    "gres": _gres,
+    "devices": _devices,
+    "devices_or_count": _devices_or_count,
+    "deepspeed_devices": _deepspeed_devices,
+    "hosts": _hosts,
+    "docker_gpus": _docker_gpus,
+    "replicas": _replicas,
+    "time": _time,
+    "precision": _precision,
+}

@@ -1,7 +1,8 @@
-"""`make target`: the recipe lines of simple Makefiles, read without running make.
+"""Follows `make target`: the recipe lines of simple Makefiles, read without running make.
 
 Understood: assignments (`=`, `:=`, `?=`, `+=`), variables on the command line, explicit rules,
-prerequisites, line continuations, `include` is not. Functions such as `$(shell ...)` are unknown.
+prerequisites and line continuations; `include` is not. Functions such as `$(shell ...)` are
+unknown.
 """
 
 from __future__ import annotations
@@ -11,20 +12,20 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from schedmate.agent.launch.conditions import Decision
-from schedmate.agent.launch.following import Call, Follower
+from schedmate.agent.launch.plan import Call, Follower
 from schedmate.agent.launch.scripts import run_text
-from schedmate.agent.launch.state import token
+from schedmate.agent.launch.shell_expansion import token
+from schedmate.agent.launch.shell_operators import Decision
 
-_NAMES = ("GNUmakefile", "makefile", "Makefile")
-_ASSIGNMENT = re.compile(r"(?:export\s++)?([\w.\-]++)\s*+(\?|:{1,3}|\+)?=\s*+(.*)")
-_RULE = re.compile(r"([^\s:#=][^:#=]*)::?(?!=)\s*+([^;]*)(?:;(.*))?")
-_REFERENCE = re.compile(r"\$\$|\$\(([^()\s]+)\)|\$\{([^{}\s]+)\}|\$([A-Za-z@<^*])")
-MAX_DEPTH = 10
+_MAKEFILE_NAMES = ("GNUmakefile", "makefile", "Makefile")
+_MAKE_ASSIGNMENT = re.compile(r"(?:export\s++)?([\w.\-]++)\s*+(\?|:{1,3}|\+)?=\s*+(.*)")
+_MAKE_RULE = re.compile(r"([^\s:#=][^:#=]*)::?(?!=)\s*+([^;]*)(?:;(.*))?")
+_MAKE_REFERENCE = re.compile(r"\$\$|\$\(([^()\s]+)\)|\$\{([^{}\s]+)\}|\$([A-Za-z@<^*])")
+MAX_REFERENCES = 10
 
 
 @dataclass(slots=True)
-class Rule:
+class MakeRule:
     """Prerequisites and recipe lines, with line numbers."""
 
     prerequisites: list[str] = field(default_factory=list)
@@ -36,7 +37,7 @@ class Makefile:
     """The variables and explicit rules of one file."""
 
     variables: dict[str, str] = field(default_factory=dict)
-    rules: dict[str, Rule] = field(default_factory=dict)
+    rules: dict[str, MakeRule] = field(default_factory=dict)
 
     def expand(self, text: str, depth: int = 0) -> str:
         """Put variables in; what is unknown becomes a shell variable of the same name."""
@@ -45,17 +46,17 @@ class Makefile:
             name = match[1] or match[2] or match[3]
             if name is None:
                 return "$"
-            if name in self.variables and depth < MAX_DEPTH:
+            if name in self.variables and depth < MAX_REFERENCES:
                 return self.expand(self.variables[name], depth + 1)
             return f"${{{name}}}" if re.fullmatch(r"\w+", name) else ""
 
-        return _REFERENCE.sub(value, text)[:20_000]
+        return _MAKE_REFERENCE.sub(value, text)[:20_000]
 
 
 def parse_makefile(text: str) -> Makefile:
     """Read the text of a Makefile."""
     makefile = Makefile()
-    current: list[Rule] = []
+    current: list[MakeRule] = []
     for number, raw in _logical_lines(text):
         if raw.startswith("\t"):
             for rule in current:
@@ -65,15 +66,15 @@ def parse_makefile(text: str) -> Makefile:
         if not line:
             continue
         current = []
-        if assignment := _ASSIGNMENT.match(line.strip()):
+        if assignment := _MAKE_ASSIGNMENT.match(line.strip()):
             name, kind, value = assignment.groups()
             if kind == "+":
                 value = f"{makefile.variables.get(name, '')} {value}".strip()
             if kind != "?" or name not in makefile.variables:
                 makefile.variables[name] = value
-        elif match := _RULE.match(line):
+        elif match := _MAKE_RULE.match(line):
             for target in makefile.expand(match[1]).split():
-                rule = makefile.rules.setdefault(target, Rule())
+                rule = makefile.rules.setdefault(target, MakeRule())
                 rule.prerequisites += makefile.expand(match[2]).split()
                 if match[3]:
                     rule.recipe.append((number, match[3].strip()))
@@ -92,7 +93,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         number += line.count("\n") + 1
 
 
-def follow(follower: Follower, call: Call) -> Decision:
+def follow_make(follower: Follower, call: Call) -> Decision:
     """Follow `make [-C dir] [-f file] [NAME=value] [targets]`."""
     directory, name, targets = call.cwd, "", []
     variables: dict[str, str] = {}
@@ -111,7 +112,10 @@ def follow(follower: Follower, call: Call) -> Decision:
             variables[assignment[1]] = assignment[2]
         elif not word.startswith("-"):
             targets.append(word)
-    paths = [posixpath.normpath(posixpath.join(directory, n)) for n in ([name] if name else _NAMES)]
+    paths = [
+        posixpath.normpath(posixpath.join(directory, n))
+        for n in ([name] if name else _MAKEFILE_NAMES)
+    ]
     path = next((path for path in paths if follower.repo.is_file(path)), None)
     text = follower.repo.read(path) if path else None
     if path is None or text is None:
@@ -126,11 +130,11 @@ def follow(follower: Follower, call: Call) -> Decision:
     for target in targets:
         if target not in makefile.rules:
             follower.warn(f"{path} has no target {target}")
-        _target(follower, call, makefile, path, target, done)
+        _follow_target(follower, call, makefile, path, target, done)
     return True
 
 
-def _target(
+def _follow_target(
     follower: Follower, call: Call, makefile: Makefile, path: str, target: str, done: set[str]
 ) -> None:
     follower.tick()
@@ -139,7 +143,7 @@ def _target(
         return
     done.add(target)
     for prerequisite in rule.prerequisites:
-        _target(follower, call, makefile, path, prerequisite, done)
+        _follow_target(follower, call, makefile, path, prerequisite, done)
     local = Makefile(
         makefile.variables | {"@": target, "<": (rule.prerequisites or [""])[0]}, makefile.rules
     )

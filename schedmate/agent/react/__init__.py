@@ -2,5 +2,6 @@
 
 A model reads the repository with `file_tree` and `file_read` and answers with findings, each with
 the file and line that hold it. It proposes; `citations` checks every finding against the file, and
-`combine` decides what of it enters the metadata. What static analysis is sure of is never touched.
+`extractor` decides what of it enters the metadata. What static analysis is sure of is never
+touched.
 """

@@ -1,52 +1,184 @@
-"""Whether a finding is proved: the cited line exists, is used by the job, and contains the value.
+"""Proves findings: the cited line exists, is used by the job, and contains the value.
 
 A model proposes, this module decides. A value counts only as a name, number or string of code or
-configuration (`tokens`), in a file that the launch command leads to (`reach`), on a line that can
-run (`dead`), cited exactly or, as models count badly, at most `SLACK` lines away. A length may be
-computed from several numbers, each cited (`numerals`), and is converted to steps here (`units`).
+configuration, in a file that the launch command leads to, on a line that can run (`sources`), cited
+exactly or, as models count badly, at most `SLACK` lines away. A length may be computed from several
+numbers, each cited, and is converted to steps here (`units`). Below `Citations` stand the form in
+which a model reports, the types of fields, numbers and formulas, names, and documented defaults.
 """
 
 from __future__ import annotations
 
+import ast
+import math
+import operator
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from pathlib import PurePosixPath
+from typing import Any, get_args
 
-from schedmate.agent.react.answer import Finding, Term
-from schedmate.agent.react.dead import Dead
-from schedmate.agent.react.defaults import documented_default
-from schedmate.agent.react.names import domains, forms, normal
-from schedmate.agent.react.numerals import evaluate, number, stands_for
-from schedmate.agent.react.sources import Sources
-from schedmate.agent.react.tokens import readable
-from schedmate.agent.react.values import ITERS, NUMERIC, UNITS, typed
-from schedmate.agent.units import as_length
-from schedmate.jobs import Evidence, WorkloadMetadata
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator
+
+from schedmate.agent.fields import task
+from schedmate.agent.fields.candidates import rules
+from schedmate.agent.fields.dataset_names import class_dataset, dataset_name
+from schedmate.agent.fields.model_built import model_name
+from schedmate.agent.fields.settings import normal_name
+from schedmate.agent.react.sources import DeadLines, Sources, is_readable
+from schedmate.agent.units import ITERS, UNIT, Unit, as_length
+from schedmate.base.data import load
+from schedmate.jobs import Evidence, TaskType, WorkloadMetadata
+from schedmate.llm.redact import PLACEHOLDER
 from schedmate.tools import RepoFiles
+
+OPTIONAL_FIELDS: tuple[str, ...] = (
+    "training_config.batch_size",
+    "training_config.lr",
+    "training_config.optimizer",
+    "training_config.precision",
+    "model_config.d_model",
+    "model_config.n_layer",
+    "dataset_config.num_workers",
+)
+"""Fields beside the mandatory ones that are asked for when the model reads alone (Figure 6)."""
+ASKABLE_FIELDS = WorkloadMetadata.MANDATORY + OPTIONAL_FIELDS
+MAX_FINDINGS = 200
+MAX_TERMS = 6
+
+
+class Term(BaseModel):
+    """A number of a formula, and the line that is said to hold it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    value: float
+    file: str
+    line: int
+
+
+class Finding(BaseModel):
+    """One value, and the line that is said to hold it.
+
+    `value` is None where the line shows that there is none. A length that several numbers make is
+    given as `terms` and a `formula` over their letters, `a / (b * c)`, which is computed here.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    field: str
+    value: str | int | float | None
+    file: str
+    line: int
+    unit: Unit | None = None
+    formula: str | None = Field(None, max_length=80)
+    terms: list[Term] = Field(default_factory=list, max_length=MAX_TERMS)
+
+
+class Findings(BaseModel):
+    """All that the model reports; several findings of one field are tried in order."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    findings: list[Finding]
+
+    @field_validator("findings", mode="before")
+    @classmethod
+    def _only_whole_ones(cls, found: Any) -> Any:
+        # One finding without a value or a line must not cost the others.
+        if not isinstance(found, list):
+            return found
+        return [one for one in found[:MAX_FINDINGS] if _is_finding(one)]
+
+
+def _is_finding(found: Any) -> bool:
+    try:
+        Finding.model_validate(found)
+    except ValidationError:
+        return False
+    return True
+
+
+def findings_schema(fields: tuple[str, ...]) -> type[Findings]:
+    """`Findings` whose JSON schema knows only the fields asked for.
+
+    Validation accepts any: what was not asked for is ignored later, and costs nothing else.
+    """
+    asked = Field(json_schema_extra={"enum": list(fields)})
+    finding = create_model("Finding", __base__=Finding, field=(str, asked))
+    return create_model("Findings", __base__=Findings, findings=(list[finding], ...))
+
+
+# The values of findings in the types of their fields.
+
+
+NUMERIC_FIELDS = frozenset(
+    {
+        ITERS,
+        "training_config.batch_size",
+        "training_config.lr",
+        "model_config.d_model",
+        "model_config.n_layer",
+        "dataset_config.num_workers",
+    }
+)
+_MAY_BE_ZERO = frozenset({"dataset_config.num_workers"})
+UNIT_PATTERNS = {
+    "epoch": re.compile(r"epoch", re.IGNORECASE),
+    "step": re.compile(r"step|iter|update|batch|round|episode|token|sample|frame", re.IGNORECASE),
+}
+
+
+def typed_value(finding: Finding) -> str | int | float | None:
+    """The value converted to the type of its field, or None if that is impossible."""
+    value = finding.value
+    if finding.field in NUMERIC_FIELDS:
+        number = parse_number(str(value))
+        if number is None or number < 0 or (number == 0 and finding.field not in _MAY_BE_ZERO):
+            return None
+        return (
+            int(number) if number.is_integer() and finding.field != "training_config.lr" else number
+        )
+    text = str(value).strip()
+    if finding.field == "model_config.task_type":
+        return next((one for one in get_args(TaskType) if one.lower() == text.lower()), None)
+    if finding.field == UNIT:
+        unit = text.lower().rstrip("s")
+        return unit if unit in UNIT_PATTERNS else None
+    text = text.rstrip("_-./ ") or text
+    if not text or len(text) > 200 or "\n" in text or PLACEHOLDER.search(text):
+        return None
+    return text
+
+
+# Whether a finding is proved.
+
 
 COMMAND = "command"
 LIBRARY = "library:"
 """The prefix of a class or function whose documented default a finding reports."""
 SLACK = 2
-SURE = 0.7
+SURE_CONFIDENCE = 0.7
 """Confidence of a model's value that its line proves."""
-LIKELY = 0.5
+LIKELY_CONFIDENCE = 0.5
 """Confidence of a class (task or unit) that its line neither names nor contradicts."""
 
-_MAY_BE_ABSENT = frozenset({ITERS, "training_config.iter_type", "dataset_config.valid"})
-_NAMED = {
-    "epoch": UNITS["epoch"],
-    "step": re.compile(r"step|iter|update|round|episode|token|sample|frame", re.IGNORECASE),
+_MAY_BE_ABSENT = frozenset({ITERS, UNIT, "dataset_config.valid"})
+_UNIT_WORDS = UNIT_PATTERNS | {
+    "step": re.compile(r"step|iter|update|round|episode|token|sample|frame", re.IGNORECASE)
 }
-"""Words that name the unit of a number on their line."""
+"""Words that name the unit of a number on their line, whose batch size says nothing of it."""
 
-_LASTS = re.compile(r"epoch|step|iter|update|duration|budget|length|total|max", re.IGNORECASE)
-_ROLES = {
-    "iters": _LASTS,
-    "iter_type": _LASTS,
+_LENGTH_WORDS = re.compile(
+    r"epoch|step|iter|update|duration|budget|length|total|max", re.IGNORECASE
+)
+_ROLE_WORDS = {
+    "iters": _LENGTH_WORDS,
+    "iter_type": _LENGTH_WORDS,
     "valid": re.compile(r"val|eval|dev|test|held", re.IGNORECASE),
 }
-_NONE = frozenset({"none", "null", "false", "no", "0", "-1", "~", "off", "never"})
+_NO_VALUE_WORDS = frozenset({"none", "null", "false", "no", "0", "-1", "~", "off", "never"})
 
 _Proof = Callable[[list[str]], tuple[float, str]]
 """The confidence that a line with these tokens is proof (0: none), and the reason if not."""
@@ -64,12 +196,20 @@ class Rejection:
         return f"{one.field} = {one.value!r} at {one.file}:{one.line}: {self.reason}"
 
 
-class _RefusedError(Exception):
+@dataclass(slots=True)
+class Reading:
+    """The result of a reading: the values proved, and the findings rejected."""
+
+    found: dict[str, Evidence] = field(default_factory=dict)
+    dropped: list[Rejection] = field(default_factory=list)
+
+
+class _NotProvedError(Exception):
     """A finding is not proved; the message says what is missing."""
 
 
 class Citations:
-    """Checks findings against one repository; `taking_part` comes from `reach.reached`.
+    """Checks findings against one repository; `taking_part` comes from `sources.files_of_job`.
 
     The launch command is a file of one line, `COMMAND`; `entry` is the file that it runs. `known`
     is the result of static analysis, with the factors by which a length is converted.
@@ -87,7 +227,26 @@ class Citations:
         self._known = known or WorkloadMetadata()
         self._command = {1: re.split(r"[\s=]+", command)}
         self._sources = Sources(files)
-        self._dead = Dead(self._sources, taking_part, command, entry)
+        self._dead = DeadLines(self._sources, taking_part, command, entry)
+
+    def prove(self, findings: Iterable[Finding]) -> Reading:
+        """The first valid finding for each field, and the rejected ones.
+
+        A length reported with its unit proves both.
+        """
+        reading, units = Reading(), dict[str, Evidence]()
+        for finding in findings:
+            if finding.field in reading.found:
+                continue
+            checked = self.check(finding)
+            if isinstance(checked, Rejection):
+                reading.dropped.append(checked)
+                continue
+            reading.found[finding.field] = checked
+            if finding.field == ITERS and (unit := self.unit(finding, checked)) is not None:
+                units[UNIT] = unit
+        reading.found |= units
+        return reading
 
     def check(self, finding: Finding) -> Evidence | Rejection:
         """The finding as evidence, or the reason to reject it.
@@ -102,13 +261,13 @@ class Citations:
             if finding.formula is not None or finding.terms:
                 return self._computed(finding)
             return self._stated(finding)
-        except _RefusedError as refusal:
+        except _NotProvedError as refusal:
             return Rejection(finding, str(refusal))
 
     def _stated(self, finding: Finding) -> Evidence:
-        value = typed(finding)
+        value = typed_value(finding)
         if value is None:
-            raise _RefusedError("the value is not one this field can have")
+            raise _NotProvedError("the value is not one this field can have")
 
         def proof(line: list[str]) -> tuple[float, str]:
             return self._holds(finding.field, value, finding.file.removeprefix("./"), line)
@@ -116,8 +275,8 @@ class Citations:
         return self._length(finding, self._at(finding, value, proof))
 
     def _computed(self, finding: Finding) -> Evidence:
-        if finding.field not in NUMERIC or not finding.formula or not finding.terms:
-            raise _RefusedError("a formula needs terms, and a field that is a number")
+        if finding.field not in NUMERIC_FIELDS or not finding.formula or not finding.terms:
+            raise _NotProvedError("a formula needs terms, and a field that is a number")
         shown = finding.formula
         places = [
             self._at(term, term.value, _number_proof(finding.field, term.value, term=True))
@@ -125,14 +284,14 @@ class Citations:
         ]
         for letter, term, place in zip("abcdefgh", finding.terms, places, strict=False):
             shown = re.sub(rf"\b{letter}\b", f"{term.value:,g} ({place.where()})", shown)
-        value = evaluate(finding.formula, [term.value for term in finding.terms])
+        value = evaluate_formula(finding.formula, [term.value for term in finding.terms])
         if value is None:
-            raise _RefusedError(
+            raise _NotProvedError(
                 f"{finding.formula!r} is no sum or product over its terms a, b, ..."
             )
-        claimed = number(str(finding.value)) if finding.value is not None else value
+        claimed = parse_number(str(finding.value)) if finding.value is not None else value
         if claimed is None or abs(claimed - value) > max(1.0, 0.01 * value):
-            raise _RefusedError(f"the formula gives {value:,g}, not {finding.value}")
+            raise _NotProvedError(f"the formula gives {value:,g}, not {finding.value}")
         whole = int(value) if finding.field != "training_config.lr" and value >= 1 else value
         note = f"{shown} = {whole:,}"
         return self._length(finding, places[0].model_copy(update={"value": whole, "note": note}))
@@ -143,7 +302,7 @@ class Citations:
             return proof
         length = as_length(float(proof.value), finding.unit, self._known)
         if isinstance(length, str):
-            raise _RefusedError(length)
+            raise _NotProvedError(length)
         notes = [note for note in (proof.note, length.formula) if note]
         update = {"value": length.value, "note": "; ".join(notes) or None}
         return proof.model_copy(update=update)
@@ -157,38 +316,40 @@ class Citations:
             return None
         unit = "epoch" if finding.unit == "epoch" else "step"
         line = (self._lines(proof.file or COMMAND) or {}).get(proof.line or 1, [])
-        named = {name for name, words in _NAMED.items() if any(words.search(one) for one in line)}
+        named = {
+            name for name, words in _UNIT_WORDS.items() if any(words.search(one) for one in line)
+        }
         if named and unit not in named:
             return None
-        sure = SURE if named else LIKELY
+        sure = SURE_CONFIDENCE if named else LIKELY_CONFIDENCE
         return proof.model_copy(update={"value": unit, "confidence": min(sure, proof.confidence)})
 
     def _absent(self, finding: Finding) -> Evidence:
         if finding.field not in _MAY_BE_ABSENT:
-            raise _RefusedError("every training has one; leave it out if you did not find it")
-        role = _ROLES[finding.field.rpartition(".")[2]]
+            raise _NotProvedError("every training has one; leave it out if you did not find it")
+        role = _ROLE_WORDS[finding.field.rpartition(".")[2]]
 
         def proof(line: list[str]) -> tuple[float, str]:
-            none = any(token.lower() in _NONE for token in line)
-            endless = role is _LASTS and "while" in line and ("True" in line or "1" in line)
+            none = any(token.lower() in _NO_VALUE_WORDS for token in line)
+            endless = role is _LENGTH_WORDS and "while" in line and ("True" in line or "1" in line)
             shown = endless or (none and any(role.search(token) for token in line))
-            return (SURE, "") if shown else (0.0, "the line does not say that there is none")
+            return _sure_if(shown, "the line does not say that there is none")
 
         return self._at(finding, None, proof)
 
     def _default(self, finding: Finding) -> Evidence:
         name = finding.file.removeprefix(LIBRARY).strip()
-        last = normal(name.rpartition(".")[2])
+        last = bare_name(name.rpartition(".")[2])
         if not any(last in self._forms_in(path) for path in (COMMAND, *sorted(self._taking_part))):
-            raise _RefusedError(f"nothing that runs uses {name}")
-        value, key = typed(finding), finding.field.rpartition(".")[2]
+            raise _NotProvedError(f"nothing that runs uses {name}")
+        value, key = typed_value(finding), finding.field.rpartition(".")[2]
         default = documented_default(name, key)
         if default is None:
-            raise _RefusedError(f"no documented default of {name} is known for {key}")
-        same = str(default) == str(value) or number(str(default)) == number(str(value))
+            raise _NotProvedError(f"no documented default of {name} is known for {key}")
+        same = str(default) == str(value) or parse_number(str(default)) == parse_number(str(value))
         if value is None or not same:
-            raise _RefusedError(f"the documented default of {name} is {default}")
-        return Evidence(value=value, source="library", text=name, confidence=SURE)
+            raise _NotProvedError(f"the documented default of {name} is {default}")
+        return Evidence(value=value, source="library", text=name, confidence=SURE_CONFIDENCE)
 
     def _at(self, cited: Finding | Term, value: object, proof: _Proof) -> Evidence:
         """The evidence that `proof` accepts on the cited line, or next to it."""
@@ -202,7 +363,7 @@ class Citations:
                     reason = missing if distance == 0 and lines.get(line) else reason
                 elif dead := self._dead.reason(path, line):
                     reason = dead
-                elif sure == SURE or distance == 0:
+                elif sure == SURE_CONFIDENCE or distance == 0:
                     command = path == COMMAND
                     return Evidence(
                         value=value,
@@ -212,16 +373,16 @@ class Citations:
                         text="the launch command" if command else None,
                         confidence=sure,
                     )
-        raise _RefusedError(reason)
+        raise _NotProvedError(reason)
 
     def _lines_of(self, path: str) -> dict[int, list[str]]:
-        if path != COMMAND and not readable(path):
-            raise _RefusedError("the file is neither code nor configuration")
+        if path != COMMAND and not is_readable(path):
+            raise _NotProvedError("the file is neither code nor configuration")
         lines = self._lines(path)
         if lines is None:
-            raise _RefusedError("there is no such file, or it may not be read")
+            raise _NotProvedError("there is no such file, or it may not be read")
         if path != COMMAND and path not in self._taking_part:
-            raise _RefusedError("the launch command does not lead to this file")
+            raise _NotProvedError("the launch command does not lead to this file")
         return lines
 
     def _holds(
@@ -230,36 +391,40 @@ class Citations:
         if not line:
             return 0.0, "there is no code on the line"
         if field == "model_config.task_type":
-            found = domains(line)
-            if found:
-                names = ", ".join(sorted(found))
-                return (SURE, "") if value in found else (0.0, f"it names {names}")
-            return LIKELY, ""
-        if field == "training_config.iter_type":
-            said = any(UNITS[str(value)].search(token) for token in line)
-            return (SURE, "") if said else (0.0, f"the line names no {value}")
-        if field in NUMERIC:
+            domains = named_domains(line)
+            if domains:
+                names = ", ".join(sorted(domains))
+                return _sure_if(value in domains, f"it names {names}")
+            return LIKELY_CONFIDENCE, ""
+        if field == UNIT:
+            named = any(UNIT_PATTERNS[str(value)].search(token) for token in line)
+            return _sure_if(named, f"the line names no {value}")
+        if field in NUMERIC_FIELDS:
             # On the command line a flag may be as short as -e.
             if path == COMMAND:
-                said = any(number(token) == value for token in line)
-                return (SURE, "") if said else (0.0, "the launch command does not hold it")
+                is_in_command = any(parse_number(token) == value for token in line)
+                return _sure_if(is_in_command, "the launch command does not hold it")
             return _number_proof(field, float(value))(line)
         missing = f"the line does not hold {str(value)[:60]!r} as a name or text of the program"
-        if any(normal(str(value)) in forms(token) for token in line):
-            return SURE, ""
+        if any(bare_name(str(value)) in name_forms(token) for token in line):
+            return SURE_CONFIDENCE, ""
         # `wikitext/wikitext-103-raw-v1`: a part of a name may stand elsewhere in the file.
-        *others, last = (normal(part) for part in str(value).split("/"))
-        if others and any(last in forms(token) for token in line):
+        *others, last = (bare_name(part) for part in str(value).split("/"))
+        if others and any(last in name_forms(token) for token in line):
             whole = self._forms_in(path) | self._forms_in(COMMAND)
-            return (SURE, "") if whole.issuperset(others) else (0.0, missing)
+            return _sure_if(whole.issuperset(others), missing)
         return 0.0, missing
 
     def _forms_in(self, path: str) -> set[str]:
         lines = self._lines(path) or {}
-        return {form for line in lines.values() for token in line for form in forms(token)}
+        return {form for line in lines.values() for token in line for form in name_forms(token)}
 
     def _lines(self, path: str) -> dict[int, list[str]] | None:
         return self._command if path == COMMAND else self._sources.tokens(path)
+
+
+def _sure_if(holds: bool, reason: str) -> tuple[float, str]:
+    return (SURE_CONFIDENCE, "") if holds else (0.0, reason)
 
 
 def _number_proof(field: str, value: float, *, term: bool = False) -> _Proof:
@@ -267,9 +432,148 @@ def _number_proof(field: str, value: float, *, term: bool = False) -> _Proof:
 
     def proof(line: list[str]) -> tuple[float, str]:
         if term:
-            held = any(number(token) == value for token in line)
-            return (SURE, "") if held else (0.0, f"the line does not hold the number {value:g}")
-        reason = stands_for(field, value, line)
-        return (SURE, "") if reason is None else (0.0, reason)
+            held = any(parse_number(token) == value for token in line)
+            return _sure_if(held, f"the line does not hold the number {value:g}")
+        reason = refusal_of_number(field, value, line)
+        return _sure_if(reason is None, reason or "")
 
     return proof
+
+
+# Numbers on a line: the quantity of each, and formulas over several of them.
+
+
+MAX_VALUE = 1e18
+_LETTERS = "abcdefgh"
+_CARRIER_WORDS = frozenset({"default", "type", "int", "float", "str", "value", "const", "optional"})
+"""Words between the name of an argument and its number."""
+_OPERATIONS: dict[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+}
+
+
+def parse_number(text: str) -> float | None:
+    """The number that a token spells, `30_000` and `6.5e12` included, or None."""
+    try:
+        number = float(text.replace(",", "").replace("_", ""))
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def refusal_of_number(field: str, wanted: float, line: Sequence[str]) -> str | None:
+    """The reason why no token of a line has this number for this field, or None if one does.
+
+    The name before a number determines its quantity. An uninformative name is accepted; the name of
+    another quantity is not.
+    """
+    places = [at for at, token in enumerate(line) if _is_number(token, wanted)]
+    if not places:
+        return f"the line does not hold the number {wanted:g}"
+    own, other = _role_patterns(field)
+    reason = ""
+    for at in places:
+        before = [token for token in reversed(line[:at]) if parse_number(token) is None]
+        name = next((token for token in before if token.lower() not in _CARRIER_WORDS), "")
+        role = None if own.search(name) else other.search(name)
+        if role is None:
+            return None
+        reason = f"there the number is a {role[0].lower().strip('._-')}"
+    return reason
+
+
+def _is_number(token: str, wanted: float) -> bool:
+    found = parse_number(token)
+    return found is not None and math.isclose(found, wanted)
+
+
+@cache
+def _role_patterns(field: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Names of this field's quantity, and those of all others."""
+    roles: Mapping[str, Any] = load("agent/react/roles.yaml")["roles"]
+    own = roles.get(field.rpartition(".")[2], r"(?!)")
+    others = [pattern for name, pattern in roles.items() if name != field.rpartition(".")[2]]
+    return re.compile(own, re.IGNORECASE), re.compile("|".join(others), re.IGNORECASE)
+
+
+def evaluate_formula(formula: str, values: Sequence[float]) -> float | None:
+    """The value of a formula over the letters `a`, `b`, ... and plain numbers below 10.
+
+    Sums, differences, products and quotients only; None for anything else, and for a result that is
+    not a number. Larger numbers have to be cited as terms.
+    """
+    try:
+        tree = ast.parse(formula, mode="eval")
+        result = _formula_value(tree.body, dict(zip(_LETTERS, values, strict=False)))
+    except (SyntaxError, ValueError, ZeroDivisionError, OverflowError, RecursionError, MemoryError):
+        return None
+    return result if math.isfinite(result) and 0 < result <= MAX_VALUE else None
+
+
+def _formula_value(node: ast.expr, letters: Mapping[str, float]) -> float:
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
+        left, right = _formula_value(node.left, letters), _formula_value(node.right, letters)
+        return _OPERATIONS[type(node.op)](left, right)
+    if isinstance(node, ast.Name) and node.id in letters:
+        return letters[node.id]
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+        if 0 < node.value < 10:
+            return float(node.value)
+    raise ValueError("no formula over the terms")
+
+
+# The names that a token of a program may denote, and the domains they belong to.
+
+
+def named_domains(line: list[str]) -> set[str]:
+    """The domains of the models and datasets named on a line."""
+    vocabulary = rules("vocabulary")
+    return {
+        domain
+        for token in line
+        for table in ("models", "datasets")
+        for domain in task.domains_of(token, vocabulary[table])
+    }
+
+
+@lru_cache(maxsize=65_536)  # a long-lived hook reads many repositories
+def name_forms(token: str) -> frozenset[str]:
+    """The names that a token may denote: itself, or parts of a path or dotted name."""
+    file = PurePosixPath(token.replace("\\", "/"))
+    parts = [token, *re.split(r"[/\\]", token), *token.split("."), file.stem]
+    read = (dataset_name(token), model_name(token), class_dataset(token))
+    return frozenset(form for part in (*parts, *read) if part and (form := bare_name(part)))
+
+
+def bare_name(text: str) -> str:
+    """A name without case and punctuation."""
+    return re.sub(r"[\W_]", "", text.casefold())
+
+
+# Documented defaults of libraries, from the table that static analysis uses as well.
+
+
+_LENGTH_NAMES = ("num_train_epochs", "max_epochs", "epochs", "max_steps")
+
+
+def documented_default(name: str, key: str) -> Any:
+    """The default of the field `key` of the library class `name`; None if not known.
+
+    `name` is a dotted path, or its last part alone.
+    """
+    table: dict[str, dict[str, Any]] = load("agent/interp/libs/libraries.yaml")["records"]
+    last = name.rpartition(".")[2]
+    fields = table.get(name) or next(
+        (entry for path, entry in table.items() if path.rpartition(".")[2] == last), None
+    )
+    if fields is None:
+        return None
+    names = rules("names")
+    aliases = _LENGTH_NAMES if key == "iters" else (key, *names["extras"].get(key, ()))
+    defaults = {normal_name(field): value for field, value in fields.items()}
+    values = (defaults.get(normal_name(alias)) for alias in aliases)
+    return next((one for one in values if one is not None and one != -1), None)

@@ -1,28 +1,45 @@
-"""`MetadataExtractor`: static analysis first, then a model for what it could not determine."""
+"""Completes static analysis with a model: `MetadataExtractor` asks, has the findings proved, and
+combines.
+
+`fields_to_ask` decides which fields a model is asked for, each with the reason; `opening` is the
+part of the repository in its first message; `combine` decides what enters the metadata. A finding
+enters if its citation is valid and its field was asked for; it then overrides the static value. If
+that value was proved equally well, both lines are reported as a conflict and the value counts as
+doubtful. Without valid findings nothing changes.
+"""
 
 from __future__ import annotations
 
+import ast
+import re
 import time
 import uuid
-from collections.abc import Iterable
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, Literal
 
-from schedmate.agent.extraction import Extraction
-from schedmate.agent.react.answer import ASKABLE, Finding
-from schedmate.agent.react.asking import questions
-from schedmate.agent.react.citations import Citations
-from schedmate.agent.react.combine import combine, proved
-from schedmate.agent.react.opening import opening
-from schedmate.agent.react.reach import reached
-from schedmate.errors import ModelError, SchedmateError
-from schedmate.jobs import JobSpec, ModelUse, WorkloadMetadata
+from schedmate.agent import Extraction
+from schedmate.agent.fields.candidates import EXPLICIT
+from schedmate.agent.react.citations import ASKABLE_FIELDS, Citations, bare_name
+from schedmate.agent.react.sources import (
+    CONFIG_SUFFIXES,
+    SCRIPT_SUFFIXES,
+    files_of_job,
+    syntax_tree,
+)
+from schedmate.agent.units import ITERS, UNIT
+from schedmate.base.errors import ModelError, SchedmateError
+from schedmate.base.terminal import visible
+from schedmate.jobs import Evidence, JobSpec, ModelUse, WorkloadMetadata
 from schedmate.llm import LLM
-from schedmate.llm.budget import CHARACTERS_PER_TOKEN
-from schedmate.llm.redact import Redactor
+from schedmate.llm.redact import Fence, Redactor
+from schedmate.llm.store import CHARACTERS_PER_TOKEN
 from schedmate.settings import Settings
 from schedmate.tools import RepoFiles
+
+if TYPE_CHECKING:
+    from schedmate.agent.react.loop import Question
 
 PURPOSE = "extract"
 
@@ -32,9 +49,9 @@ class MetadataExtractor:
     """The model's part of metadata extraction (SchedMate paper, section 3.1).
 
     In `hybrid` mode the model is asked for what static analysis left open or doubtful, and for the
-    names that it is most often wrong about (`asking`); proved findings override. In `agent` mode it
-    is asked for everything, static values are candidates, and proved findings are the answer. If
-    the model fails, the static answer stands.
+    names that it is most often wrong about (`fields_to_ask`); proved findings override. In `agent`
+    mode it is asked for everything, static values are candidates, and proved findings are the
+    answer. If the model fails, the static answer stands.
     """
 
     llm: LLM
@@ -92,14 +109,17 @@ class MetadataExtractor:
                 {**one, "content": redactor.redact(str(one["content"]))}
                 for one in convert_to_openai_messages(messages)
             ],
-            "tools": [convert_to_openai_tool(one) for one in as_langchain(_files(spec, redactor))],
+            "tools": [
+                convert_to_openai_tool(one)
+                for one in as_langchain(_repository_files(spec, redactor))
+            ],
         }
 
     def _asked(self, static: Extraction) -> dict[str, str]:
         if self.mode == "hybrid":
             below, names = self.settings.agent_ask_below, self.settings.agent_ask_names
-            return questions(static, below, names=names)
-        return dict.fromkeys(ASKABLE, "the model reads alone")
+            return fields_to_ask(static, below, names=names)
+        return dict.fromkeys(ASKABLE_FIELDS, "the model reads alone")
 
     def _read(
         self, spec: JobSpec, static: Extraction, asked: dict[str, str], use: ModelUse
@@ -114,15 +134,12 @@ class MetadataExtractor:
             deadline_s=settings.llm_deadline_s,
         )
         # The model can only cite what it was shown, and that is without secrets.
-        files = _files(spec, chat.redactor, static.entry)
-        cited = (proof.file for proof in static.metadata.evidence.values() if proof.file)
-        start = [static.entry, *cited] if static.entry else list(cited)
-        taking_part = reached(_files(spec, run=static.entry), spec.command or "", start)
+        files = _repository_files(spec, chat.redactor, static.entry)
+        start = [*([static.entry] if static.entry else []), *_files_cited(static)]
+        taking_part = files_of_job(
+            _repository_files(spec, run=static.entry), spec.command or "", start
+        )
         citations = Citations(files, taking_part, spec.command or "", static.metadata, static.entry)
-
-        def prove(findings: Iterable[Finding]) -> loop.Reading:
-            return loop.Reading(*proved(findings, citations))
-
         material = settings.llm_context_tokens * CHARACTERS_PER_TOKEN * loop.SHARE_FOR_MATERIAL
         limits = loop.Limits(settings.agent_model_calls, settings.agent_tool_calls, int(material))
         recorder = Recorder()
@@ -130,8 +147,12 @@ class MetadataExtractor:
         use.model = chat.endpoint.model
         question = self._question(spec, static, asked)
         try:
-            reading = loop.read_repository(chat, files, question, self._fence(spec), limits, prove)
-            base = static.metadata if self.mode == "hybrid" else _given(static.metadata)
+            reading = loop.read_repository(
+                chat, files, question, self._fence(spec), limits, citations
+            )
+            base = (
+                static.metadata if self.mode == "hybrid" else _launch_values_only(static.metadata)
+            )
             combined = combine(base, reading.found, asked)
             metadata = combined.metadata
             use.conflicts, use.absent = combined.conflicts, combined.absent
@@ -154,21 +175,27 @@ class MetadataExtractor:
                 use.trajectory = str(saved)
         return metadata
 
-    def _question(self, spec: JobSpec, static: Extraction, asked: dict[str, str]) -> Any:
+    def _question(self, spec: JobSpec, static: Extraction, asked: dict[str, str]) -> Question:
         from schedmate.agent.react.loop import Question
 
         command = spec.command or ""
-        cited = (proof.file for proof in static.metadata.evidence.values() if proof.file)
-        shown = opening(_files(spec, Redactor(), static.entry), static.entry, command, cited)
+        files = _repository_files(spec, Redactor(), static.entry)
+        shown = opening(files, static.entry, command, _files_cited(static))
         return Question(command, static.launch, asked, static.metadata, shown)
 
-    def _fence(self, spec: JobSpec) -> Any:
+    def _fence(self, spec: JobSpec) -> Fence:
         from schedmate.agent.react.loop import fence_of
 
         return fence_of(self.llm.store.secret(), spec.repo or "", spec.command or "")
 
 
-def _files(spec: JobSpec, redactor: Redactor | None = None, run: str | None = None) -> RepoFiles:
+def _files_cited(static: Extraction) -> list[str]:
+    return [proof.file for proof in static.metadata.evidence.values() if proof.file]
+
+
+def _repository_files(
+    spec: JobSpec, redactor: Redactor | None = None, run: str | None = None
+) -> RepoFiles:
     """The job's repository as a model is shown it; `run` is the file that its command runs."""
     assert spec.repo is not None
     # Redacted as whole files: the middle of a private key does not show what it is.
@@ -176,11 +203,226 @@ def _files(spec: JobSpec, redactor: Redactor | None = None, run: str | None = No
     return RepoFiles(Path(spec.repo), redact=redact, run=(run,) if run else ())
 
 
-def _given(metadata: WorkloadMetadata) -> WorkloadMetadata:
+def _launch_values_only(metadata: WorkloadMetadata) -> WorkloadMetadata:
     """The values from the scheduler: a model that reads alone gets no others."""
-    given = {name: proof for name, proof in metadata.evidence.items() if proof.source == "launch"}
+    from_launch = {
+        name: proof for name, proof in metadata.evidence.items() if proof.source == "launch"
+    }
     sections: dict[str, Any] = {name: {} for name in metadata.sections()}
-    for name, proof in given.items():
+    for name, proof in from_launch.items():
         section, _, key = name.partition(".")
         sections[section][key] = proof.value
-    return WorkloadMetadata.model_validate({**sections, "evidence": given})
+    return WorkloadMetadata.model_validate({**sections, "evidence": from_launch})
+
+
+# Which fields a model is asked for, each with the reason.
+#
+# Asking only where static analysis is unsure would leave out confident mistakes: mostly names,
+# which look right to a reader who does not know what they mean.
+
+
+DOUBTFUL_BELOW: float = Settings.model_fields["agent_ask_below"].default
+"""Static values with a lower confidence are asked about: one in ten or more is wrong."""
+ALWAYS_ASKED = ("model_config.model_name", "dataset_config.train", "dataset_config.valid")
+"""Names, whose mistakes show only to a reader who knows what they mean."""
+BATCH = "training_config.batch_size"
+ASKED_FIELDS = (*WorkloadMetadata.MANDATORY, BATCH)
+
+
+def fields_to_ask(
+    static: Extraction, below: float = DOUBTFUL_BELOW, *, names: bool = True
+) -> dict[str, str]:
+    """The fields to ask for, in the order of `ASKED_FIELDS`, with reasons.
+
+    `below` is the static confidence from which on a field is not asked about; `names` is whether
+    `ALWAYS_ASKED` applies.
+    """
+    metadata = static.metadata
+    reasons: dict[str, str] = {}
+    for path in ASKED_FIELDS:
+        proof = metadata.evidence.get(path)
+        if metadata.get(path) is None:
+            reasons[path] = "static analysis found nothing"
+        elif proof is not None and proof.confidence < below:
+            reasons[path] = f"static analysis is {proof.confidence:.0%} sure"
+        elif static.cut_off and proof is not None and proof.source not in EXPLICIT:
+            reasons[path] = "static analysis was cut off"
+        elif names and path in ALWAYS_ASKED:
+            reasons[path] = "always asked"
+    for one, other in ((ITERS, UNIT), (UNIT, ITERS)):
+        if one in reasons and other not in reasons:
+            reasons[other] = "goes with the length"
+    if list(reasons) == [BATCH]:
+        return {}  # worth a place in a question, not a question of its own
+    return {name: reasons[name] for name in ASKED_FIELDS if name in reasons}
+
+
+# The part of a repository in the first message: what the command runs and its configuration.
+#
+# With these a model needs no call to find them. Functions that the shown file does not use are
+# left out, with their lines named, to keep the message short.
+
+
+MAX_CHARACTERS = 12_000
+"""Limit for all files together; about 3,500 tokens."""
+MAX_OF_A_FILE = 8_000
+LONG_FILE = 120
+"""A file of fewer lines is shown whole."""
+_PATH_WORD = re.compile(r"[\w./-]+")
+
+
+def opening(files: RepoFiles, entry: str | None, command: str, cited: Iterable[str]) -> str:
+    """Numbered lines of the entry, of files that the command names, and of those `cited`."""
+    named = [path for word in _PATH_WORD.findall(command) for path in _readable_files(files, word)]
+    room, shown = MAX_CHARACTERS, list[str]()
+    for path in dict.fromkeys([*([entry] if entry else []), *named, *cited]):
+        lines = files.lines(path)
+        if lines is None or room <= 200:
+            continue
+        text = _cut_text("\n".join(_numbered_lines(path, lines)), min(room, MAX_OF_A_FILE))
+        shown.append(f"{path} ({len(lines)} lines):\n{text}")
+        room -= len(shown[-1])
+    return "\n\n".join(shown)
+
+
+def _readable_files(files: RepoFiles, word: str) -> Iterator[str]:
+    path = word.removeprefix("./")
+    suffix = PurePosixPath(path).suffix.lower()
+    if (suffix in CONFIG_SUFFIXES or suffix in SCRIPT_SUFFIXES or suffix == ".py") and files.lines(
+        path
+    ) is not None:
+        yield path
+
+
+def _cut_text(text: str, room: int) -> str:
+    if len(text) <= room:
+        return text
+    return text[: text.rfind("\n", 0, room)] + "\n[cut here: read the rest with file_read]"
+
+
+def _numbered_lines(path: str, lines: list[str]) -> Iterator[str]:
+    """The numbered lines of a file; of a long program only what its top level uses."""
+    left_out = _unused_definitions(lines) if path.endswith(".py") and len(lines) > LONG_FILE else {}
+    number = 1
+    while number <= len(lines):
+        if number in left_out:
+            last, what = left_out[number]
+            yield f"[lines {number}-{last}: {what}, not shown]"
+            number = last + 1
+            continue
+        if lines[number - 1].strip():
+            yield f"{number}| {visible(lines[number - 1])}"
+        number += 1
+
+
+def _unused_definitions(lines: list[str]) -> dict[int, tuple[int, str]]:
+    """First lines of top-level functions and classes that the rest does not use by name."""
+    tree = syntax_tree(lines)
+    if tree is None:
+        return {}
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    parts = {one.name: one for one in tree.body if isinstance(one, kinds)}
+    waiting = [one for one in tree.body if not isinstance(one, kinds)]
+    reached: set[str] = set()
+    while waiting:
+        names = {node.id for node in ast.walk(waiting.pop()) if isinstance(node, ast.Name)}
+        for name in sorted(names & parts.keys() - reached):
+            reached.add(name)
+            if not isinstance(parts[name], ast.ClassDef):
+                waiting.append(parts[name])
+    return {
+        min(one.lineno, *(d.lineno for d in one.decorator_list), one.lineno): (
+            one.end_lineno or one.lineno,
+            f"{'class' if isinstance(one, ast.ClassDef) else 'function'} {name}",
+        )
+        for name, one in parts.items()
+        if name not in reached or isinstance(one, ast.ClassDef)
+    }
+
+
+# Which of the model's findings enter the metadata.
+
+
+AGREED_CONFIDENCE = 0.9
+"""Confidence of a value that static analysis and a model determined independently."""
+CONFLICT_CONFIDENCE = 0.5
+"""Confidence of a value that another one contradicts with equal proof."""
+WEAK_BELOW = 0.6
+"""Static values with a lower confidence give way to a line that shows that there is none."""
+
+
+@dataclass(slots=True)
+class Combined:
+    """The metadata, and the disagreements of static analysis and the model."""
+
+    metadata: WorkloadMetadata
+    conflicts: list[str] = field(default_factory=list)
+    absent: list[str] = field(default_factory=list)
+    """Fields that a line shows to have no value."""
+
+
+def combine(
+    metadata: WorkloadMetadata, findings: dict[str, Evidence], asked: Iterable[str]
+) -> Combined:
+    """`metadata` with the proved values for the fields that were asked for."""
+    sections: dict[str, dict[str, Any]] = metadata.sections()
+    evidence = dict(metadata.evidence)
+    combined = Combined(metadata)
+    asked = set(asked)
+    for name, proof in _keep_units_paired(metadata, findings, asked).items():
+        before = evidence.get(name)
+        after = _decide_value(name, before, proof, name in asked, combined)
+        section, _, key = name.partition(".")
+        sections[section][key] = None if after is None else after.value
+        if after is None:
+            evidence.pop(name, None)
+        else:
+            evidence[name] = after
+    combined.metadata = WorkloadMetadata.model_validate({**sections, "evidence": evidence})
+    return combined
+
+
+def _decide_value(
+    name: str, before: Evidence | None, proof: Evidence, asked: bool, combined: Combined
+) -> Evidence | None:
+    """The static value or the model's, whichever stands; None if the field has no value."""
+    if proof.value is None:
+        combined.absent.append(f"{name}: {proof.where()} shows that there is none")
+        if before is None or (asked and before.confidence < WEAK_BELOW):
+            return None
+    if before is None or before.value is None:
+        return proof if asked else None
+    if proof.value is not None and same_value(before.value, proof.value):
+        return before.model_copy(update={"confidence": max(before.confidence, AGREED_CONFIDENCE)})
+    claim = f"static analysis says {before.value!r} ({before.where()})"
+    if not asked or proof.value is None:
+        said = "that there is none" if proof.value is None else repr(proof.value)
+        combined.conflicts.append(f"{name}: {claim}, the model {said} ({proof.where()})")
+        return before.model_copy(update={"confidence": min(before.confidence, CONFLICT_CONFIDENCE)})
+    notes = [note for note in (proof.note, claim) if note]
+    if before.confidence < DOUBTFUL_BELOW:
+        return proof.model_copy(update={"note": "; ".join(notes)})
+    combined.conflicts.append(f"{name}: {claim}, the model {proof.value!r} ({proof.where()})")
+    return proof.model_copy(update={"note": "; ".join(notes), "confidence": CONFLICT_CONFIDENCE})
+
+
+def same_value(one: object, other: object) -> bool:
+    """Whether two values are equal except for case, punctuation and number format."""
+    if isinstance(one, int | float) and isinstance(other, int | float):
+        return float(one) == float(other)
+    return bare_name(str(one)) == bare_name(str(other))
+
+
+def _keep_units_paired(
+    metadata: WorkloadMetadata, findings: dict[str, Evidence], asked: set[str]
+) -> dict[str, Evidence]:
+    """The findings that may enter: never the model's number with static analysis' unit.
+
+    1,000 from one and `epoch` from the other would make a length that no source states.
+    """
+    entering = dict(findings)
+    for one, other in ((ITERS, UNIT), (UNIT, ITERS)):
+        changes = one in entering and entering[one].value != metadata.get(one)
+        if changes and other not in entering and metadata.get(other) is not None:
+            del entering[one]
+    return entering

@@ -7,7 +7,7 @@ import hmac
 import json
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from langchain.agents import create_agent
@@ -19,18 +19,18 @@ from langchain.agents.middleware import (
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.errors import GraphRecursionError
 
-from schedmate.agent.react.answer import Finding, schema
-from schedmate.agent.react.citations import Rejection
-from schedmate.errors import ModelError
-from schedmate.jobs import Evidence, LaunchConfig, WorkloadMetadata
-from schedmate.llm.fence import Fence
-from schedmate.llm.structured import ask, parse
+from schedmate.agent.react.citations import Citations, Finding, Reading, findings_schema
+from schedmate.base.errors import ModelError
+from schedmate.base.terminal import clean
+from schedmate.jobs import LaunchConfig, WorkloadMetadata
+from schedmate.llm.chat import ask, parse_answer
+from schedmate.llm.redact import Fence
 from schedmate.prompts import fill, load
-from schedmate.terminal import clean
 from schedmate.tools import RepoFiles, as_langchain
 
 if TYPE_CHECKING:
     from schedmate.llm.chat import GuardedChat
+
 
 SYSTEM, QUESTION, ANSWER = "metadata.system.v2", "metadata.question.v2", "metadata.answer.v2"
 REPEATS = 3
@@ -46,6 +46,60 @@ class Limits:
     model_calls: int = 12
     tool_calls: int = 30
     characters: int = 60_000
+
+
+def read_repository(
+    chat: GuardedChat,
+    files: RepoFiles,
+    question: Question,
+    fence: Fence,
+    limits: Limits,
+    citations: Citations,
+) -> Reading:
+    """Let the model read the repository and report; returns the proved findings.
+
+    Rejected findings are put to the model once, with the reason. Raises `ModelError` if the model,
+    its server or its budget fails before there is an answer.
+    """
+    wanted = findings_schema(question.fields)
+    middleware: list[Any] = [
+        ModelCallLimitMiddleware(run_limit=limits.model_calls, exit_behavior="end"),
+        ToolCallLimitMiddleware(run_limit=limits.tool_calls, exit_behavior="continue"),
+        _FencedTools(fence, limits.characters),
+    ]
+    # The graph's own types say little and are many: it is a dictionary in and out.
+    agent: Any = create_agent(
+        chat, as_langchain(files), system_prompt=load(SYSTEM), middleware=middleware
+    )
+    start = messages_of(question, fence)
+    try:
+        state = agent.invoke(
+            {"messages": start[1:]}, {"recursion_limit": 10 * limits.model_calls + 10}
+        )
+    except GraphRecursionError:
+        raise ModelError("malformed", "the model called tools without end") from None
+    heard: list[BaseMessage] = [start[0], *state["messages"]]
+    findings = _findings_at_the_end(heard[-1], wanted)
+    if findings is None:
+        heard = [*_without_open_calls(heard), HumanMessage(load(ANSWER))]
+        findings = ask(chat, heard, wanted).findings
+    reading = citations.prove(findings)
+    wrong = [one for one in reading.dropped if one.finding.field not in reading.found]
+    if wrong:
+        complaint = "\n".join(f"- {clean(one, 300)}" for one in wrong[:20])
+        again = (
+            f"{load(ANSWER)}\n\nThese findings of yours do not hold; correct or leave out:\n"
+            f"{fence.wrap('findings', complaint)}"
+        )
+        try:
+            second = citations.prove(
+                list(ask(chat, [*heard, HumanMessage(again)], wanted).findings)
+            )
+        except ModelError:
+            return reading  # what was proved stands
+        reading.found = {**second.found, **reading.found}
+        reading.dropped += [one for one in second.dropped if one not in reading.dropped]
+    return reading
 
 
 @dataclass(slots=True)
@@ -64,7 +118,7 @@ class Question:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The fields asked for."""
+        """The dotted names of the fields that are asked for, in order."""
         return tuple(self.reasons)
 
     def text(self, fence: Fence) -> str:
@@ -92,7 +146,7 @@ class Question:
         )
 
 
-class _Reading(AgentMiddleware[Any, Any]):
+class _FencedTools(AgentMiddleware[Any, Any]):
     """Fences tool results, limits their total size, and stops repeated calls."""
 
     def __init__(self, fence: Fence, characters: int) -> None:
@@ -126,14 +180,6 @@ class _Reading(AgentMiddleware[Any, Any]):
         )
 
 
-@dataclass(slots=True)
-class Reading:
-    """The result of a reading: the values proved, and the findings rejected."""
-
-    found: dict[str, Evidence] = field(default_factory=dict)
-    dropped: list[Rejection] = field(default_factory=list)
-
-
 def fence_of(secret: bytes, *what: str) -> Fence:
     """The fence for one job: always the same, so that caches work, but not predictable."""
     key = hmac.new(secret, "\0".join(what).encode("utf-8", "surrogateescape"), hashlib.sha256)
@@ -145,67 +191,15 @@ def messages_of(question: Question, fence: Fence) -> list[BaseMessage]:
     return [SystemMessage(load(SYSTEM)), HumanMessage(question.text(fence))]
 
 
-def read_repository(
-    chat: GuardedChat,
-    files: RepoFiles,
-    question: Question,
-    fence: Fence,
-    limits: Limits,
-    prove: Callable[[list[Finding]], Reading],
-) -> Reading:
-    """Let the model read the repository and report; returns the proved findings.
-
-    Rejected findings are put to the model once, with the reason. Raises `ModelError` if the model,
-    its server or its budget fails before there is an answer.
-    """
-    wanted = schema(question.fields)
-    middleware: list[Any] = [
-        ModelCallLimitMiddleware(run_limit=limits.model_calls, exit_behavior="end"),
-        ToolCallLimitMiddleware(run_limit=limits.tool_calls, exit_behavior="continue"),
-        _Reading(fence, limits.characters),
-    ]
-    # The graph's own types say little and are many: it is a dictionary in and out.
-    agent: Any = create_agent(
-        chat, as_langchain(files), system_prompt=load(SYSTEM), middleware=middleware
-    )
-    start = messages_of(question, fence)
-    try:
-        state = agent.invoke(
-            {"messages": start[1:]}, {"recursion_limit": 10 * limits.model_calls + 10}
-        )
-    except GraphRecursionError:
-        raise ModelError("malformed", "the model called tools without end") from None
-    heard: list[BaseMessage] = [start[0], *state["messages"]]
-    findings = _volunteered(heard[-1], wanted)
-    if findings is None:
-        heard = [*_answered(heard), HumanMessage(load(ANSWER))]
-        findings = list(ask(chat, heard, wanted).findings)
-    reading = prove(findings)
-    wrong = [one for one in reading.dropped if one.finding.field not in reading.found]
-    if wrong:
-        complaint = "\n".join(f"- {clean(one, 300)}" for one in wrong[:20])
-        again = (
-            f"{load(ANSWER)}\n\nThese findings of yours do not hold; correct or leave out:\n"
-            f"{fence.wrap('findings', complaint)}"
-        )
-        try:
-            second = prove(list(ask(chat, [*heard, HumanMessage(again)], wanted).findings))
-        except ModelError:
-            return reading  # what was proved stands
-        reading.found = {**second.found, **reading.found}
-        reading.dropped += [one for one in second.dropped if one not in reading.dropped]
-    return reading
-
-
-def _volunteered(last: BaseMessage, wanted: Any) -> list[Finding] | None:
+def _findings_at_the_end(last: BaseMessage, wanted: Any) -> list[Finding] | None:
     """The findings, if the model has ended its reading with them."""
     try:
-        return list(parse(last.text, wanted).findings)
+        return list(parse_answer(last.text, wanted).findings)
     except ModelError:
         return None
 
 
-def _answered(messages: list[BaseMessage]) -> list[BaseMessage]:
+def _without_open_calls(messages: list[BaseMessage]) -> list[BaseMessage]:
     """The messages without unanswered tool calls at the end, which servers refuse."""
     while messages and getattr(messages[-1], "tool_calls", None):
         messages = messages[:-1]

@@ -20,13 +20,13 @@ from langchain_core.messages import AIMessage, BaseMessage, convert_to_openai_me
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from schedmate import __version__
-from schedmate.errors import InputError, ModelError
-from schedmate.files import open_output
+from schedmate.base.errors import InputError, ModelError
+from schedmate.base.files import open_output
 from schedmate.jobs import JobSpec, ModelUse
 from schedmate.llm.scripted import Reply, Script, ToolCall
 
 SCHEMA = "schedmate.trajectory/v1"
-KEPT = 500
+MAX_RECORDS = 500
 """Limit for the records in a directory; the oldest are deleted first."""
 _NAME = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}\.json", re.ASCII)
 
@@ -82,22 +82,24 @@ class Recorder:
             ) from None
         # Replaced as a whole by a file that takes over its mode.
         with open_output(path) as stream:
-            json.dump(_mapped(document, redact), stream, indent=1)
-        for old in sorted(one for one in directory.iterdir() if _NAME.fullmatch(one.name))[:-KEPT]:
+            json.dump(_map_texts(document, redact), stream, indent=1)
+        for old in sorted(one for one in directory.iterdir() if _NAME.fullmatch(one.name))[
+            :-MAX_RECORDS
+        ]:
             old.unlink(missing_ok=True)
         return path
 
 
-def _mapped(value: Any, change: Callable[[str], str]) -> Any:
+def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
     """Plain data with every text in it changed."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
-        return {key: _mapped(item, change) for key, item in value.items()}
-    return [_mapped(item, change) for item in value] if isinstance(value, list) else value
+        return {key: _map_texts(item, change) for key, item in value.items()}
+    return [_map_texts(item, change) for item in value] if isinstance(value, list) else value
 
 
-class _Said(BaseModel):
+class _RecordedReply(BaseModel):
     content: str = ""
     tool_calls: list[ToolCall] = Field(default_factory=list)
 
@@ -105,7 +107,7 @@ class _Said(BaseModel):
 class _Exchange(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
-    reply: _Said | None = None
+    reply: _RecordedReply | None = None
     error: dict[str, Any] | None = None
 
 
@@ -118,7 +120,7 @@ class _Record(BaseModel):
     exchanges: list[_Exchange]
 
 
-def load(path: Path) -> tuple[JobSpec, ModelUse, Script]:
+def load_trajectory(path: Path) -> tuple[JobSpec, ModelUse, Script]:
     """The job of a record, the mode of the reading, and the model's replies as a script.
 
     Raises `InputError` if the file is not a record of a reading.

@@ -1,37 +1,39 @@
-"""What a language model is shown of a failed job: first failures and last activity of its ranks.
+"""Digests a failed job for a language model: first failures and last activity of its ranks.
 
 A few lines of each rank (the last step, the last collective or phase, the first events), the lines
 around the located one and the end of the log, each once and named `FILE:LINE`, so that an answer
-can cite it. The size is bounded for any log. Lines that address their reader or state a verdict are
-withheld: they prove nothing, and a model may obey them.
+can cite it. The size is bounded for any log. Lines that address their reader or state a verdict
+(`steering.yaml`) are withheld: they prove nothing, and a model may obey them.
 """
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
 
+from schedmate.base.data import load
 from schedmate.jobs import Diagnosis
-from schedmate.logparse.failure.events import Event
-from schedmate.logparse.failure.locate import in_order
-from schedmate.logparse.failure.meanwhile import activity
-from schedmate.logparse.failure.scan import FileScan
-from schedmate.logparse.failure.steering import steers
-from schedmate.logparse.failure.wording import is_collective
+from schedmate.logparse.failure.locate import activity_named_in, in_order
+from schedmate.logparse.failure.rules import is_collective
+from schedmate.logparse.failure.scan import Event, FileScan
 from schedmate.logparse.reading import Line, LogFile
 from schedmate.logparse.signs import last_sign, signs
 
-RANKS = 16
+RANKS_SHOWN = 16
 """Limit for the ranks shown."""
-EVENTS = 3
+EVENTS_SHOWN = 3
 """Failures shown of each rank: its first ones."""
 EVENT_LINES = 6
 """Limit for the lines of one failure: its first and last ones."""
-REACH = 400
+LINES_ABOVE = 400
 """Lines searched above a rank's first failure for what the rank was doing."""
-SILENT = 2
+SILENT_LINES = 2
 """Last lines shown of a rank that reports nothing."""
-ENDS = 12
+END_LINES = 12
 """Lines shown of the end of the log."""
 LINE_CHARACTERS = 400
 NAME_CHARACTERS = 120
@@ -49,34 +51,38 @@ class Digest:
     withheld: int = 0
 
 
-def digest(found: Diagnosis, scans: Sequence[FileScan], window: int) -> Digest:
+def digest(diagnosis: Diagnosis, scans: Sequence[FileScan], window: int) -> Digest:
     """A bounded account of a failure that rules located; `window` is in lines."""
     writer = _Writer(scans)
-    files = [f"file {n}: {_file_name(one)}" for n, one in enumerate(scans, 1)][:RANKS]
+    files = [f"file {n}: {_file_name(scan)}" for n, scan in enumerate(scans, 1)][:RANKS_SHOWN]
     writer.heading("\n".join(files))
-    ranks = list(_ranks(found, scans))
-    for rank in ranks[:RANKS]:
+    ranks = list(_ranks(diagnosis, scans))
+    for rank in ranks[:RANKS_SHOWN]:
         writer.rank(rank)
-    if len(ranks) > RANKS:
-        writer.heading(f"\n{len(ranks) - RANKS} further ranks are not shown.")
-    at = next((one for one in scans if one.file.name == found.file), scans[0])
+    if len(ranks) > RANKS_SHOWN:
+        writer.heading(f"\n{len(ranks) - RANKS_SHOWN} further ranks are not shown.")
+    at = next((scan for scan in scans if scan.file.name == diagnosis.file), scans[0])
     last = at.attempt.last_line
-    if found.line is not None:
-        writer.heading(f"\naround the located line, {writer.name(at, found.line)}:")
-        writer.around(at, found.line, window)
+    if diagnosis.line is not None:
+        writer.heading(f"\naround the located line, {writer.name(at, diagnosis.line)}:")
+        writer.around(at, diagnosis.line, window)
         writer.heading("\nend of the log:")
-        writer.show(at, at.file.lines(max(at.attempt.first_line, last - ENDS + 1), last))
+        writer.show(at, at.file.lines(max(at.attempt.first_line, last - END_LINES + 1), last))
     else:
         writer.heading("\nthe last lines of the log:")
         writer.around(at, max(at.attempt.first_line, last - window // 2 + 1), window)
     return writer.result()
 
 
-def _ranks(found: Diagnosis, scans: Sequence[FileScan]) -> Iterator[int | None]:
+def _ranks(diagnosis: Diagnosis, scans: Sequence[FileScan]) -> Iterator[int | None]:
     """Ranks in the order of interest: missing ones, those that report failures, silent ones."""
-    events = in_order([event for one in scans for event in one.events])
-    silent = [one.file.rank for one in scans]
-    ranks: Iterable[int | None] = [*found.missing_ranks, *(one.rank for one in events), *silent]
+    events = in_order([event for scan in scans for event in scan.events])
+    silent = [scan.file.rank for scan in scans]
+    ranks: Iterable[int | None] = [
+        *diagnosis.missing_ranks,
+        *(event.rank for event in events),
+        *silent,
+    ]
     return iter(dict.fromkeys(ranks))
 
 
@@ -95,13 +101,13 @@ class _Writer:
     def heading(self, text: str) -> None:
         self.parts.append(text)
 
-    def name(self, one: FileScan, number: int) -> str:
-        return f"{self.scans.index(one) + 1}:{number}"
+    def name(self, scan: FileScan, number: int) -> str:
+        return f"{self.scans.index(scan) + 1}:{number}"
 
-    def show(self, one: FileScan, lines: Iterable[Line], label: str = "") -> None:
+    def show(self, scan: FileScan, lines: Iterable[Line], label: str = "") -> None:
         """Add lines that were not shown yet, up to the limit."""
         for line in lines:
-            key = self.scans.index(one), line.number
+            key = self.scans.index(scan), line.number
             text = line.text[:LINE_CHARACTERS]
             if key in self.seen or not text.strip() or self.left < len(text):
                 continue
@@ -110,62 +116,68 @@ class _Writer:
                 self.digest.withheld += 1
                 text = WITHHELD
             else:
-                self.digest.lines[self.name(one, line.number)] = one, line
+                self.digest.lines[self.name(scan, line.number)] = scan, line
             self.left -= len(text) + 8
-            self.parts.append(f"{label}{self.name(one, line.number)}| {text}")
+            self.parts.append(f"{label}{self.name(scan, line.number)}| {text}")
 
     def rank(self, rank: int | None) -> None:
-        """What one rank was doing, and its first failures."""
+        """Add the last activity of one rank and its first failures."""
         self.heading("\nlines that name no rank:" if rank is None else f"\nrank {rank}:")
-        for one in self.scans:
-            own = [event for event in one.events if event.rank == rank]
-            if not own and (one.file.rank != rank or rank is None):
+        for scan in self.scans:
+            own = [event for event in scan.events if event.rank == rank]
+            if not own and (scan.file.rank != rank or rank is None):
                 continue
-            for label, line in _doing(one, rank, own[0].number if own else None):
-                self.show(one, [line], f"{label}: ")
-            for event in own[:EVENTS]:
-                self.show(one, _shortened(event))
-            if len(own) > EVENTS:
-                self.heading(f"({len(own) - EVENTS} further failures)")
+            for label, line in _last_activity(scan, rank, own[0].number if own else None):
+                self.show(scan, [line], f"{label}: ")
+            for event in own[:EVENTS_SHOWN]:
+                self.show(scan, _shortened_report(event))
+            if len(own) > EVENTS_SHOWN:
+                self.heading(f"({len(own) - EVENTS_SHOWN} further failures)")
 
-    def around(self, one: FileScan, number: int, window: int) -> None:
+    def around(self, scan: FileScan, number: int, window: int) -> None:
         """The lines around one, from the middle outwards as far as there is room."""
-        first = max(one.attempt.first_line, number - window // 2)
-        lines = list(one.file.lines(first, number + max(0, window // 2 - 1)))
-        room = self.left - ENDS * 100
+        first = max(scan.attempt.first_line, number - window // 2)
+        lines = list(scan.file.lines(first, number + max(0, window // 2 - 1)))
+        room = self.left - END_LINES * 100
         nearest = sorted(lines, key=lambda line: (abs(line.number - number), line.number))
-        kept = set()
+        fitting = set()
         for line in nearest:
             room -= min(len(line.text), LINE_CHARACTERS) + 8
             if room < 0:
                 break
-            kept.add(line.number)
-        self.show(one, (line for line in lines if line.number in kept))
+            fitting.add(line.number)
+        self.show(scan, (line for line in lines if line.number in fitting))
 
 
-def _doing(one: FileScan, rank: int | None, before: int | None) -> Iterator[tuple[str, Line]]:
+def _last_activity(
+    scan: FileScan, rank: int | None, before: int | None
+) -> Iterator[tuple[str, Line]]:
     """The last step, and the last collective or phase, of a rank before a line of its file."""
-    attempt = one.attempt
+    attempt = scan.attempt
     last = attempt.last_line if before is None else before - 1
-    first = max(attempt.first_line, last - REACH)
-    lines = [line for line in one.file.lines(first, last) if _of(line, one.file, rank)]
+    first = max(attempt.first_line, last - LINES_ABOVE)
+    lines = [line for line in scan.file.lines(first, last) if _belongs_to(line, scan.file, rank)]
     step = next((line for line in reversed(lines) if _is_step(line)), None)
     if step is None:
-        end = one.file.line_offset(first)
-        sign = last_sign("progress", one.file, attempt.offset, end) if first > 1 else None
-        number = one.file.line_number(sign.offset + 1) if sign is not None else None
-        step = next(one.file.lines(number, number), None) if number is not None else None
+        end = scan.file.line_offset(first)
+        sign = last_sign("progress", scan.file, attempt.offset, end) if first > 1 else None
+        number = scan.file.line_number(sign.offset + 1) if sign is not None else None
+        step = next(scan.file.lines(number, number), None) if number is not None else None
     if step is not None:
         yield "last step", step
-    work = [line for line in lines if is_collective(line.text) or activity(line.text) is not None]
+    work = [
+        line
+        for line in lines
+        if is_collective(line.text) or activity_named_in(line.text) is not None
+    ]
     if work:
         yield "last collective or phase", work[-1]
     if before is None:
-        for line in lines[-SILENT:]:
+        for line in lines[-SILENT_LINES:]:
             yield "last line", line
 
 
-def _of(line: Line, file: LogFile, rank: int | None) -> bool:
+def _belongs_to(line: Line, file: LogFile, rank: int | None) -> bool:
     """Whether a line belongs to a rank, which lines of a shared file without a rank may."""
     return (line.rank if line.rank is not None else file.rank) in (rank, None)
 
@@ -174,15 +186,61 @@ def _is_step(line: Line) -> bool:
     return signs("progress").sign(line.text.encode("utf-8", "replace")) is not None
 
 
-def _shortened(event: Event) -> list[Line]:
+def _shortened_report(event: Event) -> list[Line]:
     lines = [line for line in event.lines if line.text.strip()]
     if len(lines) <= EVENT_LINES:
         return lines
-    known = [line for line in lines if line.number == event.known_at]
+    matched = [line for line in lines if line.number == event.known_at]
     half = EVENT_LINES // 2
     ends = [*lines[: half - 1], *lines[-half:]]
-    return sorted({line.number: line for line in [*ends, *known]}.values(), key=lambda one: one[0])
+    return sorted(
+        {line.number: line for line in [*ends, *matched]}.values(), key=lambda line: line.number
+    )
 
 
-def _file_name(one: FileScan) -> str:
-    return WITHHELD if steers(one.file.name) else one.file.name[-NAME_CHARACTERS:]
+def _file_name(scan: FileScan) -> str:
+    return WITHHELD if steers(scan.file.name) else scan.file.name[-NAME_CHARACTERS:]
+
+
+# Lines of a log that address their reader or state a verdict (`steering.yaml`).
+
+
+STEERING_CHARACTERS = 2000
+"""Characters of a line that are examined."""
+_UNSEEN = re.compile(r"[^\w\s!-~]+")
+
+
+def steers(text: str) -> bool:
+    """Whether a line gives orders or a verdict instead of reporting an event."""
+    text = text[:STEERING_CHARACTERS]
+    if _steering_pattern().search(text) is not None:
+        return True
+    return not text.isascii() and _steering_pattern().search(skeleton(text)) is not None
+
+
+def skeleton(text: str) -> str:
+    """A text as a reader sees it, with letters that look like ASCII ones replaced by those.
+
+    Letters of other widths and styles are normalised (NFKC), accents and invisible characters are
+    removed, and letters of other scripts become the Latin ones that they resemble
+    (`lookalikes.yaml`).
+    """
+    # letters are mapped before marks are taken off them, since that may change what they look like
+    plain = unicodedata.normalize("NFKC", text).translate(_lookalikes())
+    return _UNSEEN.sub("", unicodedata.normalize("NFKD", plain)).translate(_lookalikes())
+
+
+@cache
+def _lookalikes() -> dict[int, str]:
+    table: dict[int, str] = {}
+    for latin, others in load("logparse/failure/lookalikes.yaml")["letters"].items():
+        table |= dict.fromkeys(map(ord, others), latin)
+    return table
+
+
+@cache
+def _steering_pattern() -> Any:
+    import re2
+
+    entries = load("logparse/failure/steering.yaml")["patterns"]
+    return re2.compile("|".join(f"(?:{entry['pattern']})" for entry in entries))

@@ -9,13 +9,12 @@ from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
-from schedmate.data import load
-from schedmate.hosts import host_name, same_host
+from schedmate.base.data import load
+from schedmate.base.inputs import host_name, same_host
 from schedmate.jobs import Origin
-from schedmate.logparse.failure.events import Event
-from schedmate.logparse.failure.plans import doubts
+from schedmate.logparse.failure.plans import isolation_doubt
 from schedmate.logparse.failure.rules import RuleSet
-from schedmate.logparse.failure.scan import scan
+from schedmate.logparse.failure.scan import Event, scan
 from schedmate.logparse.reading import Attempt, Log, LogFile
 from schedmate.logparse.reading.lines import plain
 
@@ -27,11 +26,11 @@ _STAMP = re.compile(
 SAMPLE = 1 << 14
 """Bytes from which the header format of a file's lines is recognised."""
 
-MOST = 5
+MOST_NAMED = 5
 """Limit for nodes or faults in one warning."""
 
 
-class Said(NamedTuple):
+class LineWriter(NamedTuple):
     """The writer of a line in a node's log; `host` is None if the line does not name one."""
 
     host: str | None
@@ -57,7 +56,7 @@ def _events(
     whole = Attempt(1, max(1, file.line_count()), 0, file.size, "")
     for event in scan(file, whole, rules).events:
         line = next((one for one in event.lines if one.number == event.known_at), event.lines[0])
-        host, by_node = said(line.raw, headed=headed)
+        host, by_node = writer_of(line.raw, headed=headed)
         origin: Origin = "node_log" if by_node else "job_log"
         if host is not None and named is not None and not same_host(host, named):
             yield replace(event, node=host, origin=origin, given_as=named)
@@ -65,54 +64,61 @@ def _events(
             yield replace(event, node=named or host, origin=origin)
 
 
-def misplaced(events: Sequence[Event]) -> list[str]:
+def warn_of_misplaced(events: Sequence[Event]) -> list[str]:
     """A warning for each log that was given for one node while its lines name another."""
-    found: dict[tuple[str, str], list[str]] = {}
+    hosts_of_log: dict[tuple[str, str], list[str]] = {}
     for event in events:
         if event.given_as is not None and event.node is not None:
-            hosts = found.setdefault((event.file.name, event.given_as), [])
+            hosts = hosts_of_log.setdefault((event.file.name, event.given_as), [])
             if event.node not in hosts:
                 hosts.append(event.node)
     return [
         f"{file} was given as the log of {node}, but lines of it that report faults are of "
-        f"{', '.join(hosts[:MOST])}{' and others' if len(hosts) > MOST else ''}; nothing is "
-        f"isolated on them. Where that machine ran the job, give it as {hosts[0]}={file} and "
-        f"name it in --nodes."
-        for (file, node), hosts in found.items()
+        f"{', '.join(hosts[:MOST_NAMED])}{' and others' if len(hosts) > MOST_NAMED else ''}; "
+        f"nothing is isolated on them. Where that machine ran the job, give it as "
+        f"{hosts[0]}={file} and name it in --nodes."
+        for (file, node), hosts in hosts_of_log.items()
     ]
 
 
-def unheeded(events: Sequence[Event], root: Event | None) -> list[str]:
+def warn_of_unheeded(events: Sequence[Event], root: Event | None) -> list[str]:
     """A warning for each fault that a node's own log proves and that is not in the verdict."""
-    found: dict[tuple[str | None, str], str] = {}
+    faults: dict[tuple[str | None, str], str] = {}
     for event in events:
-        if event.rule is None or event.origin != "node_log" or not doubts(event.rule.id).proof:
+        if (
+            event.rule is None
+            or event.origin != "node_log"
+            or not isolation_doubt(event.rule.id).proof
+        ):
             continue
         if event.given_as is not None:
-            continue  # `misplaced` speaks of these
+            continue  # `warn_of_misplaced` reports these
         same = root is not None and root.rule is not None and root.rule.id == event.rule.id
         if same and root is not None and root.node == event.node:
             continue
         who = f"node {event.node}'s own log" if event.node else "the log of a node"
-        found.setdefault(
+        faults.setdefault(
             (event.node, event.rule.id),
             f"{who} reports a fault of its hardware, whatever ended the job "
             f"({event.file.name}:{event.known_at}): {event.text.strip()[:200]}",
         )
-    said = list(found.values())
-    more = len(said) - MOST
-    return [*said[:MOST], *([f"{more} more faults stand in logs of nodes."] if more > 0 else [])]
+    warnings = list(faults.values())
+    more = len(warnings) - MOST_NAMED
+    return [
+        *warnings[:MOST_NAMED],
+        *([f"{more} more faults stand in logs of nodes."] if more > 0 else []),
+    ]
 
 
 def _named_by(file: LogFile, nodes: Sequence[str]) -> str | None:
     """The one of `nodes` whose name is in the name of a file or of its folder."""
     parts = "/".join(file.path.parts[-2:]) if file.path is not None else file.name
-    found = [
+    named = [
         node
         for node in nodes
         if re.search(rf"(?<![A-Za-z0-9]){re.escape(node)}(?![A-Za-z0-9]|-\d)", parts)
     ]
-    return max(found, key=len, default=None)
+    return max(named, key=len, default=None)
 
 
 def has_headers(sample: bytes) -> bool:
@@ -123,7 +129,7 @@ def has_headers(sample: bytes) -> bool:
     return headed * 2 > len(lines)
 
 
-def said(raw: bytes, *, headed: bool = False) -> Said:
+def writer_of(raw: bytes, *, headed: bool = False) -> LineWriter:
     """Whether the kernel or a daemon of the node wrote a line, and on which machine.
 
     In a file with headers (`headed`), a line without one continues the message above it.
@@ -138,28 +144,28 @@ def said(raw: bytes, *, headed: bool = False) -> Said:
             writer = match["writer"].rpartition("/")[2]
             by_node = writer in daemons
             if writer == "kernel":
-                by_node = _begins(kernel, text[match.end() :])
-            return Said(host_name(match["host"]), by_node)
-    return Said(None, not headed and _begins(kernel, text))
+                by_node = _is_of_kernel(kernel, text[match.end() :])
+            return LineWriter(host_name(match["host"]), by_node)
+    return LineWriter(None, not headed and _is_of_kernel(kernel, text))
 
 
-def _of_journal(text: str, kernel: re.Pattern[str]) -> Said:
-    """The same for a line of `journalctl -o json`."""
+def _of_journal(text: str, kernel: re.Pattern[str]) -> LineWriter:
+    """The writer of a line of `journalctl -o json`."""
     try:
         fields = json.loads(text)
     except (ValueError, RecursionError):
-        return Said(None, False)
+        return LineWriter(None, False)
     if not isinstance(fields, dict):
-        return Said(None, False)
+        return LineWriter(None, False)
     host, message = fields.get("_HOSTNAME"), fields.get("MESSAGE")
     by_kernel = fields.get("_TRANSPORT") == "kernel" and isinstance(message, str)
-    return Said(
+    return LineWriter(
         host_name(host) if isinstance(host, str) else None,
-        by_kernel and _begins(kernel, str(message)),
+        by_kernel and _is_of_kernel(kernel, str(message)),
     )
 
 
-def _begins(kernel: re.Pattern[str], text: str) -> bool:
+def _is_of_kernel(kernel: re.Pattern[str], text: str) -> bool:
     stamp = _STAMP.match(text)
     return kernel.match(text[stamp.end() :] if stamp else text) is not None
 

@@ -11,8 +11,8 @@ import re
 from functools import cache
 from typing import Any, NamedTuple
 
-from schedmate.data import load
-from schedmate.hosts import host_name, listed
+from schedmate.base.data import load
+from schedmate.base.inputs import host_name, matching_host
 from schedmate.jobs import Diagnosis, Isolation, Origin, PlanStep, Recovery
 
 ON_THE_NODE_S_SIDE = frozenset({"node_log", "exporter", "scheduler"})
@@ -21,7 +21,7 @@ ON_THE_NODE_S_SIDE = frozenset({"node_log", "exporter", "scheduler"})
 _SEARCH = re.compile(r"(?P<source>[^|]+?) \| grep -iE '(?P<words>[^'()]+)'")
 
 
-class _Doubt(NamedTuple):
+class _IsolationDoubt(NamedTuple):
     """Whether a rule's text is proof against a node, and the other possible explanations."""
 
     proof: bool
@@ -55,7 +55,7 @@ def plan_for(diagnosis: Diagnosis, *, given_as: str | None = None) -> Recovery:
     else:
         part = {
             "summary": summary,
-            "innocent": list(doubts(diagnosis.rule).causes),
+            "innocent": list(isolation_doubt(diagnosis.rule).causes),
             "steps": _checks(row.get("diagnose"), words["host"], diagnosis.origin),
         }
     part["steps"] += [
@@ -76,7 +76,7 @@ def _checks(commands: str | None, host: str, origin: Origin) -> list[PlanStep]:
     return [PlanStep(action="check", node=node, commands=_commands(commands), origin=origin)]
 
 
-def limited(plan: Recovery, by: Recovery) -> Recovery:
+def limit_plan(plan: Recovery, by: Recovery) -> Recovery:
     """`plan` with no more rights than `by`: it isolates and restarts nothing that `by` does not.
 
     It limits the plan for a language model's answer; `by` is then the plan for the verdict of the
@@ -120,9 +120,9 @@ def _isolation(
     summary: str, diagnosis: Diagnosis, row: dict[str, Any], given_as: str | None
 ) -> dict[str, Any]:
     """The steps that take a node out of service, at once or after confirmation."""
-    doubt = doubts(diagnosis.rule)
+    doubt = isolation_doubt(diagnosis.rule)
     node = host_name(diagnosis.node)
-    mine = listed(node, diagnosis.job_nodes)
+    mine = matching_host(node, diagnosis.job_nodes)
     of_the_job = not diagnosis.job_nodes or node is None or mine is not None
     by_node = diagnosis.origin in ON_THE_NODE_S_SIDE
     certain = by_node and of_the_job and given_as is None
@@ -143,7 +143,9 @@ def _isolation(
         PlanStep(
             action="confirm",
             node=node,
-            commands=_once([command for check in checks for command in _commands(check)]),
+            commands=_without_repetition(
+                [command for check in checks for command in _commands(check)]
+            ),
             origin=diagnosis.origin,
             detail=why,
         )
@@ -187,22 +189,22 @@ def _commands(text: str) -> list[str]:
     return [one.strip() for one in text.split(";") if one.strip()]
 
 
-def _once(commands: list[str]) -> list[str]:
+def _without_repetition(commands: list[str]) -> list[str]:
     """The commands without repetition; searches in one place become a single one."""
     words: dict[str, list[str]] = {}
     for command in commands:
         search = _SEARCH.fullmatch(command)
-        found = words.setdefault(search["source"] if search else command, [])
-        found += search["words"].split("|") if search else []
+        alternatives = words.setdefault(search["source"] if search else command, [])
+        alternatives += search["words"].split("|") if search else []
     return [
-        f"{source} | grep -iE '{'|'.join(dict.fromkeys(found))}'" if found else source
-        for source, found in words.items()
+        f"{source} | grep -iE '{'|'.join(dict.fromkeys(alternatives))}'" if alternatives else source
+        for source, alternatives in words.items()
     ]
 
 
-def doubts(rule: str | None) -> _Doubt:
+def isolation_doubt(rule: str | None) -> _IsolationDoubt:
     """Reasons against isolating a node on a rule's text; see `innocent.yaml`."""
-    return _doubts().get(rule or "", _Doubt(False, (), None))
+    return _isolation_doubts().get(rule or "", _IsolationDoubt(False, (), None))
 
 
 def _fits(wanted: dict[str, Any], facts: dict[str, Any]) -> bool:
@@ -246,11 +248,11 @@ def _table() -> list[dict[str, Any]]:
 
 
 @cache
-def _doubts() -> dict[str, _Doubt]:
+def _isolation_doubts() -> dict[str, _IsolationDoubt]:
     data = load("logparse/failure/innocent.yaml")
-    found = {
-        rule: _Doubt(False, tuple(group["causes"]), group.get("check"))
+    doubts = {
+        rule: _IsolationDoubt(False, tuple(group["causes"]), group.get("check"))
         for group in data["innocent"]
         for rule in group["rules"]
     }
-    return found | {rule: _Doubt(True, (), None) for rule in data["proof"]}
+    return doubts | {rule: _IsolationDoubt(True, (), None) for rule in data["proof"]}

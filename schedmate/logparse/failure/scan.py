@@ -1,4 +1,13 @@
-"""One file of a log: lines that match rules, and those of them that training continued after."""
+"""Scans one file of a log for events: lines and tracebacks that match a rule.
+
+An `Event` has its rule, its severity, its rank and node, and the lines of its report, which may
+begin above the line that states the failure. Events that training continued after are put aside.
+
+Whether an exception comes from the user's program or from a library is read off its frames: those
+in files below `site-packages` or `dist-packages`, in Python's own library and in no file at all
+(`<frozen ...>`, `<string>`) are a library's; all others are the program's. So are those of a
+library installed in editable mode: a log does not show that its checkout is not the user's.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +17,222 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from schedmate.logparse.failure.events import Event, event_of
-from schedmate.logparse.failure.rules import STRENGTH, RuleSet
-from schedmate.logparse.reading import Attempt, Block, LogFile, blocks
-from schedmate.logparse.reading.escapes import uncoloured
-from schedmate.logparse.signs import Sign, horizon, last_sign
+from schedmate.jobs import Origin
+from schedmate.logparse.failure.rules import (
+    EXCEPTION,
+    GLUED,
+    STRENGTH,
+    UNKNOWN_EXCEPTION,
+    Rule,
+    RuleSet,
+    Severity,
+    deciding_rule,
+    failed_subsystem,
+    is_faint,
+    is_harmless,
+    is_mild,
+    severity,
+    speaks_of_trouble,
+)
+from schedmate.logparse.reading import Attempt, Block, Line, LogFile
+from schedmate.logparse.reading.blocks import DIRECT_CAUSE, blocks
+from schedmate.logparse.reading.lines import uncoloured
+from schedmate.logparse.signs import Sign, horizon, last_sign, signs
 
-LEADS = 40
+_INDENTED = re.compile(r"\s|\+|\|")
+_ON_A_BAR = re.compile(GLUED)
+_TRACE = re.compile(r"\bTRACE\b")
+_OF_PYTEST = re.compile(r"^E {2,}")
+# An exception as `repr` writes it.
+_REPRESENTED = re.compile(r"(?:[A-Za-z_]\w*\.)*(?P<name>[A-Za-z_]\w*)\((?:['\"].*)?\)$")
+
+
+@dataclass(frozen=True)
+class Event:
+    """A match of one rule. `time` [s since epoch] is that of its line, or of the last with one.
+
+    `lines` are all lines of the traceback; `number` is that of the first, `text` and `known_at` are
+    those of the line that the rule matches. `bare` marks the name of an exception without a
+    traceback. `origin` is whether the node itself wrote the line. A `faint` event gives way to any
+    more severe failure after it: its line has a level of warning or less (`level`), or is of a kind
+    that rarely ended a job.
+    """
+
+    rule: Rule | None
+    file: LogFile
+    number: int
+    text: str
+    known_at: int
+    lines: tuple[Line, ...]
+    rank: int | None
+    node: str | None
+    time: float | None
+    traceback: bool = False
+    bare: bool = False
+    origin: Origin = "job_log"
+    level: Severity | None = None
+    faint: bool = False
+    given_as: str | None = None
+    """The node for whose log the caller gave the file, if the line names another node."""
+
+    @property
+    def weight(self) -> int:
+        """The strength of the rule; 0 for the mere name of an exception."""
+        return STRENGTH[self.rule.strength] if self.rule is not None else 0
+
+
+def event_of(block: Block, above: Sequence[Block], file: LogFile, rules: RuleSet) -> Event | None:
+    """The event of a line or traceback, or None; `above` are the blocks before it."""
+    whole = block.kind == "traceback"
+    bare = False
+    if whole:
+        rule, line = _rule_for_traceback(block, rules)
+    else:
+        line = block.first
+        rule = rules.line(line.text) if line.text else None
+        if rule is None and (glued := _ON_A_BAR.search(line.text)) is not None:
+            rule = rules.line(glued[0][1:].strip())
+        if rule is None:
+            rule, bare = _rule_for_bare_name(line, rules), True
+        if rule is None or _contradicts_rule(rule, line):
+            return None
+    if rule is not None and rule.role == "benign":
+        return None
+    upper = leading_lines(above, line)
+    if not whole and not upper:
+        upper = beginning_lines(above, line, rule, rules)
+    lines = (*upper, *block.lines)
+    event = event_at(rule, file, lines, line, traceback=whole)
+    level = None if whole else severity(line.text)
+    return replace(event, bare=bare, level=level, faint=_is_faint_cause(rule, line.text, level))
+
+
+def _contradicts_rule(rule: Rule, line: Line) -> bool:
+    """Whether the level of a line contradicts its rule, so that nothing failed."""
+    if rule.strength == "exact" or not is_harmless(line.text):
+        return False
+    if rule.role == "symptom":
+        return _TRACE.search(line.text[:80]) is not None
+    return rule.role == "cause" and STRENGTH[rule.strength] < STRENGTH["strong"]
+
+
+def _is_faint_cause(rule: Rule | None, text: str, level: Severity | None) -> bool:
+    if rule is None or rule.role != "cause" or rule.strength == "exact":
+        return False
+    if level is not None and level < Severity.ERROR:
+        return True
+    return rule.type != "infrastructure" and is_faint(text)
+
+
+def _rule_for_traceback(block: Block, rules: RuleSet) -> tuple[Rule | None, Line]:
+    """The most specific rule for the exceptions of a traceback; of equal ones the last.
+
+    Of an exception raised from another one, Python's direct cause, that other one.
+    """
+    best: Rule | None = None
+    at = block.inner[-1]
+    raised = True  # whether the next exception's name is that of a traceback
+    caused = False
+    for line in block.inner:
+        text = line.text
+        if not text.strip():
+            continue
+        if "the above exception" in text.lower():
+            caused = DIRECT_CAUSE in text
+        if _INDENTED.match(text) or "Traceback (most recent call" in text:
+            raised = True
+            continue
+        match = EXCEPTION.match(text.strip())
+        named = rules.exception(match["name"]) if match is not None and raised else None
+        raised = match is None and raised
+        rule = deciding_rule(
+            candidate for candidate in (rules.line(text), named) if candidate is not None
+        )
+        if rule is None or rule.role == "benign":
+            continue
+        if (
+            best is None
+            or _weight_of(rule) > _weight_of(best)
+            or (_weight_of(rule) == _weight_of(best) and not caused)
+        ):
+            best, at = rule, line
+    if best is None and block.exception is not None:
+        best, at = _rule_for_own_class(block, rules) or (None, at)
+    if best is not None:
+        match = EXCEPTION.match(at.text.strip())
+        message = (match["message"] or "") if match is not None else ""
+        quoted = rules.quoted(best, message)
+        if quoted is None and best.why_own is not None:
+            best = best.own() if _is_programs(block, at) else best
+        best = quoted or best
+    return best, at
+
+
+def _rule_for_own_class(block: Block, rules: RuleSet) -> tuple[Rule, Line] | None:
+    """The rule for, and the line of, an exception that the program defines or raises.
+
+    Its name need not end in `Error`. An exception of a library has to, so that only names of
+    exceptions count.
+    """
+    for line in reversed(block.inner):
+        match = EXCEPTION.match(line.text)
+        if match is not None and match["name"] == block.exception:
+            if _is_programs(block, line):
+                return rules.by_id[UNKNOWN_EXCEPTION].own(), line
+            break
+    return None
+
+
+def _is_programs(block: Block, at: Line) -> bool:
+    """Whether the exception that a line of a traceback names is the program's own."""
+    texts = [line.text for line in block.inner[: block.inner.index(at)]]
+    return defined_by_program(at.text) or raised_by_program(texts)
+
+
+def _weight_of(rule: Rule) -> tuple[int, int]:
+    return ("hint", "exit", "symptom", "cause", "stop").index(rule.role), STRENGTH[rule.strength]
+
+
+def _rule_for_bare_name(line: Line, rules: RuleSet) -> Rule | None:
+    """The rule for the name of an exception at the beginning of a line outside a traceback."""
+    text = _OF_PYTEST.sub("", line.text)
+    match = EXCEPTION.match(text) or _REPRESENTED.match(text)
+    if match is None or not re.search(r"(?:Error|Exception|Interrupt)$", match["name"]):
+        return None
+    rule = rules.exception(match["name"])
+    if rule is None:
+        return None
+    message = match.groupdict().get("message") or ""
+    return rules.quoted(rule, message) or (rule.own() if defined_by_program(text) else rule)
+
+
+def event_at(
+    rule: Rule | None,
+    file: LogFile,
+    lines: tuple[Line, ...],
+    line: Line,
+    *,
+    traceback: bool = False,
+) -> Event:
+    """The event of `line`, with the rank, node and time stated by it or its file."""
+    rank, node = line.rank if line.rank is not None else file.rank, line.node or file.node
+    raw = line.text.encode("utf-8", "replace")
+    if rank is None and (sign := signs("rank").sign(raw)) is not None:
+        rank = int(sign.groups["rank"])
+    if (sign := signs("node").sign(raw)) is not None:
+        node = sign.groups["node"]
+    first = lines[0]
+    return Event(
+        rule, file, first.number, line.text, line.number, lines, rank, node, first.time, traceback
+    )
+
+
+# One file of a log: lines that match rules, and those of them that training continued after.
+
+
+LINES_ABOVE = 40
 """Limit for the lines above that belong to a report."""
-AROUND = (LEADS, 200)
+LINES_AROUND = (LINES_ABOVE, 200)
 """Lines before and after a hit that are parsed closely."""
 MAX_LINES = 20_000
 """Limit for the lines of one file that are parsed closely."""
@@ -29,11 +245,11 @@ MAX_BACKGROUND = 200
 
 NEAR_STEP = 1 << 16
 """Range above a failure in which the last step before it is searched [bytes]."""
-BEHIND = 2
+STEPS_BEHIND = 2
 """Steps by which the ranks of a job may differ."""
 
 _THREAD = re.compile(r"Exception (?:ignored in|in thread (?!MainThread))")
-THREADS = 8
+BLOCKS_ABOVE = 8
 """Blocks above a traceback that may announce it where threads write concurrently."""
 
 
@@ -55,24 +271,24 @@ class FileScan:
 
 
 def scan(file: LogFile, attempt: Attempt, rules: RuleSet) -> FileScan:
-    """All events of one attempt of a file."""
+    """All events of one attempt of a file, those that training outlived as `background`."""
     turn, finished = horizon(file, attempt.offset, attempt.end)
     step = last_sign("progress", file, turn, attempt.end)
     result = FileScan(file, attempt, turn, finished, step)
     before = [line for line, _ in islice(hits(file, attempt.offset, turn, rules), MAX_BACKGROUND)]
-    found = hits(file, file.align(turn), attempt.end, rules)
-    after = [line for line, at in islice(found, MAX_HITS) if at >= turn]
+    later_hits = hits(file, file.align(turn), attempt.end, rules)
+    after = [line for line, at in islice(later_hits, MAX_HITS) if at >= turn]
     if len(after) >= MAX_HITS:  # what is in between could not be read closely anyway
         tail = max(file.line_offset(after[-1] + 1), file.align(attempt.end - TAIL))
         after += deque((line for line, _ in hits(file, tail, attempt.end, rules)), MAX_HITS)
     turn_line = file.line_number(turn)
     # A progress bar and the error message that follows may share one line.
-    known = [one for one in read_closely(file, after, attempt, rules) if one.known_at >= turn_line]
+    events = [one for one in read_closely(file, after, attempt, rules) if one.known_at >= turn_line]
     step_line = file.line_number(step.offset) if step is not None else 0
-    steps_on = all(event.known_at != step_line for event in known)  # no `STEP 9.0 CANCELLED`
-    for event in known:
+    steps_on = all(event.known_at != step_line for event in events)  # no `STEP 9.0 CANCELLED`
+    for event in events:
         passed = event.known_at < step_line and (
-            _passing(event) or (steps_on and _ran_again(event, file, step))
+            _is_passing(event) or (steps_on and _ran_again(event, file, step))
         )
         (result.background if passed else result.events).append(event)
     if before:
@@ -81,7 +297,7 @@ def scan(file: LogFile, attempt: Attempt, rules: RuleSet) -> FileScan:
     return result
 
 
-def _passing(event: Event) -> bool:
+def _is_passing(event: Event) -> bool:
     """Whether one more step shows that it was no failure: a message, not a traceback."""
     cause = event.rule is not None and event.rule.role == "cause"
     return cause and not event.traceback and event.weight < STRENGTH["strong"]
@@ -96,11 +312,11 @@ def _ran_again(event: Event, file: LogFile, step: Sign | None) -> bool:
         return False
     end = file.line_offset(event.number)
     before = last_sign("progress", file, file.align(max(0, end - NEAR_STEP)), end)
-    one, other = _count(before), _count(step)
-    return one is not None and other is not None and other < one - BEHIND
+    one, other = _step_count(before), _step_count(step)
+    return one is not None and other is not None and other < one - STEPS_BEHIND
 
 
-def _count(sign: Sign | None) -> int | None:
+def _step_count(sign: Sign | None) -> int | None:
     """The count of a step, or None if it is a loss or a step within an epoch."""
     at = sign.groups.get("at", "") if sign is not None else ""
     match = re.fullmatch(r"(\d{1,12})(?:\s?/\s?\d+)?", at)
@@ -123,12 +339,12 @@ def hits(file: LogFile, start: int, end: int, rules: RuleSet) -> Iterator[tuple[
             yield line, chunk.offset_of(origin(at))
 
 
-def windows(numbers: list[int], attempt: Attempt) -> Iterator[tuple[int, int]]:
+def windows_around(numbers: list[int], attempt: Attempt) -> Iterator[tuple[int, int]]:
     """Ranges of lines around hits: the first ones, then, beyond `MAX_LINES`, the last."""
     merged: list[list[int]] = []
     for number in numbers:
-        first = max(attempt.first_line, number - AROUND[0])
-        last = min(attempt.last_line, number + AROUND[1])
+        first = max(attempt.first_line, number - LINES_AROUND[0])
+        last = min(attempt.last_line, number + LINES_AROUND[1])
         if merged and first <= merged[-1][1] + 1:
             merged[-1][1] = last
         else:
@@ -150,9 +366,9 @@ def read_closely(
     """The events in the lines around hits, in the order of the file."""
     events: list[Event] = []
     of_threads: set[str] = set()  # last words of threads that ended alone
-    for first, last in windows(numbers, attempt):
+    for first, last in windows_around(numbers, attempt):
         time: float | None = None
-        above: deque[Block] = deque(maxlen=LEADS)
+        above: deque[Block] = deque(maxlen=LINES_ABOVE)
         for block in blocks(file.lines(first, last)):
             time = block.first.time or time
             event = None
@@ -169,6 +385,125 @@ def read_closely(
 
 def _of_thread(above: Sequence[Block]) -> bool:
     """Whether the next traceback is a thread's: more were announced just above than were seen."""
-    near = list(above)[-THREADS:]
+    near = list(above)[-BLOCKS_ABOVE:]
     announced = sum(_THREAD.search(block.first.text) is not None for block in near)
     return announced > sum(block.kind == "traceback" for block in near)
+
+
+# Lines above the one that states the failure, if they belong to the same report.
+
+
+# A line that goes on with the message of the exception above it.
+_GOES_ON = re.compile(r"[,;)]")
+# What stands above the line that says what failed and belongs to it: also the frames of a traceback
+# that lacks its first line, and the upper part of a message of several lines.
+_LEADING = re.compile(
+    r'.*_RemoteTraceback:\s*$|"""$|usage: | *File "[^"]+", line \d+|    |terminate called'
+    r"|  what\(\)"
+    r"|[╭│╰]|(?:ray\.exceptions\.)?RayTaskError\(\w+\): |Error in call to target '"
+    r'|\s*"message": \{$|.*\berror_handler: ?\{$'
+    r"|Last error: ?$|nccl\w+Error: |.*\bNCCL error\b|Problem at: \S+ \d+ "
+)
+# An exception whose message begins in the next line.
+_NAME_ALONE = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): *$")
+QUOTED_CHARACTERS, FEWEST_CHARACTERS = 120, 24
+"""Most and fewest characters of a message by which it is recognised in a line above."""
+MESSAGE_LINES = 3
+"""Limit for the lines of a message above the one that a rule matches."""
+REPORT_LINES = 3
+"""Limit for the lines of other wording that begin the same report."""
+
+
+def leading_lines(above: Sequence[Block], line: Line) -> list[Line]:
+    """The lines directly above that belong to the same report."""
+    leading: list[Line] = []
+    for up in range(
+        2, 1 + min(len(above), MESSAGE_LINES)
+    ):  # its name stands alone above the message
+        if _NAME_ALONE.match(above[-up].first.text) and above[-up].first.stream == line.stream:
+            return [block.first for block in list(above)[-up:]]
+    for block in reversed(above):
+        first = block.first
+        if len(block.lines) > 1 or first.stream != line.stream:
+            break
+        raised = not leading and _GOES_ON.match(line.text) and EXCEPTION.match(first.text)
+        if not (raised or _LEADING.match(first.text)):
+            break
+        leading.insert(0, first)
+    while leading and leading[0].text.startswith("    "):
+        leading.pop(0)
+    return leading
+
+
+def first_line_saying(file: LogFile, first: int, number: int, text: str) -> Line | None:
+    """The first line from `first` up to `number` that reports what an exception says later.
+
+    Libraries often log an error before they raise it. Lines of a low severity do not count.
+    """
+    match = EXCEPTION.match(text.strip())
+    message = (match["message"] or "" if match is not None else "").strip()[:QUOTED_CHARACTERS]
+    if len(message) < FEWEST_CHARACTERS:
+        return None
+    for line in file.lines(first, number - 1):
+        if message in line.text and not is_mild(line.text):
+            return line
+    return None
+
+
+def beginning_lines(
+    above: Sequence[Block], line: Line, rule: Rule | None, rules: RuleSet
+) -> list[Line]:
+    """The lines just above that report the same trouble and match no rule."""
+    beginning: list[Line] = []
+    if rule is None or rule.role not in ("cause", "symptom"):
+        return beginning
+    for block in list(above)[: -1 - REPORT_LINES : -1]:
+        first = block.first
+        if len(block.lines) > 1 or first.stream != line.stream or is_mild(first.text):
+            break
+        if not speaks_of_trouble(first.text) or rules.line(first.text) is not None:
+            break
+        subsystem = failed_subsystem(first.text)
+        if subsystem is not None and subsystem.component != rule.component:
+            break
+        beginning.insert(0, first)
+    return beginning
+
+
+# Whether an exception comes from the user's program or from a library.
+#
+# Frames in files below `site-packages` or `dist-packages`, in Python's own library and in no file
+# at all (`<frozen ...>`, `<string>`) are a library's; all others are the program's. So are those
+# of a library installed in editable mode: a log does not show that its checkout is not the user's.
+
+
+LIBRARY = re.compile(  # the last two as Windows has it
+    r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib(?:32|64)?[/\\]python\d|^<(?!module)"
+    r"|(?i:[/\\](?:python|(?:ana|mini)conda)\d[\d.]{0,9}[/\\]lib[/\\]|\\python\\lib\\)"
+)
+FRAME = re.compile(r'File "([^"]+)", line (\d+)(?:, in (\S+))?')
+_IN_MAIN = re.compile(r"\s*(?:__main__|__mp_main__)\.[A-Za-z_]")
+_RAISES = re.compile(r"\s+raise\b")
+
+
+def defined_by_program(text: str) -> bool:
+    """Whether a line begins with an exception whose class is defined in the launched script.
+
+    Python prints such a class as `__main__.ConfigBroken`, in a spawned child with `__mp_main__`.
+    """
+    return _IN_MAIN.match(text) is not None
+
+
+def raised_by_program(texts: Sequence[str]) -> bool:
+    """Whether the innermost frame of a traceback, up to its exception, raises in the program.
+
+    `texts` are the lines of the traceback before the exception. Without source lines the frame
+    alone decides; a source line that raises nothing may have called compiled code.
+    """
+    for number in range(len(texts) - 1, -1, -1):
+        frame = FRAME.search(texts[number])
+        if frame is not None:
+            source = texts[number + 1] if number + 1 < len(texts) else ""
+            raises = _RAISES.match(source) is not None or not source[:1].isspace()
+            return raises and LIBRARY.search(frame[1]) is None
+    return False

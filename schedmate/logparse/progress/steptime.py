@@ -1,56 +1,62 @@
-"""The step time, from the samples of one kind of line.
+"""Determines the step time, from the samples of one kind of line.
 
 A stated time is checked against the series of that kind (`series.py`): timestamps, elapsed time,
 the log's own estimate of the remaining time, the length of an epoch. Together they determine the
-unit, and whether a time is that of one step or of all since the line before. Without such evidence
-there is no answer. The time of an epoch is not used, as it includes evaluation.
+unit, and whether a time is that of one step or of all since the line before. A throughput gives a
+step time by the number of samples or tokens in a step. Without such evidence there is no answer.
+The time of an epoch is not used, as it includes evaluation. If a log contradicts its own
+timestamps, a note says which time is used, and why.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
-from schedmate.logparse.progress import disputes
-from schedmate.logparse.progress.facts import Facts
-from schedmate.logparse.progress.pace import Spread, Tick, pace, resolution, typical
-from schedmate.logparse.progress.sample import Sample
+from schedmate.logparse.progress.collect import Facts
+from schedmate.logparse.progress.line import Sample
 from schedmate.logparse.progress.series import (
-    AGREE,
-    agree,
-    by_what_is_left,
-    counts_on,
-    every,
+    AGREE_WITHIN,
+    EQUAL_WITHIN,
+    Spread,
+    Tick,
+    clock_resolution,
+    clock_ticks,
+    counter_rises,
+    divide_among_steps,
+    elapsed_is_clock,
     fills_epoch,
     is_mean_since_start,
-    is_of_one,
+    is_of_single_step,
     one_stream,
-    rises,
-    runs_on,
-    says_the_same,
-    share_out,
-    steady,
-    ticks,
-    while_moving,
+    pace,
+    repeats_its_quantities,
+    rises_with_steps,
+    step_time_by_eta,
+    steps_between_lines,
+    times_agree,
+    typical,
+    while_advancing,
+    without_epoch_starts,
 )
-from schedmate.logparse.progress.speeds import Found, by_samples, by_tokens
 
-SAMPLES = 0.002
+FASTEST_NAMELESS = 0.002
 """A nameless counter faster than this by timestamps counts samples, not steps [s]."""
-FASTEST = 0.02
+FASTEST_BAR = 0.02
 """A bar without name and metrics that is faster than this per count is not training [s]."""
-BRIEF = 120.0
+BRIEF_BAR = 120.0
 """Nor is one that takes less time in all, if nothing else in the log mentions training [s]."""
-AGAIN = 10
+OFTEN_RESTARTED = 10
 """A bar that restarts this often may take a quarter of that: epochs do."""
-COARSE = 0.05
+COARSE_RESOLUTION = 0.05
 """Stated times with a coarser relative resolution than this are less exact than timestamps."""
-CLOSE = 0.05
+CLOSE_TO_CLOCK = 0.05
 """Relative difference above which an even clock is preferred to times of single steps."""
-COUNTED = 3
+FEWEST_COUNTED = 3
 """Lines without signs of training that are needed to count something."""
-UNITLESS = 60.0
+LARGEST_UNITLESS = 60.0
 """A larger time without unit is taken as seconds only if something confirms it."""
-FIRM = 8
+FIRM_READINGS = 8
 """Even clock readings that are needed to note that they contradict the stated time."""
 
 
@@ -61,7 +67,7 @@ def step_time(
     *,
     training: bool = True,
     epoch_s: float | None = None,
-) -> Found | None:
+) -> StepTime | None:
     """The step time by samples of one kind, the newest first, with its source and notes.
 
     `batch` is the global batch size if it is known from elsewhere, `training` whether other lines
@@ -70,30 +76,30 @@ def step_time(
     """
     ordered = group[::-1]
     counted = one_stream([s for s in ordered if s.iteration is not None])
-    share_out(counted)
-    clock = pace(ticks(counted, "time"))
-    if clock is not None and clock.median < SAMPLES and all(s.placed for s in counted):
+    divide_among_steps(counted)
+    clock = pace(clock_ticks(counted, "time"))
+    if clock is not None and clock.median < FASTEST_NAMELESS and all(s.placed for s in counted):
         clock = None
-    stated = _stated(ordered, counted, clock or _witness(counted), epoch_s)
+    stated = _stated_time(ordered, counted, clock or _witness(counted), epoch_s)
     if stated is not None and group[0].reader != "tqdm" and is_mean_since_start(counted):
-        recent = pace(ticks(counted, "elapsed_s"))
-        if recent is not None and not agree(recent.median, stated[0].median):
+        recent = pace(clock_ticks(counted, "elapsed_s"))
+        if recent is not None and not times_agree(recent.median, stated[0].median):
             stated = recent, "elapsed", ["the time stated is the mean since the start"]
     if stated is not None:
         return stated if _is_training(group, stated[0].median, facts, training) else None
-    if runs_on(counted) and (found := pace(ticks(counted, "elapsed_s"))):
-        return found, "elapsed", []
-    if sampled := by_samples(ordered, counted, facts, batch):
-        return _checked(sampled, clock, worked_out=True)
-    known = training or facts.speaks or group[0].reader not in ("general", "tqdm")
+    if elapsed_is_clock(counted) and (by_elapsed := pace(clock_ticks(counted, "elapsed_s"))):
+        return by_elapsed, "elapsed", []
+    if sampled := step_time_by_samples(ordered, counted, facts, batch):
+        return _checked_by_clock(sampled, clock, worked_out=True)
+    is_training_log = training or facts.speaks or group[0].reader not in ("general", "tqdm")
     if clock is not None and (
-        any(s.training for s in counted) or (known and says_the_same(counted))
+        any(s.training for s in counted) or (is_training_log and repeats_its_quantities(counted))
     ):
-        many = clock.median < SAMPLES and not any(s.named for s in counted)
+        many = clock.median < FASTEST_NAMELESS and not any(s.named for s in counted)
         return None if many else (clock, "timestamps", [])
-    if read := by_tokens(ordered, counted, facts):
+    if read := step_time_by_tokens(ordered, counted, facts):
         return read
-    if left := by_what_is_left(counted):
+    if left := step_time_by_eta(counted):
         return left, "eta", []
     return None
 
@@ -102,8 +108,8 @@ def _witness(counted: list[Sample]) -> Spread | None:
     """Another source for the speed of steps on the lines: elapsed or remaining time."""
     if not counted or counted[-1].reader == "tqdm":  # its own rate is as good
         return None
-    passed = pace(ticks(counted, "elapsed_s")) if runs_on(counted) else None
-    return passed or by_what_is_left(counted)
+    passed = pace(clock_ticks(counted, "elapsed_s")) if elapsed_is_clock(counted) else None
+    return passed or step_time_by_eta(counted)
 
 
 def _is_training(group: list[Sample], step_s: float, facts: Facts, training: bool) -> bool:
@@ -120,10 +126,10 @@ def _is_training(group: list[Sample], step_s: float, facts: Facts, training: boo
         return False  # files, samples, `step 3: 12` in any text
     if any(s.named for s in group):
         return True
-    if step_s < FASTEST or (latest.reader == "tqdm" and latest.total is None):
+    if step_s < FASTEST_BAR or (latest.reader == "tqdm" and latest.total is None):
         return False
     takes = step_s * (latest.total or latest.iteration or 0)
-    return training or takes >= (BRIEF if latest.again < AGAIN else BRIEF / 4)
+    return training or takes >= (BRIEF_BAR if latest.again < OFTEN_RESTARTED else BRIEF_BAR / 4)
 
 
 def is_of_training(group: list[Sample], facts: Facts, *, training: bool) -> bool:
@@ -140,20 +146,26 @@ def is_of_training(group: list[Sample], facts: Facts, *, training: bool) -> bool
     if group[0].reader == "tqdm":
         return True
     counted = [s for s in group[::-1] if s.iteration is not None]
-    return len(counted) >= COUNTED and says_the_same(counted) and counts_on(counted)
+    return (
+        len(counted) >= FEWEST_COUNTED
+        and repeats_its_quantities(counted)
+        and counter_rises(counted)
+    )
 
 
-def _stated(
+def _stated_time(
     ordered: list[Sample], counted: list[Sample], clock: Spread | None, epoch_s: float | None
-) -> Found | None:
-    moving = while_moving(ordered) if ordered[0].reader == "tqdm" else ordered
-    timed = steady([s for s in moving if s.step_time_s is not None and not s.since_last])
-    found = typical([s.step_time_s for s in timed if s.step_time_s is not None])
-    if found is None:
+) -> StepTime | None:
+    moving = while_advancing(ordered) if ordered[0].reader == "tqdm" else ordered
+    timed = without_epoch_starts(
+        [s for s in moving if s.step_time_s is not None and not s.since_last]
+    )
+    spread = typical([s.step_time_s for s in timed if s.step_time_s is not None])
+    if spread is None:
         return None
     series = [Tick(s.step_time_s, s.iteration) for s in counted if s.step_time_s]  # type: ignore[arg-type]
     if timed[-1].bare:
-        if rises(series):
+        if rises_with_steps(series):
             total = pace(series)
             return (
                 None if total is None else (total, "elapsed", ["`time` rises: it is the elapsed"])
@@ -161,21 +173,23 @@ def _stated(
         if timed[-1].iteration is None:
             return None
     if timed[-1].unit and (not timed[-1].bare or timed[-1].reader != "general"):
-        return _checked((found, "stated", []), clock, rated=timed[-1].rated)
-    steps = every(counted)
-    coarse = resolution([s.step_time_s or 0.0 for s in timed]) > COARSE * found.median
+        return _checked_by_clock((spread, "stated", []), clock, rated=timed[-1].rated)
+    steps = steps_between_lines(counted)
+    coarse = (
+        clock_resolution([s.step_time_s or 0.0 for s in timed]) > COARSE_RESOLUTION * spread.median
+    )
     alone = (
         timed[-1].beside_data
-        or is_of_one(counted, found.median, steps)
-        or fills_epoch(timed[-1], found.median, epoch_s)
+        or is_of_single_step(counted, spread.median, steps)
+        or fills_epoch(timed[-1], spread.median, epoch_s)
     )
-    decided = _decide(found, clock, steps, timed[-1], coarse=coarse, alone=alone)
-    return decided and _checked(decided, clock)
+    decided = _decide_unit(spread, clock, steps, timed[-1], coarse=coarse, alone=alone)
+    return decided and _checked_by_clock(decided, clock)
 
 
-def _checked(
-    stated: Found, clock: Spread | None, *, rated: bool = False, worked_out: bool = False
-) -> Found:
+def _checked_by_clock(
+    stated: StepTime, clock: Spread | None, *, rated: bool = False, worked_out: bool = False
+) -> StepTime:
     """The stated time, or the one by the clock if steps cannot take as long as stated.
 
     If they take longer by the clock, there is work between them, which a note reports. A stated
@@ -184,27 +198,27 @@ def _checked(
     """
     if clock is None or not _is_firm(clock) or stated[1] not in ("stated", "samples"):
         return stated
-    if agree(stated[0].median, clock.median):
+    if times_agree(stated[0].median, clock.median):
         return stated
     if worked_out:
-        return clock, "timestamps", [disputes.WORKED_OUT.format(stated[2][0], stated[0].median)]
+        return clock, "timestamps", [CLOCK_OVER_THROUGHPUT.format(stated[2][0], stated[0].median)]
     if rated:
-        return clock, "timestamps", [disputes.RATE.format(1 / stated[0].median)]
+        return clock, "timestamps", [CLOCK_OVER_RATE.format(1 / stated[0].median)]
     if stated[0].median > clock.median:
-        return clock, "timestamps", [disputes.TOO_LONG.format(stated[0].median)]
-    stated[2].append(disputes.SHORTER.format(clock.median))
+        return clock, "timestamps", [CLOCK_OVER_TOO_LONG.format(stated[0].median)]
+    stated[2].append(STATED_OVER_CLOCK.format(clock.median))
     return stated
 
 
 def _is_firm(clock: Spread) -> bool:
     """Whether a clock was read often enough and advances evenly."""
-    even = clock.p90 - clock.p10 <= AGREE * clock.median
-    return even and clock.n >= FIRM and not clock.across
+    even = clock.p90 - clock.p10 <= AGREE_WITHIN * clock.median
+    return even and clock.n >= FIRM_READINGS and not clock.across
 
 
-def _decide(
-    found: Spread, clock: Spread | None, steps: int, latest: Sample, *, coarse: bool, alone: bool
-) -> Found | None:
+def _decide_unit(
+    spread: Spread, clock: Spread | None, steps: int, latest: Sample, *, coarse: bool, alone: bool
+) -> StepTime | None:
     """Whether a time without unit is of one step or of all since the line before, and its unit."""
     notes: list[str] = []
     factors = {1.0: ""}
@@ -215,32 +229,32 @@ def _decide(
         if steps > 1:
             factors[0.001 / steps] = f"the time stated is that of {steps} iterations in ms"
     if clock is not None:
-        fits = {abs(math.log(found.median * factor / clock.median)): factor for factor in factors}
+        fits = {abs(math.log(spread.median * factor / clock.median)): factor for factor in factors}
         best = min(fits)
-        if best > math.log(1 + AGREE):
+        if best > math.log(1 + AGREE_WITHIN):
             # evaluation and checkpoints between the lines may explain a longer clock time
-            if found.median > clock.median:
-                return clock, "timestamps", [disputes.LONGER.format(found.median)]
+            if spread.median > clock.median:
+                return clock, "timestamps", [CLOCK_OVER_UNITLESS.format(spread.median)]
             factor = 1.0
         else:
             factor = fits[best]
             if coarse:
-                return clock, "timestamps", [disputes.COARSE.format(found.median * factor)]
+                return clock, "timestamps", [CLOCK_OVER_COARSE.format(spread.median * factor)]
             if (
                 factor == 1.0
                 and steps > 1
                 and _is_firm(clock)
-                and not agree(found.median, clock.median, CLOSE)
+                and not times_agree(spread.median, clock.median, CLOSE_TO_CLOCK)
             ):
-                return clock, "timestamps", [disputes.ALONE.format(found.median)]
-    elif not latest.unit and found.median > UNITLESS:
+                return clock, "timestamps", [CLOCK_OVER_LATEST_STEP.format(spread.median)]
+    elif not latest.unit and spread.median > LARGEST_UNITLESS:
         return None
     elif (
         latest.bare
         and latest.reader == "general"
         and steps > 1
         and not alone
-        and not _eta_fits(latest, found)
+        and not _eta_fits(latest, spread)
     ):
         return None  # of one iteration, or of all since the last line: nothing tells
     else:
@@ -249,12 +263,98 @@ def _decide(
             notes.append("a time without unit is taken for seconds")
     if factors[factor]:
         notes.append(factors[factor])
-    return found.times(factor), "stated", notes
+    return spread.times(factor), "stated", notes
 
 
-def _eta_fits(latest: Sample, found: Spread) -> bool:
+def _eta_fits(latest: Sample, spread: Spread) -> bool:
     """Whether the log's own estimate of the remaining time is based on this step time."""
     if not latest.eta_s or latest.total is None or latest.iteration is None or latest.in_epoch:
         return False
-    left = (latest.total - latest.iteration) * found.median
-    return left > 0 and agree(left, latest.eta_s)
+    left = (latest.total - latest.iteration) * spread.median
+    return left > 0 and times_agree(left, latest.eta_s)
+
+
+# Step times derived from throughput: samples or tokens a second, and their number in a step.
+
+
+StepTime = tuple[Spread, Any, list[str]]
+"""A step time, its source, and notes on how it was chosen."""
+
+
+def step_time_by_tokens(
+    ordered: list[Sample], counted: list[Sample], facts: Facts
+) -> StepTime | None:
+    speeds = typical([s.tokens_per_s for s in ordered if s.tokens_per_s])
+    if speeds is None:
+        return None
+    size = _one_size([s.step_tokens for s in ordered]) or facts.tokens
+    seen = pace([Tick(float(s.tokens), s.iteration) for s in counted if s.tokens])  # type: ignore[arg-type]
+    if seen is not None and seen.p90 - seen.p10 <= EQUAL_WITHIN * seen.median:
+        size = round(seen.median)
+    if not size:
+        return None
+    times = Spread(size / speeds.median, size / speeds.p90, size / speeds.p10, speeds.n)
+    return times, "samples", [f"{size:,} tokens a step"]
+
+
+def _one_size(sizes: list[int | None]) -> int | None:
+    """The size that nearly all lines state, or None."""
+    distinct = {size for size in sizes[:-1] or sizes if size}
+    return distinct.pop() if len(distinct) == 1 else None
+
+
+def step_time_by_samples(
+    ordered: list[Sample], counted: list[Sample], facts: Facts, batch: int | None
+) -> StepTime | None:
+    speeds = typical([s.samples_per_s for s in ordered if s.samples_per_s])
+    if speeds is None:
+        return None
+    note = "batch size from the job's metadata"
+    size = batch
+    if (stated := next((s.batch for s in reversed(ordered) if s.batch), None)) is not None:
+        size, note = stated, f"batch size {stated} from the same line"
+    elif seen := pace([Tick(float(s.samples), s.iteration) for s in counted if s.samples]):  # type: ignore[arg-type]
+        size, note = round(seen.median), f"batch size {round(seen.median)} from the samples seen"
+    elif facts.batch is not None:
+        size, note = facts.batch, f"batch size {facts.batch} from the beginning of the log"
+    elif (line := _one_size([s.line_batch for s in ordered])) is not None:
+        size, note = line, f"batch size {line} from the same line"
+    elif facts.plain_batch is not None:
+        size = facts.plain_batch
+        note = f"batch size {size} from the beginning of the log, which speaks of no other device"
+    if not size:
+        return None
+    times = Spread(size / speeds.median, size / speeds.p90, size / speeds.p10, speeds.n)
+    return times, "samples", [note]
+
+
+# Which time is used if a log contradicts its own timestamps, and why.
+
+
+CLOCK_OVER_UNITLESS = (
+    "the log states a time of {:.3g} that does not say its unit; the timestamps are believed, as "
+    "lines come faster than that"
+)
+CLOCK_OVER_COARSE = (
+    "the log states {:.3g} s a step with few digits; the timestamps, which say more, are believed"
+)
+CLOCK_OVER_LATEST_STEP = (
+    "the log states {:.3g} s for the latest step only; the timestamps, which are even and cover "
+    "all steps, are believed"
+)
+CLOCK_OVER_TOO_LONG = (
+    "the log states {:.3g} s a step; the timestamps, which are even, leave no room for steps that "
+    "long and are believed"
+)
+STATED_OVER_CLOCK = (
+    "by the timestamps a step takes {:.3g} s; the time stated is believed, as it is that of a step "
+    "alone and the timestamps also hold what is done between steps"
+)
+CLOCK_OVER_RATE = (
+    "the rate stated is {:.3g} steps a second; the timestamps, which are even and cover all steps, "
+    "show another one and are believed"
+)
+CLOCK_OVER_THROUGHPUT = (
+    "{} would make a step take {:.3g} s; the timestamps, which are even and need no batch size, "
+    "show another time and are believed"
+)

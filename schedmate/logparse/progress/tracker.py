@@ -12,45 +12,60 @@ from itertools import pairwise
 from typing import Any
 
 from schedmate.jobs import Progress
-from schedmate.logparse.progress.bars import name_by_run_time
-from schedmate.logparse.progress.collect import ENOUGH, Reader, collect
-from schedmate.logparse.progress.counters import find_counter, nest, swap_totals, unplaced
-from schedmate.logparse.progress.epochs import (
-    counts_epochs,
+from schedmate.logparse.progress.collect import (
+    ENOUGH,
+    Facts,
+    Reader,
+    collect,
+    find_table,
+    read_facts,
+)
+from schedmate.logparse.progress.line import (
+    EPOCH_ONLY,
+    Sample,
+    latest_loss,
+    name_by_run_time,
+    non_finite_metrics,
+    non_finite_since,
+    read_line,
+)
+from schedmate.logparse.progress.position import (
     epoch_lines,
     epoch_time,
+    find_end,
+    find_position,
     place_in_epochs,
+    recognise_epoch_bar,
     stated_epoch_time,
 )
-from schedmate.logparse.progress.facts import Facts, read_facts
-from schedmate.logparse.progress.general import EPOCH_ONLY
-from schedmate.logparse.progress.losses import latest_loss, no_number_since, no_numbers
-from schedmate.logparse.progress.pace import typical
-from schedmate.logparse.progress.position import find_end, find_position
-from schedmate.logparse.progress.registry import read_line
-from schedmate.logparse.progress.sample import Sample
-from schedmate.logparse.progress.series import find_times, one_stream
-from schedmate.logparse.progress.speeds import Found
-from schedmate.logparse.progress.steptime import is_of_training, step_time
-from schedmate.logparse.progress.tables import find_table
+from schedmate.logparse.progress.series import (
+    choose_inner_counter,
+    find_counter,
+    find_times,
+    make_epoch_times,
+    one_stream,
+    swap_totals,
+    typical,
+)
+from schedmate.logparse.progress.steptime import StepTime, is_of_training, step_time
 from schedmate.logparse.reading import Log, LogError, LogFile
-from schedmate.logparse.reading.timestamps import dated
+from schedmate.logparse.reading.lines import dated
 
 NUMBERED = 1 << 30
 """Lines of larger files are not counted, which would take longer than all the rest [bytes]."""
 RANKS = 16
 """Limit for the files of a directory that are tried before the tracker abstains."""
 DIGIT = 0.001
-"""The last digit of a rate over a whole run."""
+"""The last digit of a rate over a whole run, which is printed with three decimals [1/s]."""
 ROUGHLY = 0.2
 """Limit for the relative difference between a number of steps and the run's rate."""
 COARSE = 0.01
-"""Smaller rates of a whole run have lost their digits: they are printed with three decimals."""
+"""Smaller rates of a whole run have lost their digits to the three decimals printed [1/s]."""
 FEW = 5
 """A bar with fewer readings gives way to another one."""
 NOTHING = "no line of the log shows training progress"
 LISTED = 10
-"""Lines listed in the answer."""
+"""Limit for the line numbers that a `Progress` lists."""
 
 
 def track(
@@ -100,7 +115,11 @@ def track_log(log: Log, *, batch: int | None = None, since: int = 0) -> tuple[Pr
 
 
 def conclude(file: LogFile, samples: list[Sample], batch: int | None = None) -> Progress:
-    """A `Progress` from samples, the newest first."""
+    """The progress of a job by the samples of its log, newest first.
+
+    `batch` is the global batch size, if known. Without evidence of training the result abstains
+    and says why.
+    """
     training = any(s.training or s.epoch is not None or s.group == EPOCH_ONLY for s in samples)
     every = samples
     samples = [sample for sample in samples if sample.group != EPOCH_ONLY]
@@ -116,16 +135,16 @@ def conclude(file: LogFile, samples: list[Sample], batch: int | None = None) -> 
     swap_totals(groups)
     for group in groups.values():
         find_counter(group[::-1])
-        unplaced(group)
-        nest(one_stream(group)[::-1])
+        make_epoch_times(group)
+        choose_inner_counter(one_stream(group)[::-1])
         find_times(group[::-1])
-        counts_epochs(group, every, facts.total_epochs)
+        recognise_epoch_bar(group, every, facts.total_epochs)
         if _counts_on(group):
             for sample in group:
                 sample.in_epoch = False
     name_by_run_time(groups.values())
-    ranked = sorted(filter(_counts, groups.values()), key=_worth, reverse=True)
-    best = _first_found(ranked, facts, batch, training=training)
+    ranked = sorted(filter(_states_more_than_time, groups.values()), key=_worth, reverse=True)
+    best = _first_with_step_time(ranked, facts, batch, training=training)
     believed = best[0] if best is not None else None
     ranked = [g for g in ranked if g is believed or is_of_training(g, facts, training=training)]
     if not ranked and not epochs:
@@ -141,12 +160,12 @@ def conclude(file: LogFile, samples: list[Sample], batch: int | None = None) -> 
             source=source,
             notes=notes,
         )
-        ranked = [group, *(other for other in ranked if other is not group)]
+        ranked = [group, *(g for g in ranked if g is not group)]
     else:
         _summary(progress, samples, facts)
     for group in ranked:
-        other = [s for kind in ranked if kind is not group for s in kind]
-        place_in_epochs(group, sorted([*epochs, *other], key=lambda s: -s.offset))
+        other_samples = [s for g in ranked if g is not group for s in g]
+        place_in_epochs(group, sorted([*epochs, *other_samples], key=lambda s: -s.offset))
     _describe(progress, [*ranked, epochs], facts)
     find_position(progress, ranked, epochs, facts)
     used = ranked[0] if ranked else epochs
@@ -170,9 +189,9 @@ def _why_open(ranked: list[list[Sample]], epochs: list[Sample]) -> str:
     return NOTHING
 
 
-def _first_found(
+def _first_with_step_time(
     ranked: list[list[Sample]], facts: Facts, batch: int | None, *, training: bool
-) -> tuple[list[Sample], Found] | None:
+) -> tuple[list[Sample], StepTime] | None:
     """The first kind of line that gives a step time, and that time.
 
     Times across epochs include the work between them, so a later kind with lines within epochs is
@@ -181,15 +200,15 @@ def _first_found(
     first = None
     epoch_s = stated_epoch_time([s for group in ranked for s in group])
     for group in ranked:
-        found = step_time(group, facts, batch, training=training, epoch_s=epoch_s)
-        if found is None:
+        timing = step_time(group, facts, batch, training=training, epoch_s=epoch_s)
+        if timing is None:
             continue
-        spread, source, _ = found
+        spread, source, _ = timing
         if source != "timestamps" or not spread.across:
             if first is None or (source == "timestamps" and group[0].in_epoch):
-                return group, found
+                return group, timing
         elif first is None:
-            first = group, found
+            first = group, timing
     return first
 
 
@@ -200,7 +219,7 @@ def _counts_on(group: list[Sample]) -> bool:
     return bool(changes) and all((b.iteration or 0) > (a.iteration or 0) for a, b in changes)
 
 
-def _counts(group: list[Sample]) -> bool:
+def _states_more_than_time(group: list[Sample]) -> bool:
     """Whether lines state more than a duration, which may be about anything."""
     return any(s.training or s.iteration is not None or not s.nameless for s in group)
 
@@ -213,7 +232,7 @@ def _worth(group: list[Sample]) -> tuple[int, bool, bool, float, int]:
     evaluation within it. One that was drawn only a few times does not compete with one drawn often.
     """
     some = group[:ENOUGH]
-    says = (
+    evidence = (
         4 * any(s.training for s in some)
         + 3 * any(s.timed for s in some)
         + 2 * any(s.named for s in some)
@@ -224,11 +243,11 @@ def _worth(group: list[Sample]) -> tuple[int, bool, bool, float, int]:
     ran = max((s.elapsed_s or 0.0 for s in some), default=0.0) if bar else 0.0
     if not bar and not any(s.named for s in some):
         ran = max((s.step_time_s or 0.0) * (s.total or 0) for s in some)
-    return says, not bar, len(some) >= FEW, ran, group[0].offset
+    return evidence, not bar, len(some) >= FEW, ran, group[0].offset
 
 
 def _summary(progress: Progress, samples: list[Sample], facts: Facts) -> None:
-    """The progress of a run that has ended and states only its total time or mean rate."""
+    """Set the step time of a run that has ended and states only its total time or mean rate."""
     run = next((s.run_s for s in samples if s.run_s), None)
     rate = next((s.run_rate for s in samples if s.run_rate), None)
     steps = facts.total_iterations
@@ -250,16 +269,17 @@ def _fits(steps: int | None, run_s: float, rate: float) -> bool:
 
 
 def _describe(progress: Progress, ranked: list[list[Sample]], facts: Facts) -> None:
+    """Set loss, learning rate, epochs and throughput of `progress` from the latest samples."""
     latest = sorted((s for group in ranked for s in group), key=lambda s: -s.offset)
     # of the kind that was believed, before an evaluation's that comes later
-    said = latest_loss([*ranked[0], *latest])
-    if said is not None and said.loss is not None:
-        if math.isfinite(said.loss):
-            progress.loss = said.loss
+    loss_sample = latest_loss([*ranked[0], *latest])
+    if loss_sample is not None and loss_sample.loss is not None:
+        if math.isfinite(loss_sample.loss):
+            progress.loss = loss_sample.loss
         else:
-            progress.loss_state = "nan" if math.isnan(said.loss) else "inf"
-            progress.loss_state_since = no_number_since(said, latest).iteration
-    progress.no_numbers = no_numbers(latest)
+            progress.loss_state = "nan" if math.isnan(loss_sample.loss) else "inf"
+            progress.loss_state_since = non_finite_since(loss_sample, latest).iteration
+    progress.no_numbers = non_finite_metrics(latest)
     for name in ("lr", "epoch", "total_epochs"):
         value = _first(latest, name)
         setattr(progress, name, None if value is None or not math.isfinite(value) else value)

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
 
-from schedmate.errors import ModelError
+from schedmate.base.errors import ModelError
 from schedmate.jobs import Progress
 from schedmate.logparse.progress.collect import Reader
-from schedmate.logparse.progress.registry import Shape, read_match
-from schedmate.logparse.progress.sample import Sample
+from schedmate.logparse.progress.line import Sample, Shape, read_match
 from schedmate.logparse.progress.tracker import track
 from schedmate.logparse.reading import LogFile, parse_line
 from schedmate.logparse.templates import TemplateStore, mask
 
 if TYPE_CHECKING:
     from schedmate.llm import LLM
+
 
 PURPOSE = "metrics"
 KIND = "pattern/1"
@@ -99,8 +99,8 @@ def track_by_patterns(
         return progress.model_copy(update={"notes": [*progress.notes, note]})
     if reader is None:
         return progress
-    found = track(file, batch=batch, since=since, reader=reader, every_line=True)
-    return progress if found.abstained else found.model_copy(update={"source": "model"})
+    by_patterns = track(file, batch=batch, since=since, reader=reader, every_line=True)
+    return progress if by_patterns.abstained else by_patterns.model_copy(update={"source": "model"})
 
 
 def written_reader(file: LogFile, store: TemplateStore, llm: LLM | None) -> Reader | None:
@@ -110,16 +110,16 @@ def written_reader(file: LogFile, store: TemplateStore, llm: LLM | None) -> Read
     patterns are used. Raises `ModelError` if the model fails; nothing is stored then.
     """
     kinds = _kinds(file)
-    known = {template: store.get(KIND, template) for template in kinds}
-    unknown = [template for template, value in known.items() if value is None][:ASKED]
+    patterns = {template: store.get(KIND, template) for template in kinds}
+    unknown = [template for template, value in patterns.items() if value is None][:ASKED]
     if unknown and llm is not None:
         answers = _ask(llm, {template: kinds[template] for template in unknown})
         store.put(KIND, answers)
-        known |= answers
+        patterns |= answers
     compiled = [
-        one
-        for template, value in known.items()
-        if value and value["pattern"] and (one := _compiled(value["pattern"])) is not None
+        pattern
+        for template, value in patterns.items()
+        if value and value["pattern"] and (pattern := _compiled(value["pattern"])) is not None
     ]
     return _reader(compiled) if compiled else None
 
@@ -148,22 +148,22 @@ def _ask(llm: LLM, kinds: dict[str, list[str]]) -> dict[str, dict[str, str | Non
     """The pattern for each template, None if the model wrote no valid one."""
     from langchain_core.messages import HumanMessage, SystemMessage
 
-    from schedmate.llm.fence import Fence
-    from schedmate.llm.structured import ask
+    from schedmate.llm.chat import ask
+    from schedmate.llm.redact import Fence
     from schedmate.prompts import fill, load
 
     fence = Fence()
     shown = "\n".join(f"{n}| {lines[0]}" for n, lines in enumerate(kinds.values(), 1))
     question = fill("metrics.question.v1", nonce=fence.nonce, examples=fence.wrap("lines", shown))
     messages: list[Any] = [SystemMessage(load("metrics.system.v1")), HumanMessage(question)]
-    found: dict[str, dict[str, str | None]] = {one: {"pattern": None} for one in kinds}
+    patterns: dict[str, dict[str, str | None]] = {template: {"pattern": None} for template in kinds}
     numbered = dict(enumerate(kinds.items(), 1))
     for written in ask(llm.chat(PURPOSE), messages, Patterns).patterns:
         if written.example in numbered:
             template, lines = numbered[written.example]
             if holds(written.pattern, lines):
-                found[template] = {"pattern": written.pattern}
-    return found
+                patterns[template] = {"pattern": written.pattern}
+    return patterns
 
 
 def holds(pattern: str, lines: list[str]) -> bool:

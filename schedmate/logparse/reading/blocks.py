@@ -1,16 +1,25 @@
-"""Groups lines: a Python traceback is one block, also if the output of ranks interleaves."""
+"""Divides a log: lines into blocks, of which a Python traceback is one, and restarts into
+attempts.
+
+Tracebacks are put together also if the output of ranks interleaves. A job that was restarted and
+appended to the same log is split into its attempts by the lines that begin and end one
+(`attempts.yaml`), or by its own first line.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from functools import cache
+from typing import Any, Literal, NamedTuple
 
-from schedmate.logparse.reading.lines import Line
+from schedmate.base.data import load
+from schedmate.logparse.reading.lines import Line, plain
+from schedmate.logparse.reading.log import LogFile
 
-START = "Traceback (most recent call last"
-MAX_LINES = 2000
+TRACEBACK_START = "Traceback (most recent call last"
+MAX_TRACEBACK = 2000
 """Limit for the lines of one traceback."""
 MAX_MESSAGE = 40
 """Limit for the lines of an exception's message."""
@@ -32,8 +41,8 @@ _OF_GROUP = re.compile(r"(?<!\s)\s*+[|+](?:[-+|]++| \|)*+(?: (?:\d+|\.\.\.) -+$|
 # A traceback that a line holds as a string, its line feeds written as `\n`.
 _LINE_FEED = re.compile(r"(?<!\\)\\++n(?:['\"],\s?['\"])?")
 _FRAME = re.compile(r"( *)File \"")
-FOLLOWS = "The above exception was the direct cause of the following exception"
-_CHAIN = ("During handling of the above exception, another exception occurred", FOLLOWS)
+DIRECT_CAUSE = "The above exception was the direct cause of the following exception"
+_CHAIN = ("During handling of the above exception, another exception occurred", DIRECT_CAUSE)
 _NEW_RECORD = re.compile(
     r"\[|[\w.-]+: (?:error|warning|fatal)|(?:ERROR|WARNING|INFO|DEBUG|CRITICAL|FATAL)\b|\*\*\*"
     r"|={5}|-{5}|\s*\d+%\||>+ |srun|slurmstepd|Epoch\b|wandb:"
@@ -66,11 +75,11 @@ class Block:
         return self.lines[0]
 
 
-class _Open:
+class _OpenTraceback:
     """A traceback of one stream while it is being read."""
 
     def __init__(self, line: Line) -> None:
-        at = line.text.index(START)
+        at = line.text.index(TRACEBACK_START)
         before = line.text[:at]
         self.ipython = _IPYTHON.match(before) is not None
         self.group = _GROUP.match(before) is not None
@@ -88,13 +97,13 @@ class _Open:
 
     def take(self, line: Line) -> bool:
         """Add the line if it belongs to the traceback; returns whether it does."""
-        if len(self.block.lines) >= MAX_LINES:
+        if len(self.block.lines) >= MAX_TRACEBACK:
             return False
         headed = self.head.match(line.text) if self.head is not None else None
         text = line.text[headed.end() :] if headed else line.text
         bare = text.strip()
-        if START in text or any(phrase in text for phrase in _CHAIN):
-            again = START in text and not self.group and not bare.startswith("Original ")
+        if TRACEBACK_START in text or any(phrase in text for phrase in _CHAIN):
+            again = TRACEBACK_START in text and not self.group and not bare.startswith("Original ")
             if again and self.state != "frames":
                 return False  # another one, not raised from this
             self.state = "frames"
@@ -138,7 +147,7 @@ class _Open:
     def quoted(self) -> bool:
         """Read the traceback from the first line, if all of it is there as a string; else False."""
         line = self.block.lines[0]
-        parts = _LINE_FEED.split(line.text[line.text.index(START) :])
+        parts = _LINE_FEED.split(line.text[line.text.index(TRACEBACK_START) :])
         if len(parts) < 2:
             return False
         self.block.inner = [line._replace(text=part) for part in parts]
@@ -178,15 +187,15 @@ def blocks(lines: Iterable[Line]) -> Iterator[Block]:
 
     Lines of other streams in the middle of a traceback come as blocks of their own before it.
     """
-    reading: dict[str, _Open] = {}
+    reading: dict[str, _OpenTraceback] = {}
     for line in lines:
         current = reading.get(line.stream)
         if current is not None:
             if current.take(line):
                 continue
             yield reading.pop(line.stream).close()
-        if START in line.text:
-            opened = _Open(line)
+        if TRACEBACK_START in line.text:
+            opened = _OpenTraceback(line)
             if opened.quoted():
                 yield opened.block
             else:
@@ -195,3 +204,188 @@ def blocks(lines: Iterable[Line]) -> Iterator[Block]:
             yield Block([line])
     for left in reading.values():
         yield left.close()
+
+
+# The attempts of a job that was restarted and appended to the same log.
+
+
+OPENING_WITHIN = 1 << 14
+"""Bytes in which the first significant line has to be."""
+OPENING = 20
+"""Lines among which it must be the only one of its form."""
+LONGEST, LEAST_WORDS = 300, 3
+"""A line that is recognised again has at most this many bytes and at least this many words."""
+# What a library prints whenever one more process imports it is no beginning of a job.
+_BY_ANY_PROCESS = re.compile(
+    rb"(?i:warn|deprecat|tensorflow|cuda|\bTF_)|^\W*[DIWE]\d{4}|^\s|\.py:\d+|^wandb:"
+)
+_WORDS = re.compile(rb"[A-Za-z]+")
+_VARIES = re.compile(
+    rb"\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec|[AP]M)\b"
+    rb"|[\w.:+-]*\d[\w.:+-]*"
+)
+
+
+class Attempt(NamedTuple):
+    """One run of the job: lines `first_line` to `last_line`, bytes `offset` to before `end`.
+
+    `reason` is the line that shows where it begins, empty for the first one.
+    """
+
+    first_line: int
+    last_line: int
+    offset: int
+    end: int
+    reason: str
+
+
+class _Mark(NamedTuple):
+    line: int
+    offset: int
+    kind: int
+    text: str
+
+
+def attempts(file: LogFile) -> list[Attempt]:
+    """All attempts in order; at least one. The last one is normally examined.
+
+    At the start of one attempt every process and every layer of launchers prints a line of its own:
+    a second one begins another attempt only if the job showed progress in between. The same applies
+    if the log repeats its own beginning (`opening`).
+    """
+    patterns = _with_opening(_patterns(), opening_form(file))
+    cuts: list[_Mark] = []
+    seen: dict[int, _Mark] = {}
+    ended = False
+    begun: _Mark | None = None
+    for mark in _marks(file, patterns):
+        if mark.kind < patterns.endings:
+            ended = True
+            continue
+        if mark.kind < patterns.restarts:
+            if _matches_between(file, patterns.work, begun, mark):
+                cuts.append(mark)
+                seen.clear()
+                begun = mark
+                ended = False
+            continue
+        before = seen.get(mark.kind)
+        between = patterns.failed if mark.kind == patterns.opening else patterns.work
+        if ended or (before is not None and _matches_between(file, between, before, mark)):
+            cuts.append(mark)
+            seen.clear()
+            begun = mark
+        ended = False
+        seen[mark.kind] = mark
+    return _between_cuts(file, cuts)
+
+
+def _between_cuts(file: LogFile, cuts: list[_Mark]) -> list[Attempt]:
+    starts = [_Mark(1, 0, 0, ""), *cuts]
+    ends = [*((cut.line - 1, cut.offset) for cut in cuts), (file.line_count(), file.size)]
+    return [
+        Attempt(start.line, last, start.offset, end, start.text)
+        for start, (last, end) in zip(starts, ends, strict=True)
+    ]
+
+
+class _Patterns(NamedTuple):
+    any: Any
+    single: list[re.Pattern[bytes]]
+    endings: int
+    restarts: int
+    work: Any
+    failed: Any
+    texts: tuple[str, ...] = ()
+    opening: int = -1
+
+
+@cache
+def _patterns() -> _Patterns:
+    import re2
+
+    data = load("logparse/reading/attempts.yaml")
+    ends, restarts, begins = (
+        [one["pattern"] for one in data[part]] for part in ("ends", "restarts", "begins")
+    )
+    texts = (*ends, *restarts, *begins)
+    return _Patterns(
+        re2.compile(_any_of(texts)),
+        [re2.compile(one.encode()) for one in texts],
+        len(ends),
+        len(ends) + len(restarts),
+        re2.compile(_any_of([one["pattern"] for one in data["work"]])),
+        re2.compile(_any_of([one["pattern"] for one in data["failed"]])),
+        texts,
+    )
+
+
+def _with_opening(patterns: _Patterns, form: bytes | None) -> _Patterns:
+    """The patterns, with the log's own first line as one more kind of beginning."""
+    if form is None:
+        return patterns
+    import re2
+
+    alternatives = _any_of(patterns.texts)
+    return patterns._replace(
+        any=re2.compile(alternatives + b"|" + form),
+        single=[*patterns.single, re2.compile(form)],
+        opening=len(patterns.single),
+    )
+
+
+def opening_form(file: LogFile) -> bytes | None:
+    """The form of the first significant line, if its repetition shows a new beginning.
+
+    Numbers, times and names of days may differ. A line that occurs several times at the beginning,
+    as each rank or file prints it, shows nothing; nor does a line of progress, or a warning.
+    """
+    work = _patterns().work
+    forms: list[bytes | None] = []
+    for line in file.read(0, OPENING_WITHIN).split(b"\n")[:-1]:
+        if work.search(line) or len(forms) == OPENING:
+            break
+        if line.strip():
+            forms.append(_form_of(line))
+    first = next((form for form in forms if form is not None), None)
+    return first if forms.count(first) == 1 else None
+
+
+def _form_of(line: bytes) -> bytes | None:
+    """A pattern for lines like this one, or None if it is too short to be recognised."""
+    text = line.rstrip(b"\r")
+    if not text.isascii() or len(text) > LONGEST or _BY_ANY_PROCESS.search(text):
+        return None
+    if sum(len(word) > 2 for word in _WORDS.findall(text)) < LEAST_WORDS:
+        return None
+    parts = _VARIES.split(text)
+    return b"^" + rb"[\w.:+-]+".join(re.escape(part) for part in parts) + rb"\r?$"
+
+
+def _any_of(patterns: Sequence[str]) -> bytes:
+    return ("(?m)" + "|".join(f"(?:{one})" for one in patterns)).encode()
+
+
+def _marks(file: LogFile, patterns: _Patterns) -> Iterator[_Mark]:
+    for chunk in file.chunks():
+        line, counted = chunk.first_line, 0
+        stop = -1
+        for match in patterns.any.finditer(chunk.data):
+            at = match.start()
+            if at < stop:
+                continue
+            start = chunk.data.rfind(b"\n", 0, at) + 1
+            stop = chunk.data.find(b"\n", at)
+            stop = stop if stop >= 0 else len(chunk.data)
+            line += chunk.data.count(b"\n", counted, at)
+            counted = at
+            raw = chunk.data[start:stop]
+            kind = next((i for i, one in enumerate(patterns.single) if one.search(raw)), None)
+            if kind is not None:
+                yield _Mark(line, chunk.offset_of(start), kind, plain(raw)[:500])
+
+
+def _matches_between(file: LogFile, pattern: Any, after: _Mark | None, before: _Mark) -> bool:
+    """Whether a line between two others matches."""
+    start = file.line_offset(after.line + 1) if after is not None else 0
+    return any(pattern.search(chunk.data) for chunk in file.chunks(start, before.offset))

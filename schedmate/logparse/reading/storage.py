@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Protocol
 
-from schedmate.logparse.reading.inside import Folder, LogError, open_regular, unreadable
+from schedmate.logparse.reading.folder import Folder, LogError, open_regular, unreadable
 
 BLOCK = 1 << 22
 """Bytes read at a time (4 MiB)."""
@@ -256,18 +256,18 @@ def _shortened(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _spool(pieces: Iterator[bytes], name: str, packed: int | None) -> tuple[Storage, str | None]:
-    held: list[bytes] = []
+    small_pieces: list[bytes] = []
     stream: IO[bytes] | None = None
     size, warning = 0, None
     try:
         for piece in _shortened(_limited(pieces, name, packed)):
             size += len(piece)
             if stream is None:
-                held.append(piece)
+                small_pieces.append(piece)
                 if size > IN_MEMORY:
                     stream = tempfile.TemporaryFile(prefix="schedmate-")  # noqa: SIM115 - storage
-                    stream.writelines(held)
-                    held.clear()
+                    stream.writelines(small_pieces)
+                    small_pieces.clear()
             else:
                 stream.write(piece)
     except _CutShortError as error:
@@ -281,6 +281,6 @@ def _spool(pieces: Iterator[bytes], name: str, packed: int | None) -> tuple[Stor
             stream.close()
         raise LogError(f"cannot unpack {name}: {error.strerror or error}.") from None
     if stream is None:
-        return Memory(b"".join(held)), warning
+        return Memory(b"".join(small_pieces)), warning
     stream.flush()
     return Unpacked(name, stream), warning

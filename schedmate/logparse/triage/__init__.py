@@ -5,12 +5,10 @@ with Ledger(path, source) as ledger:
 """
 
 from schedmate.logparse.triage.document import SCHEMA, JobVerdict, Triage, json_schema
-from schedmate.logparse.triage.find import find_targets
-from schedmate.logparse.triage.ledger import Ledger
-from schedmate.logparse.triage.run import triage
+from schedmate.logparse.triage.run import Ledger, triage
 from schedmate.logparse.triage.strip import Strip, strip
 from schedmate.logparse.triage.summary import causes, summarise
-from schedmate.logparse.triage.targets import Batch, Target
+from schedmate.logparse.triage.targets import Batch, Target, find_targets
 
 __all__ = [
     "SCHEMA",

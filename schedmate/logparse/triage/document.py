@@ -46,8 +46,12 @@ class JobVerdict(_Part):
     @property
     def silent(self) -> bool:
         """Whether the job list says that it failed and its log shows no failure."""
-        found = self.diagnosis
-        nothing = found is not None and found.error_type == "none" and found.error_name is None
+        diagnosis = self.diagnosis
+        nothing = (
+            diagnosis is not None
+            and diagnosis.error_type == "none"
+            and diagnosis.error_name is None
+        )
         return nothing and FAILED.match(self.state or "") is not None
 
 

@@ -1,4 +1,5 @@
-"""Asks a language model about failures that rules leave open, once for each group of similar ones.
+"""Asks a language model about failures that rules leave open, once for each group of similar
+ones.
 
 The most expensive groups come first, and all questions share the budget of one job. What is proved
 for the representative of a group is applied to its other failures.
@@ -9,13 +10,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from schedmate.errors import InputError, ModelError
+from schedmate.base.errors import InputError, ModelError
 from schedmate.llm import LLM
-from schedmate.logparse.failure.opinion import is_open, settle
-from schedmate.logparse.failure.reconcile import alike, unsettled
+from schedmate.logparse.failure.opinion import is_open, note_unsettled, settle, settle_alike
 from schedmate.logparse.reading import Log, open_log
 from schedmate.logparse.triage.document import Group, JobVerdict, ModelUse
-from schedmate.logparse.triage.groups import group, pareto
+from schedmate.logparse.triage.summary import group_failures, pareto
 
 MOST = 20
 """Default limit for the groups that a model is asked about."""
@@ -38,9 +38,9 @@ def ask_model(
     only a single one is asked about. Never raises for what the model does.
     """
     by_index = {job.index: job for job in jobs}
-    groups = {one.id: one for one in group(jobs)}
+    groups = {group.id: group for group in group_failures(jobs)}
     ordered = [groups[bar.group] for bar in pareto(list(groups.values())).bars]
-    left_open = [one for one in ordered if _is_open(one, by_index)]
+    left_open = [group for group in ordered if _is_open(group, by_index)]
     batch = f"triage-{time.time_ns()}"
     use = ModelUse(
         model=llm.endpoint.model or "",
@@ -52,11 +52,11 @@ def ask_model(
         cost=0.0,
     )
     failures = 0
-    for one in left_open[:most]:
-        example = by_index[one.example]
+    for group in left_open[:most]:
+        example = by_index[group.example]
         on_progress(use.asked, f"{use.asked} of {min(most, len(left_open))} groups")
         try:
-            changed = _settle(one, by_index, llm, batch, opened)
+            changed = _settle(group, by_index, llm, batch, opened)
             use.settled += 1
             use.jobs += changed
             failures = 0
@@ -64,7 +64,7 @@ def ask_model(
             continue  # the log is gone since it was triaged
         except ModelError as error:
             assert example.diagnosis is not None
-            example.diagnosis = unsettled(example.diagnosis, error)
+            example.diagnosis = note_unsettled(example.diagnosis, error)
             failures += 1
             if error.verdict == "budget" or failures == IN_A_ROW:
                 use.note = f"No more was asked: {error}."
@@ -78,20 +78,24 @@ def ask_model(
     return use
 
 
-def _is_open(one: Group, jobs: dict[int, JobVerdict]) -> bool:
-    found = jobs[one.example].diagnosis
-    return found is not None and is_open(found) and bool(one.template or len(one.jobs) == 1)
+def _is_open(group: Group, jobs: dict[int, JobVerdict]) -> bool:
+    diagnosis = jobs[group.example].diagnosis
+    return (
+        diagnosis is not None
+        and is_open(diagnosis)
+        and bool(group.template or len(group.jobs) == 1)
+    )
 
 
 def _settle(
-    one: Group,
+    group: Group,
     jobs: dict[int, JobVerdict],
     llm: LLM,
     batch: str,
     opened: Callable[[JobVerdict], Log],
 ) -> int:
     """The number of jobs with a new diagnosis."""
-    example = jobs[one.example]
+    example = jobs[group.example]
     assert example.diagnosis is not None
     with opened(example) as log:
         opinion = settle(example.diagnosis, log, llm, job=batch)
@@ -99,12 +103,12 @@ def _settle(
         example.diagnosis = opinion
         return 0
     changed = 0
-    for job in (jobs[index] for index in one.jobs):
+    for job in (jobs[index] for index in group.jobs):
         assert job.diagnosis is not None
         if job is example:
             job.diagnosis = opinion
         elif is_open(job.diagnosis):
-            job.diagnosis = alike(job.diagnosis, opinion, example.job_id)
+            job.diagnosis = settle_alike(job.diagnosis, opinion, example.job_id)
         else:
             continue
         changed += 1

@@ -32,9 +32,9 @@ class Strip:
     located: int | None
 
 
-def strip(log: Log, found: Diagnosis) -> Strip | None:
+def strip(log: Log, diagnosis: Diagnosis) -> Strip | None:
     """The file of the diagnosis in at most `CELLS` sections; None if it is empty."""
-    files = [file for file in log.files if file.name == found.file] or log.files
+    files = [file for file in log.files if file.name == diagnosis.file] or log.files
     if not files or not files[0].size:
         return None
     file, kinds = files[0], LineKinds()
@@ -47,8 +47,8 @@ def strip(log: Log, found: Diagnosis) -> Strip | None:
         for start, end in zip(starts, ends, strict=True)
     ]
     located = None
-    if found.line is not None and files[0].name == found.file:
-        at = file.line_offset(found.line)
+    if diagnosis.line is not None and files[0].name == diagnosis.file:
+        at = file.line_offset(diagnosis.line)
         located = max(i for i, start in enumerate(starts) if start <= at)
     file.close()
     return Strip(file.name, tuple(cells), located)

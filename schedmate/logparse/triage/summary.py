@@ -1,29 +1,42 @@
-"""From verdicts to the document of a batch."""
+"""Summarises the verdicts of a batch: its document, and its table for spreadsheets.
+
+Failures are grouped by root cause, with the cost of each cause; nodes that fail more often than
+chance explains are found by an exact test; templates that no earlier batch showed are new.
+"""
 
 from __future__ import annotations
 
+import csv
+import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from math import exp, lgamma, log
+from typing import TextIO
 
 from schedmate import __version__
+from schedmate.base.files import ColumnKind
+from schedmate.base.terminal import counted, visible
+from schedmate.jobs import Diagnosis
+from schedmate.logparse.templates import mask
 from schedmate.logparse.triage.document import (
+    Bar,
     Earlier,
+    Group,
     JobVerdict,
     ModelUse,
     NewTemplate,
+    NodeFinding,
+    NodeTest,
     Novelty,
+    Pareto,
     Totals,
     Triage,
 )
-from schedmate.logparse.triage.groups import group, pareto
-from schedmate.logparse.triage.ledger import Cause, Ledger
-from schedmate.logparse.triage.nodes import compare_nodes
-from schedmate.logparse.triage.work import version
-from schedmate.terminal import counted
+from schedmate.logparse.triage.run import Ledger, RootCause, version
 
-NAMED = 10
+JOBS_NAMED = 10
 """Limit for the jobs that a warning names."""
-SHOWN = 500
+TEMPLATES_SHOWN = 500
 """Limit for the new templates in the document."""
 
 
@@ -37,11 +50,11 @@ def summarise(
 ) -> Triage:
     """The summary of a batch. `shown` is the number of failures near each template, by number."""
     jobs = sorted(verdicts, key=lambda job: job.index)
-    groups = group(jobs)
+    groups = group_failures(jobs)
     past = ledger.causes()
-    for one in groups:
-        if one.id in past:
-            one.earlier = Earlier(**past[one.id]._asdict())
+    for group in groups:
+        if group.id in past:
+            group.earlier = Earlier(**past[group.id]._asdict())
     return Triage(
         source=source,
         version=__version__,
@@ -53,48 +66,50 @@ def summarise(
         novelty=_novelty(shown, ledger),
         model=model,
         jobs=jobs,
-        warnings=[*warnings, *_silent(jobs)],
+        warnings=[*warnings, *_warn_of_silent(jobs)],
     )
 
 
-def _silent(jobs: Sequence[JobVerdict]) -> list[str]:
+def _warn_of_silent(jobs: Sequence[JobVerdict]) -> list[str]:
     """A note on the jobs that failed without a failure in their logs."""
     names = [job.job_id for job in jobs if job.silent]
     if not names:
         return []
-    some = ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
+    some = ", ".join(names[:JOBS_NAMED]) + (", ..." if len(names) > JOBS_NAMED else "")
     jobs_failed = counted(len(names), "job") + " failed as the list has it"
     return [
         f"{jobs_failed}, and no failure is in the log: {some}; ask the scheduler and the nodes."
     ]
 
 
-def causes(found: Triage) -> list[Cause]:
+def causes(triage: Triage) -> list[RootCause]:
     """The root causes of a batch, as the ledger stores them."""
-    jobs = {job.index: job for job in found.jobs}
+    jobs = {job.index: job for job in triage.jobs}
     remembered = []
-    for one in found.groups:
-        example = jobs[one.example]
+    for group in triage.groups:
+        example = jobs[group.example]
         line = example.diagnosis.line if example.diagnosis is not None else None
-        remembered.append(Cause(one.id, len(one.jobs), example.log, line))
+        remembered.append(RootCause(group.id, len(group.jobs), example.log, line))
     return remembered
 
 
 def _totals(jobs: Sequence[JobVerdict]) -> Totals:
     failed = [job for job in jobs if job.failed]
-    found = [job.diagnosis for job in jobs if job.diagnosis is not None]
+    diagnoses = [job.diagnosis for job in jobs if job.diagnosis is not None]
     hours = [job.gpu_hours for job in failed if job.gpu_hours is not None]
     return Totals(
         jobs=len(jobs),
         failed=len(failed),
-        not_failed=len(found) - len(failed),
-        unreadable=len(jobs) - len(found),
+        not_failed=len(diagnoses) - len(failed),
+        unreadable=len(jobs) - len(diagnoses),
         silent=sum(job.silent for job in jobs),
-        unfinished=sum(one.finished is False for one in found),
-        by_type=dict(Counter(one.error_type for one in found).most_common()),
+        unfinished=sum(diagnosis.finished is False for diagnosis in diagnoses),
+        by_type=dict(Counter(diagnosis.error_type for diagnosis in diagnoses).most_common()),
         by_name=dict(
             Counter(
-                one.error_name or "unknown" for one in found if one.error_type != "none"
+                diagnosis.error_name or "unknown"
+                for diagnosis in diagnoses
+                if diagnosis.error_type != "none"
             ).most_common()
         ),
         gpu_hours_lost=sum(hours) if hours else None,
@@ -126,6 +141,316 @@ def _novelty(shown: Mapping[int, int], ledger: Ledger) -> Novelty:
                 log=new[number].log,
                 line=new[number].line,
             )
-            for number in ordered[:SHOWN]
+            for number in ordered[:TEMPLATES_SHOWN]
         ],
     )
+
+
+# Failures grouped by root cause, and the cost of each cause.
+
+
+HOURS_KNOWN = 0.9
+"""Share of the failed jobs with known GPU-hours that is needed to rank by GPU-hours."""
+
+
+def deciding_line(diagnosis: Diagnosis) -> str:
+    """The line that matched the rule, else the first line of the failure, else nothing."""
+    for line in diagnosis.evidence:
+        if line.note == "decided":
+            return line.text
+    return diagnosis.evidence[0].text if diagnosis.evidence and diagnosis.line is not None else ""
+
+
+def group_failures(jobs: Iterable[JobVerdict]) -> list[Group]:
+    """The groups of failed jobs, ordered by GPU-hours and then by jobs, largest first.
+
+    Sets `group` of each failed job.
+    """
+    together: dict[tuple[str, ...], list[JobVerdict]] = {}
+    for job in jobs:
+        diagnosis = job.diagnosis
+        if diagnosis is not None and job.failed:
+            key = (
+                diagnosis.error_type,
+                diagnosis.error_name or "",
+                diagnosis.faulty_component or "",
+                mask(deciding_line(diagnosis)),
+            )
+            together.setdefault(key, []).append(job)
+    groups = [_group(key, members) for key, members in together.items()]
+    groups.sort(key=lambda group: (-group.gpu_hours, -len(group.jobs), group.id))
+    return groups
+
+
+def _group(key: tuple[str, ...], members: list[JobVerdict]) -> Group:
+    members.sort(key=lambda job: job.index)
+    name = hashlib.sha256("\0".join(key).encode(errors="replace")).hexdigest()[:10]
+    diagnoses = [job.diagnosis for job in members if job.diagnosis is not None]
+    times = [diagnosis.time for diagnosis in diagnoses if diagnosis.time is not None]
+    for job in members:
+        job.group = name
+    # of the jobs of a group the one with most to show stands for it
+    example = max(members, key=lambda job: (len(job.diagnosis.evidence), -job.index))  # type: ignore[union-attr]
+    shown = example.diagnosis
+    assert shown is not None
+    return Group(
+        id=name,
+        error_type=shown.error_type,
+        error_name=shown.error_name,
+        faulty_component=shown.faulty_component,
+        template=key[-1],
+        jobs=[job.index for job in members],
+        example=example.index,
+        gpu_hours=sum(job.gpu_hours or 0.0 for job in members),
+        gpu_hours_known=sum(job.gpu_hours is not None for job in members),
+        nodes=dict(
+            Counter(diagnosis.node for diagnosis in diagnoses if diagnosis.node).most_common(20)
+        ),
+        first_time=min(times, default=None),
+        last_time=max(times, default=None),
+        rule=shown.rule,
+        source=shown.source,
+        plan=shown.plan,
+    )
+
+
+def pareto(groups: Sequence[Group]) -> Pareto:
+    """Groups by GPU-hours lost if nearly all failed jobs have them, else by number of jobs."""
+    failed = sum(len(group.jobs) for group in groups)
+    hours_known = sum(group.gpu_hours_known for group in groups)
+    by_hours = (
+        hours_known > 0
+        and hours_known >= HOURS_KNOWN * failed
+        and any(group.gpu_hours for group in groups)
+    )
+    values = {group.id: group.gpu_hours if by_hours else float(len(group.jobs)) for group in groups}
+    total = sum(values.values())
+    bars, running = [], 0.0
+    for name, value in sorted(values.items(), key=lambda item: -item[1]):
+        running += value
+        share = value / total if total else 0.0
+        bars.append(
+            Bar(group=name, value=value, share=share, cumulative=running / total if total else 0.0)
+        )
+    if by_hours:
+        reason = (
+            f"By GPU-hours lost (run time x GPUs), known for {hours_known} of {failed} failed jobs."
+        )
+    else:
+        reason = (
+            f"By number of jobs: run time and GPUs are known for {hours_known} of {failed} failed "
+            "jobs; a job list with the columns duration and gpus gives GPU-hours."
+        )
+    return Pareto(basis="gpu_hours" if by_hours else "jobs", reason=reason, total=total, bars=bars)
+
+
+# Nodes that fail more often than chance explains.
+
+
+ALPHA = 0.05
+"""Probability of naming any node if all are equally reliable."""
+LEAST_JOBS, LEAST_FAILURES = 20, 5
+"""With fewer jobs, or fewer infrastructure failures among them, no node is named."""
+NODES_SHOWN = 200
+
+
+def compare_nodes(jobs: Sequence[JobVerdict]) -> NodeTest:
+    """An exact test of each node, one-sided, at `ALPHA` after Holm's correction over all nodes.
+
+    If failures did not care where a job ran, the n jobs of a node would be a random draw from the
+    N jobs of the batch, K of which failed, and the failures among them hypergeometric. Counted are
+    infrastructure failures: others follow the program. A failure whose diagnosis names a node of
+    the job counts against that node alone, any other against all nodes of its job; so the test
+    errs towards silence. Jobs whose log could not be read take no part. What counts here was
+    written by jobs, so a suspect node is one to test, never one to take out of service at once.
+    """
+    placed = [job for job in jobs if job.nodes and job.diagnosis is not None]
+    failed = [job for job in placed if _infrastructure(job)]
+    ran: dict[str, list[JobVerdict]] = {}
+    against: dict[str, int] = {}
+    for job in placed:
+        for node in dict.fromkeys(job.nodes):
+            ran.setdefault(node, []).append(job)
+    for job in failed:
+        for node in _blamed(job):
+            against[node] = against.get(node, 0) + 1
+    total, bad = len(placed), len(failed)
+    reason = _too_little(total, bad, len(ran))
+    p_values = {
+        node: hypergeometric_tail(against.get(node, 0), len(on_it), bad, total)
+        for node, on_it in ran.items()
+    }
+    adjusted = holm_adjusted(p_values)
+    findings = [
+        NodeFinding(
+            node=node,
+            jobs=len(on_it),
+            failures=against.get(node, 0),
+            expected=len(on_it) * bad / total,
+            node_hours=_node_hours(on_it),
+            per_1000_hours=_rate(against.get(node, 0), _node_hours(on_it)),
+            p_value=p_values[node],
+            p_adjusted=adjusted[node],
+            suspect=not reason and adjusted[node] < ALPHA,
+        )
+        for node, on_it in ran.items()
+    ]
+    findings.sort(key=lambda finding: (finding.p_value, -finding.failures, finding.node))
+    suspects = sum(finding.suspect for finding in findings)
+    return NodeTest(
+        tested=not reason,
+        reason=reason
+        or f"{suspects or 'None'} of {len(ran)} nodes had more infrastructure failures than chance "
+        f"explains: exact hypergeometric test against the baseline of {bad} failures in {total} "
+        f"jobs ({bad / total:.1%}), p < {ALPHA} after Holm's correction."
+        + (
+            " Test a suspect node before draining it: these logs were written by jobs."
+            if suspects
+            else ""
+        ),
+        jobs=total,
+        failures=bad,
+        baseline=bad / total if total else None,
+        alpha=ALPHA,
+        nodes=findings[:NODES_SHOWN],
+    )
+
+
+def _infrastructure(job: JobVerdict) -> bool:
+    return job.diagnosis is not None and job.diagnosis.error_type == "infrastructure"
+
+
+def _blamed(job: JobVerdict) -> list[str]:
+    named = job.diagnosis.node if job.diagnosis is not None else None
+    short = (named or "").partition(".")[0]
+    mine = [node for node in dict.fromkeys(job.nodes) if node.partition(".")[0] == short]
+    return mine or list(dict.fromkeys(job.nodes))
+
+
+def _node_hours(jobs: Iterable[JobVerdict]) -> float | None:
+    run_times = [job.duration_s for job in jobs if job.duration_s is not None]
+    return sum(run_times) / 3600 if run_times else None
+
+
+def _rate(failures: int, hours: float | None) -> tuple[float, float, float] | None:
+    if not hours:
+        return None
+    low, high = poisson_interval(failures)
+    return (1000 * failures / hours, 1000 * low / hours, 1000 * high / hours)
+
+
+def poisson_interval(count: int, level: float = 0.95) -> tuple[float, float]:
+    """The exact interval of the mean of a Poisson variable that came out as `count` (Garwood)."""
+    part = (1 - level) / 2
+
+    def mean_at(chance: float, upto: int) -> float:
+        """The mean under which at most `upto` has this chance, by bisection."""
+        low, high = 0.0, 10.0 + 3.0 * upto
+        for _ in range(60):
+            middle = (low + high) / 2
+            below = sum(exp(k * log(middle) - middle - lgamma(k + 1)) for k in range(upto + 1))
+            low, high = (middle, high) if below > chance else (low, middle)
+        return low
+
+    return (0.0 if count == 0 else mean_at(1 - part, count - 1), mean_at(part, count))
+
+
+def _too_little(total: int, bad: int, nodes: int) -> str:
+    if not total:
+        return (
+            "Not tested: the nodes of the jobs are unknown. Give a job list with a column "
+            "`nodes` that includes successful jobs."
+        )
+    if total < LEAST_JOBS or bad < LEAST_FAILURES or nodes < 2:
+        return (
+            f"Nothing is claimed: the jobs whose nodes are known are {total}, on {nodes} nodes, "
+            f"{bad} of them with an infrastructure failure; {LEAST_JOBS} jobs, {LEAST_FAILURES} "
+            "failures and two nodes are the least."
+        )
+    if bad == total:
+        return "Nothing is claimed: every job failed, so there is nothing to compare with."
+    return ""
+
+
+def hypergeometric_tail(at_least: int, drawn: int, marked: int, total: int) -> float:
+    """P(X >= at_least) of marked ones among `drawn` of `total`, `marked` of which are marked."""
+    if at_least <= 0:
+        return 1.0
+    whole = _log_choose(total, drawn)
+    return min(
+        1.0,
+        sum(
+            exp(_log_choose(marked, k) + _log_choose(total - marked, drawn - k) - whole)
+            for k in range(at_least, min(drawn, marked) + 1)
+            if drawn - k <= total - marked
+        ),
+    )
+
+
+def _log_choose(n: int, k: int) -> float:
+    return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)
+
+
+def holm_adjusted(p_values: dict[str, float]) -> dict[str, float]:
+    """Holm's step-down correction (1979): the chance of any false name stays below the level."""
+    adjusted: dict[str, float] = {}
+    largest = 0.0
+    ordered = sorted(p_values, key=lambda name: p_values[name])
+    for place, name in enumerate(ordered):
+        largest = max(largest, min(1.0, (len(ordered) - place) * p_values[name]))
+        adjusted[name] = largest
+    return adjusted
+
+
+# The verdicts of a batch as a table, for spreadsheets.
+
+
+DIAGNOSIS_COLUMNS = (
+    *("error_type", "error_name", "faulty_component", "recoverable", "file", "line", "rank"),
+    *("node", "time", "rule", "source"),
+)
+"""Columns that come from the diagnosis."""
+COLUMNS = (
+    *("job_id", *DIAGNOSIS_COLUMNS, "evidence", "plan", "group", "gpu_hours", "duration_s", "gpus"),
+    *("nodes", "workload", "state", "user", "log", "error"),
+)
+
+
+COLUMN_KINDS: dict[str, ColumnKind] = {
+    **dict.fromkeys(("index", *COLUMNS), "string"),
+    **dict.fromkeys(("index", "line", "rank"), "int64"),
+    **dict.fromkeys(("gpu_hours", "duration_s", "gpus", "time"), "float64"),
+    "recoverable": "bool",
+    "nodes": "strings",
+}
+"""The column types in Parquet."""
+
+
+def write_csv(triage: Triage, stream: TextIO) -> None:
+    """Write one row for each job, in the order of the batch.
+
+    Text that a spreadsheet would take as a formula gets an apostrophe before it, and invisible
+    characters are written as escapes.
+    """
+    table = csv.writer(stream, lineterminator="\n")
+    table.writerow(COLUMNS)
+    for job in triage.jobs:
+        values = table_row(job) | {"nodes": " ".join(job.nodes)}
+        table.writerow([_cell(values.get(name)) for name in COLUMNS])
+
+
+def table_row(job: JobVerdict) -> dict[str, object]:
+    """The values of the columns, `nodes` as a list."""
+    values: dict[str, object] = job.model_dump(exclude={"diagnosis"})
+    if (diagnosis := job.diagnosis) is not None:
+        values |= {name: getattr(diagnosis, name) for name in DIAGNOSIS_COLUMNS}
+        values["evidence"] = deciding_line(diagnosis)
+        values["plan"] = diagnosis.plan.id if diagnosis.plan is not None else None
+    return values
+
+
+def _cell(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    text = visible(value).replace("\n", "\\n")
+    return "'" + text if text[:1] in ("=", "+", "-", "@", "\t") else text

@@ -1,17 +1,417 @@
-"""SchedMate's three modules as settings of a policy, and the parts that they become in a run."""
+"""SchedMate's three modules as settings of a policy, and the parts that they become in a run.
+
+`Advisor` is an estimator, `PackingTracker` an observer, `HandledFailures` decides restarts. A live
+cluster gives them the same sources of metadata and logs as a simulation.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import logging
+import math
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from schedmate.errors import UsageError
-from schedmate.retrieval.advisor import Method
-from schedmate.schedulers.adapters.advisor import PAPER_LATENCY_S, Advisor
-from schedmate.schedulers.adapters.handler import HANDLING_S, HandledFailures
-from schedmate.schedulers.adapters.simulated import SimulatedLogs
-from schedmate.schedulers.adapters.tracker import PackingTracker
-from schedmate.schedulers.policy import Policy
-from schedmate.schedulers.sim.equipment import Equipment, World
+from schedmate.base.errors import UsageError
+from schedmate.jobs import JobRecord, LaunchConfig, Progress
+from schedmate.logparse.failure.handler import diagnose
+from schedmate.logparse.progress.ratio import WARM_UP, throughput_ratio
+from schedmate.logparse.progress.tracker import NOTHING, track
+from schedmate.logparse.reading import Log, LogError, open_log
+from schedmate.retrieval.advisor import Method, SchedulingAdvisor
+from schedmate.retrieval.history import MemoryHistory
+from schedmate.schedulers.adapters.simulated import SimulatedLogs, log_of_failure
+from schedmate.schedulers.estimators import ABSURD_S, Estimator, UserMean
+from schedmate.schedulers.model import Forecast, Job
+from schedmate.schedulers.policy import Observer, Policy
+from schedmate.schedulers.sim.world import Equipment, JobFailures, World
+
+if TYPE_CHECKING:
+    from schedmate.jobs import Estimate, WorkloadMetadata
+    from schedmate.retrieval.advisor import PastJobs
+    from schedmate.schedulers.sim.workload import Workload
+    from schedmate.schedulers.sim.world import Again, Failure, FailureRates
+
+
+class MetadataSource(Protocol):
+    """A source of jobs' metadata."""
+
+    def metadata_of(self, job: Job) -> WorkloadMetadata | None:
+        """Metadata of one job; None: unknown."""
+        ...
+
+    def known_metadata(self) -> Iterable[WorkloadMetadata]:
+        """All metadata that is known beforehand, which is embedded at once. Empty on a live
+        cluster."""
+        ...
+
+
+class Window(Protocol):
+    """Part of a job's log during which its circumstances did not change."""
+
+    def progress(self) -> Progress:
+        """The Metric Tracker's reading of it; the log is read when this is called."""
+        ...
+
+
+class LogSource(Protocol):
+    """The logs of jobs while they run."""
+
+    def kind_of(self, job: Job) -> str:
+        """The workload that the job is a run of: jobs of one kind are equally fast alone."""
+        ...
+
+    def mark(self, job: Job) -> None:
+        """The job runs differently from now on: it has started, got company, or is alone again."""
+        ...
+
+    def window(self, job: Job) -> Window:
+        """What the job has written since the last `mark`, with all before it to compare."""
+        ...
+
+    def alone(self, job: Job) -> Window | None:
+        """The window of a past job of this workload that ran alone; None: too little to measure its
+        speed."""
+        ...
+
+
+class FailureLogs(Protocol):
+    """The logs that failed jobs leave."""
+
+    def of_failure(self, job: str, attempt: int) -> Log | None:
+        """The log of an attempt, counted from 0, of the job with this id; None: there is none."""
+        ...
+
+
+def track_file(path: Path, since: int) -> Progress:
+    """The Metric Tracker's answer about a file from this offset on [bytes].
+
+    Untrusted logs are better read in a confined process (`schedmate.readers`).
+    """
+    try:
+        with open_log(path) as log:
+            return track(log.files[0], since=since)
+    except LogError as error:
+        return Progress(reason=str(error))
+
+
+@dataclass(frozen=True)
+class FileWindow:
+    """A file from an offset on [bytes]."""
+
+    path: Path
+    since: int
+    read: Callable[[Path, int], Progress] = track_file
+
+    def progress(self) -> Progress:
+        """See `Window`."""
+        return self.read(self.path, self.since)
+
+
+class LogFiles:
+    """The logs of a live cluster: a `LogSource` over growing files.
+
+    Args:
+        path_of: the log file of a job; None: unknown.
+        kind_of: see `LogSource`; by default each job is a workload of its own.
+        read: reads a file from an offset on.
+    """
+
+    def __init__(
+        self,
+        path_of: Callable[[Job], Path | None],
+        kind_of: Callable[[Job], str] = lambda job: job.id,
+        read: Callable[[Path, int], Progress] = track_file,
+    ) -> None:
+        self._path_of = path_of
+        self._kind_of = kind_of
+        self._read = read
+        self._marks: dict[str, int] = {}
+
+    def kind_of(self, job: Job) -> str:
+        """See `LogSource`."""
+        return self._kind_of(job)
+
+    def mark(self, job: Job) -> None:
+        """See `LogSource`."""
+        path = self._path_of(job)
+        try:
+            self._marks[job.id] = 0 if path is None else path.stat().st_size
+        except OSError:
+            # The job has not written anything yet.
+            self._marks[job.id] = 0
+
+    def window(self, job: Job) -> Window:
+        """See `LogSource`."""
+        path = self._path_of(job)
+        since = self._marks.get(job.id, 0)
+        return _NoWindow() if path is None else FileWindow(path, since, self._read)
+
+    def alone(self, job: Job) -> Window | None:
+        """See `LogSource`."""
+        window = self.window(job)
+        self._marks.pop(job.id, None)
+        return window if isinstance(window, FileWindow) and window.path.exists() else None
+
+
+class _NoWindow:
+    def progress(self) -> Progress:
+        return Progress(reason=NOTHING)
+
+
+# The Scheduling Advisor as an estimator (SchedMate paper, sections 3.1, 4.1 and 4.3).
+#
+# It estimates at submission, and its history grows as jobs end: it never uses the future. Where it
+# abstains, or its estimate is not a possible duration, another estimator is used.
+
+
+PAPER_LATENCY_S = 9.0
+"""Mean latency of the paper's advisor with a language model of 7B (section 5.2) [s]."""
+
+_log = logging.getLogger("schedmate")
+
+
+class Advisor(Estimator, Observer):
+    """Estimates from the jobs that have ended so far.
+
+    Args:
+        source: provides the metadata of each job's code; a `Workload` of the simulator is one.
+        fallback: estimator used when the advisor abstains; by default the user's mean.
+        history: past jobs from before the trace, to which new ones are added; by default none.
+        method: `mean` is the paper's mean of the `k` nearest, `weighted` is ours.
+        latency_s: time that an estimate takes [s].
+        risk: how far the weighted estimate is moved from the median towards the mean of a
+            log-normal with the same 10th and 90th percentile, from 0 to 1 (ours).
+        error: standard deviation of the logarithm of an artificial error of every estimate.
+    """
+
+    name: ClassVar[str] = "advisor"
+
+    def __init__(
+        self,
+        source: MetadataSource,
+        fallback: Estimator | None = None,
+        *,
+        history: PastJobs | None = None,
+        method: Method = "weighted",
+        k: int = 3,
+        threshold: float | None = None,
+        latency_s: float = PAPER_LATENCY_S,
+        risk: float = 0.0,
+        error: float = 0.0,
+        seed: int = 0,
+    ) -> None:
+        self.fallback = UserMean() if fallback is None else fallback
+        self.oracle = self.fallback.oracle
+        self._of = source.metadata_of
+        self._latency_s = latency_s
+        self._risk = risk if method == "weighted" else 0.0
+        self._error = error
+        self.seed = seed
+        self._history = MemoryHistory(_embedder()) if history is None else history
+        if isinstance(self._history, MemoryHistory):
+            self._history.prepare(source.known_metadata())
+        self._advisor = SchedulingAdvisor(self._history, method=method, k=k, threshold=threshold)
+        self._clock = 0.0
+        self.counts = {"asked": 0, "matched": 0, "abstained": 0, "rejected": 0, "failed": 0}
+        self.warnings: Counter[str] = Counter()
+
+    def estimate(self, job: Job) -> Forecast | None:
+        """The advisor's forecast, else that of the fallback."""
+        fallback = self.fallback.estimate(
+            job
+        )  # in any case, as it may learn from its own estimates
+        self._clock = max(self._clock, job.submit_time)
+        forecast = self._ask(job)
+        return fallback if forecast is None else forecast
+
+    def latency_s(self, job: Job) -> float:
+        """Every job is analysed, matched or not."""
+        return self._latency_s if self._of(job) is not None else 0.0
+
+    def observe(self, job: Job, run_time_s: float, completed: bool) -> None:
+        """A job has ended: from now on it may be a neighbour."""
+        self.fallback.observe(job, run_time_s, completed)
+        metadata = self._of(job)
+        if metadata is None:
+            return
+        use = job.profile
+        try:
+            self._history.add(  # type: ignore[attr-defined]
+                JobRecord(
+                    job_id=job.id,
+                    user=job.user or None,
+                    launch=_launch(job),
+                    metadata=metadata,
+                    state="COMPLETED" if completed else "FAILED",
+                    submit_time=job.submit_time,
+                    end_time=self._now(),
+                    duration_s=run_time_s,
+                    gpu_util=None if use is None else use.gpu_util,
+                    gpu_mem_mb=None if use is None else use.memory_mb,
+                )
+            )
+        except Exception as error:  # noqa: BLE001 - advice fails open
+            self._fail(error)
+
+    def matched(self, job: Job, estimate: Estimate) -> None:
+        """The job is like past ones: for adapters that take more than a duration from them."""
+
+    def _ask(self, job: Job) -> Forecast | None:
+        metadata = self._of(job)
+        if metadata is None:
+            return None
+        self.counts["asked"] += 1
+        try:
+            estimate = self._advisor.estimate(metadata, _launch(job), self._now())
+        except Exception as error:  # noqa: BLE001 - advice fails open
+            self._fail(error)
+            return None
+        forecast = Forecast.of(estimate)
+        if forecast is None:
+            self.counts["abstained"] += 1
+            return None
+        duration_s = forecast.duration_s
+        low, high = estimate.duration_p10_s, estimate.duration_p90_s
+        if self._risk and low and high:
+            sigma = math.log(high / low) / 2.56  # of a normal distribution between them
+            duration_s *= math.exp(self._risk * sigma**2 / 2)
+        if self._error:
+            draw = random.Random(f"{self.seed}/{job.id}")  # noqa: S311 - an experiment
+            duration_s *= math.exp(draw.gauss(0.0, self._error))
+        if not 0 < duration_s <= ABSURD_S:  # NaN too
+            self.counts["rejected"] += 1
+            self.warnings["the advisor's estimate was not a possible run time"] += 1
+            return None
+        self.counts["matched"] += 1
+        self.matched(job, estimate)
+        return forecast._replace(duration_s=duration_s, method=f"advisor/{forecast.method}")
+
+    def _now(self) -> float:
+        return self.watch.now if hasattr(self, "watch") else self._clock
+
+    def _fail(self, error: Exception) -> None:
+        """Count it; say each reason once."""
+        self.counts["failed"] += 1
+        reason = f"the advisor had no answer: {error}"
+        if not self.warnings[reason]:
+            _log.warning(reason)
+        self.warnings[reason] += 1
+
+
+def _launch(job: Job) -> LaunchConfig:
+    return LaunchConfig(gpus=job.gpus, gpu_type=job.gpu_type or None)
+
+
+@cache
+def _embedder() -> Any:
+    """The bundled embedder, loaded once for many runs."""
+    from schedmate.retrieval.embedders import load_embedder
+
+    return load_embedder()
+
+
+# The Failure Handler in charge of restarts (SchedMate paper, sections 3.3 and 4.3).
+#
+# A failed job leaves a log, as real text. The handler's verdict decides, right or wrong: a failure
+# of the infrastructure that it misses waits for the job's user, and a bug that it mistakes for one
+# is restarted for nothing.
+
+
+HANDLING_S = 300.0
+"""Test of the node and restart: an assumption; the diagnosis itself takes milliseconds [s]."""
+MOST_RESTARTS = 1
+"""Restarts of one job at about the same progress after which its user is notified: a job that fails
+twice at one point will fail there again, whatever its log says."""
+
+
+class Restarts:
+    """Decides by their logs whether failed jobs are restarted unchanged."""
+
+    def __init__(self, logs: FailureLogs) -> None:
+        self._logs = logs
+        self._restarts: dict[str, tuple[int, float]] = {}
+
+    def says(self, job: str, attempt: int) -> bool:
+        """The verdict on the log of this attempt, counted from 0; none: no."""
+        log = self._logs.of_failure(job, attempt)
+        if log is None:
+            return False
+        with log:
+            plan = diagnose(log).plan
+        return plan is not None and plan.restart != "no"
+
+    def may(self, job: str, done: float) -> bool:
+        """Whether a job that failed after this much work may be restarted [s]."""
+        return self._count(job, done) < MOST_RESTARTS
+
+    def restarted(self, job: str, done: float) -> None:
+        """Count a restart of the job after this much work [s]."""
+        self._restarts[job] = (self._count(job, done) + 1, done)
+
+    def _count(self, job: str, done: float) -> int:
+        count, work = self._restarts.get(job, (0, -1.0))
+        return count if abs(work - done) <= 0.01 * done + 60 else 0
+
+
+class HandledFailures(JobFailures):
+    """The same failures, restarted by the handler if its plan is a restart.
+
+    `recall` and `false_alarms` replace its verdict by random draws: the share of infrastructure
+    failures that it recognises, and of bugs that it mistakes for one.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        rates: FailureRates,
+        seed: int = 0,
+        *,
+        handling_s: float = HANDLING_S,
+        recall: float | None = None,
+        false_alarms: float | None = None,
+    ) -> None:
+        super().__init__(workload, rates, seed)
+        self._handling_s = handling_s
+        self._dice = (recall, false_alarms)
+        self._failure: Failure | None = None
+        self._restarts = Restarts(self)
+        self.counts = {"handled": 0, "missed": 0, "in_vain": 0, "left_to_user": 0}
+
+    def after(self, failure: Failure) -> Again | None:
+        """See `Faults.after`."""
+        if failure.node is not None:
+            return super().after(failure)
+        bug, name = self.is_bug(failure), self._workload.jobs[failure.job].id
+        if self._restarts.may(name, failure.done) and self.says_restart(failure):
+            self.counts["in_vain" if bug else "handled"] += 1
+            self._restarts.restarted(name, failure.done)
+            return self.restart(failure, self._handling_s)
+        self.counts["left_to_user" if bug else "missed"] += 1
+        return self.by_user(failure)
+
+    def says_restart(self, failure: Failure) -> bool:
+        """Whether the verdict on this failure's log is to restart the job."""
+        chance = self._dice[self.is_bug(failure)]
+        if chance is not None:
+            seed = f"{self.seed}/{failure.job}/{failure.attempt}"
+            return random.Random(seed).random() < chance  # noqa: S311 - an experiment
+        self._failure = failure
+        return self._restarts.says(self._workload.jobs[failure.job].id, failure.attempt)
+
+    def of_failure(self, job: str, attempt: int) -> Log | None:
+        """See `FailureLogs`: the logs of the failure that is being handled."""
+        failure = self._failure
+        if failure is None:
+            return None
+        return log_of_failure(self._workload, failure, self.seed, bug=self.is_bug(failure))
+
+
+# SchedMate's three modules as settings of a policy, and the parts that they become in a run.
 
 
 class WithSchedMate(Policy):
@@ -120,3 +520,142 @@ class WithSchedMate(Policy):
                 "warnings": dict(parts["advisor"].warnings) if "advisor" in parts else {},
             },
         )
+
+
+# The Metric Tracker beside a policy that shares GPUs (SchedMate paper, section 4.1).
+#
+# Once a job shares its GPUs, its log from before and after is read, as real text in one of many
+# formats. If the log has nothing of the time before, because the job was packed too soon, that of
+# the last job of the same workload that ran alone is used (ours). The result becomes
+# `Job.slowdown`, which the policy reads; if the tracker abstains, nothing changes.
+
+
+TRIES = 6
+"""Most readings of a log; each waits twice as long as the last."""
+LEAST_WAIT_S = 30.0
+"""Between two readings of one log [s]."""
+
+
+@dataclass
+class _Watched:
+    """A job that shares its GPUs, and its speed alone."""
+
+    before: Progress
+    at: float
+    partner: Job
+    wait_s: float
+    tries: int = 0
+
+
+class PackingTracker(Observer):
+    """Measures the slowdown of the first job of a pair from its log.
+
+    `detection_rate`: share of pairs whose slowdown may be detected at all (section 5.5); the number
+    actually detected depends on the logs.
+    """
+
+    def __init__(
+        self,
+        logs: LogSource,
+        *,
+        detection_rate: float = 1.0,
+        baseline: bool = True,
+        seed: int = 0,
+    ) -> None:
+        """Args:
+        logs: the logs of jobs.
+        detection_rate: share of the pairs whose slowdown is detected, 0 to 1.
+        baseline: whether logs of past jobs replace what a log lacks.
+        seed: of the pairs that are not detected."""
+        self._logs = logs
+        self._baseline = baseline
+        self._rate = detection_rate
+        self._seed = seed
+        self._is_alone: set[int] = set()
+        self._watched: dict[int, _Watched] = {}
+        self._past: dict[str, Window | Progress] = {}
+        self.counts = {"pairs": 0, "read": 0, "measured": 0, "by_past_job": 0, "untracked": 0}
+
+    def started(self, job: Job) -> None:
+        """The job begins to log."""
+        if job.partner is None:
+            self._is_alone.add(job.index)
+            self._logs.mark(job)
+
+    def packed(self, job: Job) -> None:
+        """Its log so far is the baseline for later comparison."""
+        assert job.partner is not None
+        self.counts["pairs"] += 1
+        self._is_alone.discard(job.index)
+        alone, now = self._logs.window(job), self.watch.now
+        self._logs.mark(job)
+        draw = random.Random(f"{self._seed}/{job.id}/{job.partner.id}")  # noqa: S311
+        if draw.random() >= self._rate:
+            return
+        own = before = self._measure(alone)
+        if own.step_time_s is not None:
+            self._past[self._logs.kind_of(job)] = own
+        elif (past := self._of_past_job(job)) is not None:
+            self.counts["by_past_job"] += 1
+            before = past
+        if before.step_time_s is None:
+            self.counts["untracked"] += 1
+            return
+        wait_s = max(LEAST_WAIT_S, 2 * WARM_UP * before.step_time_s)
+        self._watched[job.index] = _Watched(before, now, job.partner, wait_s)
+        self.watch.wake(self, job, now + wait_s)
+
+    def woken(self, job: Job) -> None:
+        """Read on; try again later if the log has too little."""
+        pair = self._watched.get(job.index)
+        if pair is None or job.partner is not pair.partner or self.watch.now < pair.at:
+            return
+        ratio = throughput_ratio(pair.before, self._measure(self._logs.window(job))).ratio
+        if ratio is not None:
+            self.counts["measured"] += 1
+            del self._watched[job.index]
+            job.slowdown = ratio
+            self.watch.changed(job)
+            return
+        pair.tries += 1
+        if pair.tries == TRIES:
+            self.counts["untracked"] += 1
+            del self._watched[job.index]
+            return
+        pair.wait_s *= 2
+        self.watch.wake(self, job, self.watch.now + pair.wait_s)
+
+    def unpacked(self, job: Job) -> None:
+        """The job is alone again; the measurement no longer applies."""
+        self._watched.pop(job.index, None)
+        self._is_alone.add(job.index)
+        self._logs.mark(job)
+        job.slowdown = None
+        # An evicted job may start elsewhere at once.
+        self.watch.changed(job)
+
+    def ended(self, job: Job) -> None:
+        """Its log is kept as that of a past job, and read when it is needed."""
+        if self._baseline and job.index in self._is_alone:
+            alone = self._logs.alone(job)
+            if alone is not None:
+                self._past[self._logs.kind_of(job)] = alone
+
+    def stopped(self, job: Job) -> None:
+        """The job does not log any more: forget what was read of it."""
+        self._watched.pop(job.index, None)
+        self._is_alone.discard(job.index)
+        job.slowdown = None
+
+    def _of_past_job(self, job: Job) -> Progress | None:
+        """How fast the last job of this workload was alone, by its log."""
+        kind = self._logs.kind_of(job)
+        past = self._past.get(kind) if self._baseline else None
+        if past is None or isinstance(past, Progress):
+            return past
+        read = self._past[kind] = self._measure(past)
+        return read
+
+    def _measure(self, window: Window) -> Progress:
+        self.counts["read"] += 1
+        return window.progress()

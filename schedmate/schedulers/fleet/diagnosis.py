@@ -10,10 +10,12 @@ the order in which a scheduler would meet them.
 5. topology: enough are left of its GPU type, but not under one access switch.
 
 So a GPU that is stranded on a node without CPUs counts as stranded: CPUs would not free it.
+Requests are texts: `8G128C`, `0.25G2C`, `128x1G12C@switch`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,8 +23,81 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from schedmate.schedulers.fleet.requests import Request
+from schedmate.base.errors import UsageError
 from schedmate.schedulers.fleet.snapshot import MILLI, UNLIMITED, FleetSnapshot, Ints
+
+_FORM = re.compile(
+    r"(?:(\d{1,6})x)?(\d{1,5}(?:\.\d{1,3})?)g(?:(\d{1,6}(?:\.\d{1,3})?)c)?"
+    r"(?:(\d{1,8}(?:\.\d{1,3})?)m)?(@switch)?",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Request:
+    """Pods that are placed together: each on one node, all on GPUs of one type."""
+
+    pods: int
+    gpus: int
+    """Of a pod [milli-GPUs]."""
+    cpus: int
+    """Of a pod [milli-cores]."""
+    memory: int = 0
+    """Of a pod [kB]."""
+    within_switch: bool = False
+    """All pods under one access switch."""
+
+    @classmethod
+    def parse(cls, text: str) -> Request:
+        """A request from `[PODSx]GPUSg[CPUSc][MEMORY_GBm][@switch]`; raises `UsageError`."""
+        match = _FORM.fullmatch(text.strip())
+        if match is None:
+            raise UsageError(
+                f"{text!r} is not a request; write GPUs and CPUs of a pod as 8G128C or 0.25G2C, "
+                "with memory in GB as 8G128C900M, pods before it as 16x8G96C, @switch after it."
+            )
+        pods, gpus = int(match[1] or 1), round(float(match[2]) * MILLI)
+        if not pods or not gpus:
+            raise UsageError(f"{text!r} requests no GPU; write at least 0.001G, or 1x1G.")
+        if gpus > MILLI and gpus % MILLI:
+            raise UsageError(f"{text!r}: a pod has whole GPUs, or less than one.")
+        return cls(
+            pods,
+            gpus,
+            round(float(match[3] or 0) * MILLI),
+            round(float(match[4] or 0) * 1e6),
+            match[5] is not None,
+        )
+
+    def __str__(self) -> str:
+        pods = f"{self.pods}x" if self.pods > 1 else ""
+        memory = f"{self.memory / 1e6:g}M" if self.memory else ""
+        place = "@switch" if self.within_switch else ""
+        return f"{pods}{self.gpus / MILLI:g}G{self.cpus / MILLI:g}C{memory}{place}"
+
+
+SHAPES = tuple(map(Request.parse, ("1G8C", "2G16C", "4G32C", "8G64C", "8G128C")))
+"""Figure 13."""
+FRACTIONS = (Request.parse("0.5G4C"),)
+LARGE = tuple(
+    map(Request.parse, ("128x1G12C", "128x1G12C@switch", "256x1G12C", "256x1G12C@switch"))
+)
+"""Figure 14: 128 and 256 GPUs with 12 CPUs each, across access switches and within one."""
+DEFAULT_REQUESTS = (*FRACTIONS, *SHAPES, *LARGE)
+
+
+# Why idle GPUs are not available to a request (Section 4.1, Figures 13 and 14).
+#
+# Every idle GPU is counted once: as allocatable, or under the first of these causes that applies,
+# in the order in which a scheduler would meet them.
+#
+# 1. fractional: it is the remainder of a shared GPU, or too small a remainder; 2. stranded: too
+# few are left on its node, or of its GPU type, for one more request; 3. cpu: the node's CPUs are
+# used up before its GPUs are; 4. memory: its CPUs suffice, its memory is used up; 5. topology:
+# enough are left of its GPU type, but not under one access switch.
+#
+# So a GPU that is stranded on a node without CPUs counts as stranded: CPUs would not free it.
+
 
 CAUSES = ("fractional", "stranded", "cpu", "memory", "topology")
 MOST_NODES = 20
@@ -30,8 +105,8 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Shape:
-    """One request on the snapshot."""
+class RequestDiagnosis:
+    """How often a request could be placed on the snapshot, and why not more often."""
 
     request: Request
     fulfilled: int
@@ -52,11 +127,11 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Diagnosis:
+class FleetDiagnosis:
     """All requests on one snapshot."""
 
     snapshot: FleetSnapshot
-    shapes: Sequence[Shape]
+    shapes: Sequence[RequestDiagnosis]
 
     @property
     def idle(self) -> float:
@@ -66,7 +141,7 @@ class Diagnosis:
         """The nodes with most unallocatable GPUs, on average over the requests."""
         snapshot, nodes = self.snapshot, self.snapshot.nodes
         lost = np.mean([shape.node_lost for shape in self.shapes], axis=0)
-        found = []
+        rows = []
         for n in np.argsort(-lost, kind="stable")[:most].tolist():
             if lost[n] <= 0:
                 break
@@ -75,7 +150,7 @@ class Diagnosis:
                 cause = CAUSES[shape.node_cause[n]]
                 causes[cause] = causes.get(cause, 0.0) + float(shape.node_lost[n])
             idle = nodes.gpus[n] * MILLI - snapshot.gpus_held[n]
-            found.append(
+            rows.append(
                 {
                     "node": nodes.name[n],
                     "gpu_type": snapshot.gpu_types[nodes.gpu_type[n]],
@@ -88,15 +163,15 @@ class Diagnosis:
                     "cause": max(causes, key=lambda one: causes[one]),
                 }
             )
-        return found
+        return rows
 
 
-def diagnose(snapshot: FleetSnapshot, requests: Sequence[Request]) -> Diagnosis:
+def diagnose(snapshot: FleetSnapshot, requests: Sequence[Request]) -> FleetDiagnosis:
     """Each request on the snapshot; time and memory grow with nodes times requests."""
-    return Diagnosis(snapshot, [_shape(snapshot, request) for request in requests])
+    return FleetDiagnosis(snapshot, [_diagnose_request(snapshot, request) for request in requests])
 
 
-def _shape(snapshot: FleetSnapshot, request: Request) -> Shape:
+def _diagnose_request(snapshot: FleetSnapshot, request: Request) -> RequestDiagnosis:
     nodes = snapshot.nodes
     need = request.gpus
     idle = nodes.gpus * MILLI - snapshot.gpus_held
@@ -110,8 +185,8 @@ def _shape(snapshot: FleetSnapshot, request: Request) -> Shape:
         fits = snapshot.whole_free // (need // MILLI)
         fractional = idle - snapshot.whole_free * MILLI
         stranded = snapshot.whole_free * MILLI - fits * need
-    by_cpu = np.minimum(fits, _times(snapshot.cpus_free, request.cpus))
-    by_memory = np.minimum(by_cpu, _times(snapshot.memory_free, request.memory))
+    by_cpu = np.minimum(fits, _times_that_fit(snapshot.cpus_free, request.cpus))
+    by_memory = np.minimum(by_cpu, _times_that_fit(snapshot.memory_free, request.memory))
     cpu, memory = (fits - by_cpu) * need, (by_cpu - by_memory) * need
     pods = by_memory
     per_node = np.stack([fractional, stranded, cpu, memory])
@@ -135,30 +210,33 @@ def _shape(snapshot: FleetSnapshot, request: Request) -> Shape:
         milli["stranded"] += int(of_type[code] * need - across[code] * size)
         milli["topology"] = int((across[code] - filled[code]) * size)
         lost_by_type[name] = milli
-    return Shape(
+    return RequestDiagnosis(
         request,
         int(filled.sum()),
         {name: int(filled[code]) for code, name in enumerate(snapshot.gpu_types)},
-        int(_mixed(snapshot, pods, request)),
+        int(_requests_that_fit(snapshot, pods, request)),
         float(filled.sum() * size) / MILLI,
-        {cause: sum(one[cause] for one in lost_by_type.values()) / MILLI for cause in CAUSES},
         {
-            name: {cause: lost / MILLI for cause, lost in one.items()}
-            for name, one in lost_by_type.items()
+            cause: sum(lost_by_cause[cause] for lost_by_cause in lost_by_type.values()) / MILLI
+            for cause in CAUSES
+        },
+        {
+            name: {cause: lost / MILLI for cause, lost in lost_by_cause.items()}
+            for name, lost_by_cause in lost_by_type.items()
         },
         per_node.sum(axis=0) / MILLI,
         per_node.argmax(axis=0).astype(np.int8),
     )
 
 
-def _mixed(snapshot: FleetSnapshot, pods: Ints, request: Request) -> int:
+def _requests_that_fit(snapshot: FleetSnapshot, pods: Ints, request: Request) -> int:
     if not request.within_switch:
         return int(pods.sum()) // request.pods
     under = np.bincount(snapshot.domains, weights=pods).astype(np.int64)
     return int((under // request.pods).sum())
 
 
-def _times(free: Ints, need: int) -> Ints:
+def _times_that_fit(free: Ints, need: int) -> Ints:
     """The number of times that `need` fits; a sum of rounded numbers may be slightly below 0."""
     if not need:
         return np.full(len(free), 2**53)

@@ -1,25 +1,28 @@
-"""`schedmate.fleet/v1`: a snapshot as one JSON document, as JSON lines, or as a Parquet table.
+"""Snapshots in files, `schedmate.fleet/v1`: one JSON document, JSON lines, or a Parquet table.
 
-A JSON document is read item by item, so that it is never held as Python objects as a whole. In
-JSON lines and Parquet each row is a node (it has a `name`) or a task (it has an `id`), nodes first.
+A JSON document is read item by item, so that it is never held as Python objects as a whole. In JSON
+lines and Parquet each row is a node (it has a `name`) or a task. Also estimates of how long tasks
+will still run, from a CSV.
 """
 
 from __future__ import annotations
 
+import csv
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 
-from schedmate.errors import InputError, require
-from schedmate.files import open_output, replaced
-from schedmate.plain import encodable
-from schedmate.schedulers.fleet.builder import Builder
-from schedmate.schedulers.fleet.snapshot import MILLI, NONE, UNLIMITED, FleetSnapshot
+from schedmate.base.data import encodable
+from schedmate.base.errors import InputError, reason_of, require, unreadable
+from schedmate.base.files import open_output, replaced
+from schedmate.schedulers.fleet.snapshot import MILLI, NONE, UNLIMITED, Builder, FleetSnapshot
 
 SCHEMA = "schedmate.fleet/v1"
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -58,9 +61,9 @@ def read_lines(path: Path, lines: Iterable[str]) -> FleetSnapshot:
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
-            _broken(path, f"line {number}: {error}")
+            _broken_document(path, f"line {number}: {error}")
         if not isinstance(row, dict):
-            _broken(path, f"line {number} is not an object")
+            _broken_document(path, f"line {number} is not an object")
         if "schema" in row:
             header = row
         elif "id" in row:
@@ -83,14 +86,14 @@ def read_parquet(path: Path) -> FleetSnapshot:
             header = {"schema": SCHEMA, **json.loads(about)}
             for batch in table.iter_batches(_BATCH):
                 for row in batch.to_pylist():
-                    found = {
+                    fields = {
                         key: dict(value) if _NESTED.get(key) is dict else value
                         for key, value in row.items()
                         if value is not None
                     }
-                    builder.task(found) if "id" in found else builder.node(found)
+                    builder.task(fields) if "id" in fields else builder.node(fields)
     except (pa.ArrowException, TypeError, ValueError) as error:
-        _broken(path, str(error))
+        _broken_document(path, str(error))
     return builder.build(_origin(path, header))
 
 
@@ -146,7 +149,7 @@ def task_rows(snapshot: FleetSnapshot) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def write(snapshot: FleetSnapshot, path: Path | None) -> None:
+def write_snapshot(snapshot: FleetSnapshot, path: Path | None) -> None:
     """Write a snapshot completely or not at all: `.jsonl` as lines, `.parquet`, else as a document.
 
     None or `-`: the document to standard output. Raises `InputError` if it cannot be written.
@@ -211,14 +214,14 @@ def _items(path: Path, text: str) -> Iterator[tuple[str, Any]]:
         try:
             found, end = decode(text, position)
         except (ValueError, RecursionError) as error:
-            _broken(path, str(error))
+            _broken_document(path, str(error))
         return found, after(end)
 
     def mark(position: int, *expected: str) -> str:
         found = text[position : position + 1]
         if found not in expected or not found:
             where = f"line {text.count(chr(10), 0, position) + 1}"
-            _broken(path, f"{' or '.join(map(repr, expected))} expected in {where}")
+            _broken_document(path, f"{' or '.join(map(repr, expected))} expected in {where}")
         return found
 
     at = after(0)
@@ -255,13 +258,95 @@ def _origin(path: Path, header: dict[str, Any]) -> str:
         )
     origin = header.get("origin", "unstated")
     if not isinstance(origin, str) or not _ORIGIN.fullmatch(origin):
-        _broken(path, f"origin is {origin!r}, not recorded, unstated or synthetic: WHAT")
+        _broken_document(path, f"origin is {origin!r}, not recorded, unstated or synthetic: WHAT")
     return origin
 
 
-def _broken(path: Path, what: str) -> NoReturn:
+def _broken_document(path: Path, what: str) -> NoReturn:
     raise InputError(f"{path.name} is not a complete {SCHEMA} document: {what}; export it again.")
 
 
 def _shortest(value: int, unit: int) -> int | float:
     return value // unit if value % unit == 0 else value / unit
+
+
+# Estimates of how long tasks will still run, from a table of jobs or tasks.
+
+
+_MOST_SECONDS = 1e12
+
+
+def read_remaining(path: Path) -> dict[str, float]:
+    """Seconds by name, from a CSV with the columns `remaining_s` and `job` or `task`.
+
+    Rows without a number are skipped: unknown. Raises `InputError`.
+    """
+    remaining_s: dict[str, float] = {}
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as stream:
+            reader = csv.DictReader(stream)
+            columns = reader.fieldnames or ()
+            key = next(
+                (name_column for name_column in ("task", "job") if name_column in columns), None
+            )
+            if key is None or "remaining_s" not in columns:
+                raise InputError(
+                    f"{path} needs the columns remaining_s and job (or task); add what is missing "
+                    f"to {', '.join(columns) or 'its header, which is empty'}."
+                )
+            for row in reader:
+                name, text = row[key], (row["remaining_s"] or "").strip()
+                if not text:
+                    continue
+                if name is None or "\0" in name:
+                    raise InputError(
+                        f"{path} line {reader.line_num} has no {key}, or one with a NUL byte; "
+                        "correct that line."
+                    )
+                if name in remaining_s:
+                    raise InputError(
+                        f"{path} line {reader.line_num}: {key} {name!r} comes twice; leave one out."
+                    )
+                remaining_s[name] = _seconds(text, f"{path} line {reader.line_num}")
+    except OSError as error:
+        raise unreadable(path, error) from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(
+            f"{path} is not CSV in UTF-8: {reason_of(error)}; export it again."
+        ) from None
+    return remaining_s
+
+
+def with_remaining(
+    snapshot: FleetSnapshot, by_name: dict[str, float], source: str
+) -> FleetSnapshot:
+    """The snapshot with these estimates instead of its own, by task or else by job.
+
+    Raises `InputError` if no name occurs in the snapshot.
+    """
+    tasks = snapshot.tasks
+    left = tasks.remaining_s.copy()
+    of_job = np.array([by_name.get(name, math.nan) for name in snapshot.jobs])
+    matched = 0
+    for t, name in enumerate(tasks.name):
+        seconds = by_name.get(name, of_job[tasks.job[t]])
+        if not math.isnan(seconds):
+            left[t] = seconds
+            matched += 1
+    if by_name and not matched:
+        raise InputError(
+            f"{source} names no task or job of the snapshot: it begins with "
+            f"{next(iter(by_name))!r}, the snapshot with {(snapshot.jobs or ['none'])[0]!r}; "
+            "export both from the same cluster."
+        )
+    return replace(snapshot, tasks=replace(tasks, remaining_s=left))
+
+
+def _seconds(text: str, where: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds <= _MOST_SECONDS:
+        raise InputError(f"{where}: remaining_s is {text!r}; write a time in seconds, as 3600.")
+    return seconds

@@ -1,11 +1,125 @@
-"""Room on nodes while tasks are placed and moved: the state that every search works on."""
+"""Room on nodes while tasks are placed and moved: the state that every search works on.
+
+`Part` has some nodes of a snapshot with the tasks on them as plain lists, since Python reads single
+items of lists faster than those of arrays; tasks and nodes are numbered from 0 within a part.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
-from schedmate.schedulers.fleet.parts import NOWHERE, Part
-from schedmate.schedulers.fleet.snapshot import MILLI, NONE
+import numpy as np
+from numpy.typing import NDArray
+
+from schedmate.schedulers.fleet.snapshot import MILLI, NONE, FleetSnapshot, Ints, fitting_labels
+
+Floats = NDArray[np.float64]
+NOWHERE = -1
+
+
+@dataclass
+class Part:
+    """Some nodes and the tasks on them, as it travels between processes."""
+
+    gpus: list[int]
+    """Of each node, all of them."""
+    cpus: list[int]
+    """Of each node, all of them [milli-cores]."""
+    memory: list[int]
+    """[kB]"""
+    kind: list[int]
+    """Of each node, its kind: all nodes of a kind accept the same tasks."""
+    need: list[int]
+    """Of each task [milli-GPUs]."""
+    need_cpus: list[int]
+    need_memory: list[int]
+    reach: list[int]
+    """Of each task: position in `reaches`."""
+    reaches: list[tuple[int, ...]]
+    """Kinds of nodes."""
+    group: list[int]
+    avoid: list[tuple[int, ...]]
+    movable: list[bool]
+    node: list[int]
+    """Of each task."""
+    device: list[int]
+    cost: list[float]
+    """Of moving each task [GPU seconds]."""
+    share: list[float] = field(default_factory=list)
+    """Of each node: what emptying it wins of what the node is worth, above 0; empty: all of it."""
+
+
+class Space:
+    """What a snapshot's tasks and nodes are to each other, once for all its parts."""
+
+    def __init__(
+        self, snapshot: FleetSnapshot, cost: Floats | None = None, share: Floats | None = None
+    ) -> None:
+        """`cost` of moving each task [GPU seconds], 0 by default; `share`: see `Part`."""
+        nodes, tasks = snapshot.nodes, snapshot.tasks
+        self.cost = np.zeros(len(tasks)) if cost is None else cost
+        self.share = share
+        fits = fitting_labels(snapshot.require_sets, snapshot.label_sets)
+        # nodes of one type whose labels no requirement distinguishes are of one kind
+        columns, same = np.unique(fits, axis=1, return_inverse=True)
+        key = nodes.gpu_type.astype(np.int64) * (columns.shape[1] + 1) + same.ravel()[nodes.labels]
+        _, first, self.kind = np.unique(key, return_index=True, return_inverse=True)
+        kind_type, kind_fits = nodes.gpu_type[first], fits[:, nodes.labels[first]]
+        free = tasks.any_type | (tasks.gpus == 0)
+        pinned = np.where(free, NONE, nodes.gpu_type[tasks.node]).astype(np.int64)
+        width = len(snapshot.gpu_types) + 1
+        wanted = tasks.require.astype(np.int64) * width + pinned + 1
+        kinds, self.reach = np.unique(wanted, return_inverse=True)
+        self.reaches: list[tuple[int, ...]] = []
+        for one in kinds.tolist():
+            required, gpu_type = one // width, one % width - 1
+            good = kind_fits[required]
+            if gpu_type != NONE:
+                good = good & (kind_type == gpu_type)
+            self.reaches.append(tuple(np.flatnonzero(good).tolist()))
+        self.snapshot = snapshot
+        self.order = np.argsort(tasks.node, kind="stable")
+        self.starts = np.searchsorted(tasks.node[self.order], np.arange(len(nodes) + 1))
+
+    def tasks_on(self, nodes: Ints, at: Ints | None = None) -> Ints:
+        """The tasks on these nodes, by node; `at`: where tasks are by now."""
+        if at is not None:
+            inside = np.zeros(len(self.snapshot.nodes), dtype=bool)
+            inside[nodes] = True
+            return np.flatnonzero(inside[at])
+        return np.concatenate(
+            [self.order[self.starts[n] : self.starts[n + 1]] for n in nodes.tolist()]
+            or [np.zeros(0, np.int64)]
+        )
+
+    def part(self, nodes: Ints, tasks: Ints, at: Ints, device: Ints) -> Part:
+        """These nodes with these tasks, which are on them by `at`."""
+        there, here = self.snapshot.nodes, self.snapshot.tasks
+        local = np.full(len(there), NOWHERE)
+        local[nodes] = np.arange(len(nodes))
+        avoid_sets = self.snapshot.avoid_sets
+        return Part(
+            there.gpus[nodes].tolist(),
+            there.cpus[nodes].tolist(),
+            there.memory[nodes].tolist(),
+            self.kind[nodes].tolist(),
+            here.gpus[tasks].tolist(),
+            here.cpus[tasks].tolist(),
+            here.memory[tasks].tolist(),
+            self.reach[tasks].tolist(),
+            self.reaches,
+            here.group[tasks].tolist(),
+            [avoid_sets[code] for code in here.avoid[tasks].tolist()],
+            (~here.locked[tasks]).tolist(),
+            local[at[tasks]].tolist(),
+            device[tasks].tolist(),
+            self.cost[tasks].tolist(),
+            [] if self.share is None else self.share[nodes].tolist(),
+        )
+
+
+# Room on nodes while tasks are placed and moved: the state that every search works on.
 
 
 class Room:
@@ -81,7 +195,7 @@ class Room:
         elif need:
             shared = self.shared[n]
             if device == NONE:
-                room = [(free, one) for one, free in shared.items() if free >= need]
+                room = [(free, group) for group, free in shared.items() if free >= need]
                 device = (
                     min(room)[1] if room else next(d for d in range(1 << 20) if d not in shared)
                 )
@@ -100,9 +214,9 @@ class Room:
         self.tasks[n][t] = None
         self.at[t] = n
         if part.group[t] != NONE:
-            _more(self.groups[n], part.group[t])
-        for one in part.avoid[t]:
-            _more(self.avoided[n], one)
+            _count_up(self.groups[n], part.group[t])
+        for group in part.avoid[t]:
+            _count_up(self.avoided[n], group)
 
     def take(self, t: int) -> None:
         """Take a task off its node."""
@@ -126,9 +240,9 @@ class Room:
         del self.tasks[n][t]
         self.at[t] = NOWHERE
         if part.group[t] != NONE:
-            _less(self.groups[n], part.group[t])
-        for one in part.avoid[t]:
-            _less(self.avoided[n], one)
+            _count_down(self.groups[n], part.group[t])
+        for group in part.avoid[t]:
+            _count_down(self.avoided[n], group)
 
     def close(self, n: int) -> None:
         """Let no more tasks onto a node."""
@@ -167,36 +281,36 @@ class Room:
         constrained = part.group[t] != NONE or part.avoid[t]
         reach = self.reaches[part.reach[t]]
         if 0 < need < MILLI:
-            found = self._beside(t, reach, banned)
-            if found != NOWHERE:
-                return found
+            best = self._beside(t, reach, banned)
+            if best != NOWHERE:
+                return best
         least = -(-need // MILLI)
-        room, found, lowest = self.cpus, NOWHERE, 0
+        room, best, lowest = self.cpus, NOWHERE, 0
         for free in range(least, len(self.buckets[0]) if self.buckets else 0):
             for kind in reach:
                 for n in self.buckets[kind][free]:
                     left = room[n] - cpus
-                    if left < 0 or (found != NOWHERE and left >= lowest):
+                    if left < 0 or (best != NOWHERE and left >= lowest):
                         continue
                     if self.memory[n] < memory or n in banned:
                         continue
                     if constrained and not self.compatible(t, n):
                         continue
-                    found, lowest = n, left
-            if found != NOWHERE:
-                return found
+                    best, lowest = n, left
+            if best != NOWHERE:
+                return best
         return NOWHERE
 
     def _beside(self, t: int, reach: Sequence[int], banned: Sequence[int]) -> int:
-        need, found, most = self.part.need[t], NOWHERE, MILLI + 1
+        need, best, most = self.part.need[t], NOWHERE, MILLI + 1
         for kind in reach:
             for n in self.sharing[kind]:
                 for free in self.shared[n].values():
                     if need <= free < most and n not in banned and self.fits(t, n):
-                        found, most = n, free
+                        best, most = n, free
             if most == need:
                 break
-        return found
+        return best
 
     def enough(self, tasks: Iterable[int]) -> bool:
         """Whether all open nodes together have what tasks need; no chain helps where not."""
@@ -234,11 +348,11 @@ def _pools(part: Part, reaches: Sequence[Sequence[int]], kinds: int) -> list[int
     return pool
 
 
-def _more(counts: dict[int, int], key: int) -> None:
+def _count_up(counts: dict[int, int], key: int) -> None:
     counts[key] = counts.get(key, 0) + 1
 
 
-def _less(counts: dict[int, int], key: int) -> None:
+def _count_down(counts: dict[int, int], key: int) -> None:
     if counts[key] == 1:
         del counts[key]
     else:

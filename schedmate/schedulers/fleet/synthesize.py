@@ -1,5 +1,6 @@
 """A synthetic fleet with the statistics of the ASI paper; `asi.yaml` has the source of each
-number."""
+number.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from schedmate.data import load
-from schedmate.errors import UsageError
-from schedmate.schedulers.fleet.builder import Builder
-from schedmate.schedulers.fleet.parts import NOWHERE, Part
-from schedmate.schedulers.fleet.room import Room
-from schedmate.schedulers.fleet.snapshot import MILLI, NONE, FleetSnapshot
+from schedmate.base.data import load
+from schedmate.base.errors import UsageError
+from schedmate.schedulers.fleet.room import NOWHERE, Part, Room
+from schedmate.schedulers.fleet.snapshot import MILLI, NONE, Builder, FleetSnapshot
 
 LEAST = 24
 """Nodes of the smallest fleet: two of each type."""
@@ -51,8 +50,8 @@ def synthesize(
     Deterministic for a seed. `progress` is called with the number of nodes done. Raises
     `UsageError` for fewer than `LEAST` nodes.
     """
-    says = calibration()
-    published = int(says["published"]["nodes"]["value"])
+    figures = calibration()
+    published = int(figures["published"]["nodes"]["value"])
     count = published if nodes is None else nodes
     if count < LEAST:
         raise UsageError(
@@ -62,10 +61,10 @@ def synthesize(
     builder = Builder("the synthetic fleet")
     waiting: list[dict[str, Any]] = []
     made, switch = 0, 0
-    limits = says["topology"]["switch_nodes"]["value"]
-    per_aggregation = says["topology"]["switches_of_an_aggregation"]["value"]
-    for gpu_type, size in _sizes(says["types"], count, published).items():
-        about = says["types"][gpu_type]
+    limits = figures["topology"]["switch_nodes"]["value"]
+    per_aggregation = figures["topology"]["switches_of_an_aggregation"]["value"]
+    for gpu_type, size in _sizes(figures["types"], count, published).items():
+        about = figures["types"][gpu_type]
         names = []
         left = 0
         for number in range(size):
@@ -85,10 +84,10 @@ def synthesize(
                     "aggregation": f"agg-{switch // per_aggregation:03d}",
                 }
             )
-        step = says["churn"]["placed_within"]
+        step = figures["churn"]["placed_within"]
         for start in range(0, size, step):
             chunk = names[start : start + step]
-            waiting += _Chunk(says, gpu_type, chunk, draw, count / published).rows()
+            waiting += _Chunk(figures, gpu_type, chunk, draw, count / published).rows()
             made += len(chunk)
             progress(made, f"{gpu_type}")
     for row in waiting:
@@ -111,14 +110,14 @@ class _Chunk:
 
     def __init__(
         self,
-        says: dict[str, Any],
+        figures: dict[str, Any],
         gpu_type: str,
         names: list[str],
         draw: np.random.Generator,
         scale: float,
     ) -> None:
-        about = says["types"][gpu_type]
-        self.says, self.draw, self.gpu_type, self.names = says, draw, gpu_type, names
+        about = figures["types"][gpu_type]
+        self.says, self.draw, self.gpu_type, self.names = figures, draw, gpu_type, names
         self.gpus, self.cores = about["gpus"], about["cpus"]
         self.capacity = len(names) * self.gpus * MILLI
         size = len(names)
@@ -135,8 +134,8 @@ class _Chunk:
         self.tasks: list[_Task] = []
         self.members: dict[int, list[int]] = {}
         self.held = 0
-        target = says["cpu_jobs"]["of_all_tasks"]["value"] * scale
-        share = size / (says["published"]["nodes"]["value"] * scale)
+        target = figures["cpu_jobs"]["of_all_tasks"]["value"] * scale
+        share = size / (figures["published"]["nodes"]["value"] * scale)
         self.cpu_tasks = target * share
 
     def rows(self) -> list[dict[str, Any]]:
@@ -184,8 +183,8 @@ class _Chunk:
             t = self._add(_Task(job, gpus, cpus, memory, group))
             n = self.room.best(t)
             if n == NOWHERE:
-                for other in placed:
-                    self.room.take(other)
+                for task in placed:
+                    self.room.take(task)
                 self.held -= gpus * len(placed)
                 return False
             self.room.put(t, n)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from schedmate import data
-from schedmate.errors import InputError, did_you_mean
+from schedmate.base import data
+from schedmate.base.errors import InputError, did_you_mean
 
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8")
 ELEMENT_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 2}
@@ -37,10 +37,10 @@ class DeviceSpec:
 
         A GPU without units for fp8 runs it as bf16; one without units for 16 bits or tf32 as fp32.
         """
-        found = precision
-        if found == "fp8" and found not in self.peaks:
-            found = "bf16"
-        return found if found in self.peaks else "fp32"
+        supported = precision
+        if supported == "fp8" and supported not in self.peaks:
+            supported = "bf16"
+        return supported if supported in self.peaks else "fp32"
 
     def peak(self, precision: str) -> float:
         """Peak of matrix products [FLOP/s]; see `runs_as` for a precision without units."""
@@ -51,13 +51,13 @@ class DeviceSpec:
         return min(self.peak(precision), intensity * self.bandwidth)
 
 
-def normalised(name: str) -> str:
+def normalised_name(name: str) -> str:
     """A name without case and punctuation, as names are compared."""
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
 @cache
-def devices() -> dict[str, DeviceSpec]:
+def bundled_devices() -> dict[str, DeviceSpec]:
     """The bundled GPU types by name."""
     return {entry["name"]: _spec(entry) for entry in _entries()}
 
@@ -65,53 +65,56 @@ def devices() -> dict[str, DeviceSpec]:
 @cache
 def _aliases() -> dict[str, str]:
     return {
-        normalised(alias): entry["name"]
+        normalised_name(alias): entry["name"]
         for entry in _entries()
         for alias in (entry["name"], *entry.get("aliases", ()))
     }
 
 
-def device(name: str, describing: str = "") -> DeviceSpec:
+def find_device(name: str, describing: str = "") -> DeviceSpec:
     """The GPU type with a name or alias.
 
     `describing` is the caller's option for a datasheet (`described`), if it has one. Raises
     `InputError` with the nearest known names if there is no such type.
     """
-    found = _aliases().get(normalised(name))
-    if found is None:
-        near = did_you_mean(name, devices())
+    bundled_name = _aliases().get(normalised_name(name))
+    if bundled_name is None:
+        near = did_you_mean(name, bundled_devices())
         another = f", and `{describing} NAME:memory=80,bandwidth=3350,fp16=989` describes another"
         raise InputError(
             f"unknown GPU type {name!r}{near}; `schedmate parallel devices` lists the known ones"
             f"{another if describing else ''}."
         )
-    return devices()[found]
+    return bundled_devices()[bundled_name]
 
 
-def taken_for(name: str) -> str | None:
+def assumed_memory_variant(name: str) -> str | None:
     """The assumed memory variant of a GPU name without a memory size; None for one with a size."""
-    found = _aliases().get(normalised(name))
-    if found is None or normalised(name) == normalised(found):
+    bundled_name = _aliases().get(normalised_name(name))
+    if bundled_name is None or normalised_name(name) == normalised_name(bundled_name):
         return None
-    known, family = devices(), normalised(name)
+    devices, family = bundled_devices(), normalised_name(name)
     others = [
         one
-        for one in known.values()
-        if normalised(one.name).startswith(family) and one.memory_bytes != known[found].memory_bytes
+        for one in devices.values()
+        if normalised_name(one.name).startswith(family)
+        and one.memory_bytes != devices[bundled_name].memory_bytes
     ]
     if not others:
         return None
-    memory = f"{known[found].memory_bytes / 1e9:g} GB"
-    return f"{name} is taken for {found} ({memory}); write {others[0].name} for the other one."
+    memory = f"{devices[bundled_name].memory_bytes / 1e9:g} GB"
+    return (
+        f"{name} is taken for {bundled_name} ({memory}); write {others[0].name} for the other one."
+    )
 
 
-def canonical(name: str) -> str:
+def canonical_name(name: str) -> str:
     """The known name of a GPU type, also for an alias; else the name in the form in which it is
     compared."""
-    return _aliases().get(normalised(name), normalised(name))
+    return _aliases().get(normalised_name(name), normalised_name(name))
 
 
-def described(text: str, option: str = "--device") -> DeviceSpec:
+def parse_device(text: str, option: str = "--device") -> DeviceSpec:
     """A GPU type by its datasheet: `NAME:memory=GB,bandwidth=GB/s,fp16=TFLOP/s[,link=GB/s]`.
 
     Raises `InputError` where a number is missing or none.

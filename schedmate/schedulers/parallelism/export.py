@@ -6,14 +6,14 @@ import json
 import shlex
 from collections.abc import Callable
 
-from schedmate.errors import InputError
+from schedmate.base.errors import InputError
 from schedmate.schedulers.parallelism.models import ModelSpec
 from schedmate.schedulers.parallelism.plan import Plan
 
 Arguments = list[str]
 
 
-def exported(plan: Plan, framework: str) -> str:
+def launch_arguments(plan: Plan, framework: str) -> str:
     """The launch arguments of a plan, one option a line, with a backslash at line ends.
 
     Raises `InputError`, with the reason, if the framework cannot run such a plan.
@@ -32,7 +32,7 @@ def exported(plan: Plan, framework: str) -> str:
     return " \\\n  ".join(map(shlex.quote, arguments))
 
 
-def _one(plan: Plan, framework: str) -> int:
+def _one_tensor_degree(plan: Plan, framework: str) -> int:
     """The tensor degree of all stages; raises `InputError` where they differ."""
     degrees = {replica.tensor for stage in plan.stages for replica in stage.kinds()}
     types = {replica.gpu_type for stage in plan.stages for replica in stage.kinds()}
@@ -45,9 +45,9 @@ def _one(plan: Plan, framework: str) -> int:
     return degrees.pop()
 
 
-def _even(plan: Plan, framework: str) -> None:
+def _require_even(plan: Plan, framework: str) -> None:
     """Raises `InputError` for stages of unlike numbers of blocks, which only Megatron-LM takes."""
-    if _uneven(plan):
+    if _is_uneven(plan):
         blocks = ", ".join(str(stage.layers) for stage in plan.stages)
         raise InputError(
             f"{framework}'s arguments cannot say which layers are in which stage (here {blocks}): "
@@ -87,41 +87,41 @@ def _batches(plan: Plan, spec: ModelSpec) -> Arguments:
 
 
 def _megatron(plan: Plan, spec: ModelSpec) -> Arguments:
-    tensor = _one(plan, "Megatron-LM")
+    tensor = _one_tensor_degree(plan, "Megatron-LM")
     stages = len(plan.stages)
-    found = [
+    flags = [
         *_torchrun(plan),
         "pretrain_gpt.py",
         *_sizes(plan, spec, tensor),
         *_batches(plan, spec),
     ]
     if spec.kv_heads and spec.kv_heads != spec.heads:
-        found += ["--group-query-attention", f"--num-query-groups={spec.kv_heads}"]
+        flags += ["--group-query-attention", f"--num-query-groups={spec.kv_heads}"]
     if spec.gated:
-        found.append("--swiglu")
+        flags.append("--swiglu")
     if spec.norm == "rms":
-        found.append("--normalization=RMSNorm")
+        flags.append("--normalization=RMSNorm")
     if not spec.positions:
-        found.append("--position-embedding-type=rope")
+        flags.append("--position-embedding-type=rope")
     if not spec.tied:
-        found.append("--untie-embeddings-and-output-weights")
+        flags.append("--untie-embeddings-and-output-weights")
     if spec.experts:
-        found += [f"--num-experts={spec.experts}", f"--moe-router-topk={spec.top}"]
+        flags += [f"--num-experts={spec.experts}", f"--moe-router-topk={spec.top}"]
     if plan.precision in {"fp16", "bf16"}:
-        found.append(f"--{plan.precision}")
+        flags.append(f"--{plan.precision}")
     if plan.sharding != "none":
-        found += _megatron_sharding(plan)
+        flags += _megatron_sharding(plan)
     if plan.recompute == "full":
-        found += [
+        flags += [
             "--recompute-granularity=full",
             "--recompute-method=uniform",
             "--recompute-num-layers=1",
         ]
     elif plan.recompute == "selective":
-        found.append("--recompute-granularity=selective")
-    if stages > 1 and _uneven(plan):
-        found.append(f"--pipeline-model-parallel-layout={_layout(plan)}")
-    return found
+        flags.append("--recompute-granularity=selective")
+    if stages > 1 and _is_uneven(plan):
+        flags.append(f"--pipeline-model-parallel-layout={_layout(plan)}")
+    return flags
 
 
 def _megatron_sharding(plan: Plan) -> Arguments:
@@ -135,7 +135,7 @@ def _megatron_sharding(plan: Plan) -> Arguments:
     )
 
 
-def _uneven(plan: Plan) -> bool:
+def _is_uneven(plan: Plan) -> bool:
     """Whether blocks are not the same number in each stage (embedding and head apart)."""
     counts = [stage.layers for stage in plan.stages]
     counts[0] -= 1
@@ -154,8 +154,8 @@ def _layout(plan: Plan) -> str:
 
 
 def _deepspeed(plan: Plan, spec: ModelSpec) -> Arguments:
-    tensor = _one(plan, "DeepSpeed")
-    _even(plan, "DeepSpeed")
+    tensor = _one_tensor_degree(plan, "DeepSpeed")
+    _require_even(plan, "DeepSpeed")
     if spec.experts:
         raise InputError(
             f"{spec.name} has experts, which Megatron-DeepSpeed sets in its own code: export to "
@@ -191,11 +191,11 @@ def _deepspeed(plan: Plan, spec: ModelSpec) -> Arguments:
 
 
 def _torchtitan(plan: Plan, spec: ModelSpec) -> Arguments:
-    tensor = _one(plan, "torchtitan")
-    _even(plan, "torchtitan")
+    tensor = _one_tensor_degree(plan, "torchtitan")
+    _require_even(plan, "torchtitan")
     staged = len(plan.stages) > 1
     shard = plan.data if plan.sharding != "none" else 1
-    found = [
+    flags = [
         *_torchrun(plan),
         "-m",
         "torchtitan.train",
@@ -210,15 +210,15 @@ def _torchtitan(plan: Plan, spec: ModelSpec) -> Arguments:
         f"--activation_checkpoint.mode={plan.recompute}",
     ]
     if len(plan.stages) > 1:
-        found += [
+        flags += [
             "--parallelism.pipeline_parallel_schedule=1F1B",
             f"--parallelism.pipeline_parallel_microbatch_size={plan.micro_batch}",
         ]
-    return found
+    return flags
 
 
 def _fsdp(plan: Plan, spec: ModelSpec) -> Arguments:
-    if len(plan.stages) > 1 or _one(plan, "FSDP") > 1:
+    if len(plan.stages) > 1 or _one_tensor_degree(plan, "FSDP") > 1:
         raise InputError(
             "FSDP alone has neither pipeline stages nor tensor parallelism: plan with --sharding "
             "zero-3, or export to torchtitan"

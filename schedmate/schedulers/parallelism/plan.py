@@ -1,8 +1,15 @@
-"""Parallelism plans: which layers are on which GPUs, and how each stage is divided among them."""
+"""Parallelism plans, and files of them: which layers are on which GPUs, how each stage is
+divided.
+
+The JSON is `schedmate.parallel-plan/v1`; a file has one plan, an array, or one on each line.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import (
     BaseModel,
@@ -14,18 +21,17 @@ from pydantic import (
     model_validator,
 )
 
-from schedmate.errors import InputError, UsageError
-from schedmate.schedulers.parallelism.models import ModelSpec
-from schedmate.schedulers.parallelism.sizes import named_or_sized
-from schedmate.validation import expected, first_fault
+from schedmate.base.errors import InputError, UsageError, reason_of
+from schedmate.base.inputs import fault_meaning, first_fault
+from schedmate.schedulers.parallelism.models import ModelSpec, named_or_sized
 
-SCHEMA = "schedmate.parallel-plan/v1"
-MOST = 10**6
+PLAN_SCHEMA = "schedmate.parallel-plan/v1"
+MOST_COUNT = 10**6
 
-Count = Annotated[int, Field(ge=1, le=MOST, strict=True)]
+Count = Annotated[int, Field(ge=1, le=MOST_COUNT, strict=True)]
 
 
-def _sharding(value: Any) -> Any:
+def _our_sharding(value: Any) -> Any:
     """Names of the same sharding in PyTorch, DeepSpeed and Megatron to ours."""
     if value is None or value is False:
         return "none"
@@ -55,7 +61,7 @@ _SHARDINGS = {
 }
 
 
-def _precision(value: Any) -> Any:
+def _our_precision(value: Any) -> Any:
     """Names of the same precision in frameworks to ours."""
     return _PRECISIONS.get(str(value).lower(), value)
 
@@ -77,7 +83,7 @@ _PRECISIONS = {
 }
 
 
-def _recompute(value: Any) -> Any:
+def _our_recompute(value: Any) -> Any:
     if isinstance(value, bool) or value is None:
         return "full" if value else "none"
     return value
@@ -142,13 +148,15 @@ class Plan(BaseModel):
     micro_batch: Count
     sequence: Count = 2048
     precision: Annotated[
-        Literal["fp32", "tf32", "fp16", "bf16", "fp8"], BeforeValidator(_precision)
+        Literal["fp32", "tf32", "fp16", "bf16", "fp8"], BeforeValidator(_our_precision)
     ] = "bf16"
     optimizer: str = "Adam"
     sharding: Annotated[
-        Literal["none", "zero-1", "zero-2", "zero-3"], BeforeValidator(_sharding)
+        Literal["none", "zero-1", "zero-2", "zero-3"], BeforeValidator(_our_sharding)
     ] = "none"
-    recompute: Annotated[Literal["none", "selective", "full"], BeforeValidator(_recompute)] = "none"
+    recompute: Annotated[Literal["none", "selective", "full"], BeforeValidator(_our_recompute)] = (
+        "none"
+    )
     stages: Annotated[tuple[Stage, ...], Field(min_length=1, max_length=4096)]
 
     @model_validator(mode="after")
@@ -226,17 +234,91 @@ def parse_plan(document: Any, where: str) -> Plan:
         raise InputError(f"{where}: {first_fault(error, Plan.model_fields)}") from None
 
 
-def check(**values: str) -> tuple[str, ...]:
+def check_settings(**values: str) -> tuple[str, ...]:
     """Precisions, shardings and recomputations under our names, in the given order.
 
     Raises `UsageError` for an invalid one.
     """
-    found = []
+    checked = []
     for name, value in values.items():
-        one = Plan.model_fields[name]
+        field = Plan.model_fields[name]
         try:
-            kind: Any = Annotated[one.annotation, *one.metadata]
-            found.append(TypeAdapter(kind).validate_python(value))
+            kind: Any = Annotated[field.annotation, *field.metadata]
+            checked.append(TypeAdapter(kind).validate_python(value))
         except ValidationError as error:
-            raise UsageError(f"--{name}: {expected(error.errors()[0])}.") from None
-    return tuple(found)
+            raise UsageError(f"--{name}: {fault_meaning(error.errors()[0])}.") from None
+    return tuple(checked)
+
+
+# Files of parallelism plans: one plan, an array, or one on each line.
+
+
+def read_plans(path: Path) -> Iterator[Plan]:
+    """The plans of a file: one JSON object, an array of them, or JSON lines.
+
+    Raises `InputError` for a file that cannot be read, and at the first entry that is not a plan.
+    """
+    for plan in plans_in(path):
+        if isinstance(plan, InvalidPlan):
+            raise plan.error
+        yield plan
+
+
+class InvalidPlan(NamedTuple):
+    """An entry of a file that is not a valid plan."""
+
+    place: str
+    """`line 3`, or `plan 3` of an array."""
+    error: InputError
+
+
+def plans_in(path: Path) -> Iterator[Plan | InvalidPlan]:
+    """The plans of a file, with `InvalidPlan` for invalid entries.
+
+    Raises `InputError` for a file that cannot be read or holds nothing.
+    """
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"{path}: cannot be read: {reason_of(error)}; `schedmate parallel plan --json` writes "
+            "one"
+        ) from error
+    try:
+        whole = json.loads(text)
+    except ValueError:
+        yield from _plans_in_lines(text, path)
+        return
+    except RecursionError:
+        raise InputError(f"{path}: nested too deep to be a plan") from None
+    if not isinstance(whole, list):
+        yield parse_plan(whole, str(path))
+        return
+    if not whole:
+        raise InputError(f"{path}: no plans in it: a plan is a JSON object, or one on each line")
+    for number, document in enumerate(whole, 1):
+        yield _plan_or_fault(document, path, f"plan {number}")
+
+
+def _plans_in_lines(text: str, path: Path) -> Iterator[Plan | InvalidPlan]:
+    count = 0
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        count += 1
+        place = f"line {number}"
+        try:
+            document = json.loads(line)
+        except (ValueError, RecursionError):
+            yield InvalidPlan(place, InputError(f"{path}, {place}: not JSON"))
+        else:
+            yield _plan_or_fault(document, path, place)
+    if not count:
+        raise InputError(f"{path}: empty: a plan is a JSON object, or one on each line")
+
+
+def _plan_or_fault(document: Any, path: Path, place: str) -> Plan | InvalidPlan:
+    try:
+        return parse_plan(document, f"{path}, {place}")
+    except InputError as error:
+        return InvalidPlan(place, error)

@@ -1,7 +1,9 @@
-"""Tables of measured times: operators of a layer, kernels, collectives, links between GPUs.
+"""Measured times as tables (operators, kernels, collectives, links), and how operators are
+timed.
 
 The format is that published with Sailor (SOSP'25), whose columns `schedmate parallel profile` also
-writes. A time of 1e6 or more stands for "not measured" there.
+writes. Workers of a stage run identical operators, and layers repeat (Arena, section 3.4), so each
+distinct operator is timed once, on a single device.
 """
 
 from __future__ import annotations
@@ -11,13 +13,17 @@ import gzip
 import io
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+import statistics
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from schedmate.errors import InputError, reason_of
-from schedmate.schedulers.parallelism.devices import ELEMENT_BYTES, canonical
+from schedmate.base.errors import InputError, reason_of, require
+from schedmate.schedulers.parallelism.devices import ELEMENT_BYTES, canonical_name
+from schedmate.schedulers.parallelism.models import ModelSpec
+from schedmate.schedulers.parallelism.operators import Sizes
 
 NOT_MEASURED = 1e6
 MEGABYTE = 2**20
@@ -80,26 +86,26 @@ def read_tables(paths: Iterable[Path]) -> Tables:
     """
     tables = Tables()
     for path in paths:
-        for file in _files(path):
+        for file in _table_files(path):
             _add_file(file, tables)
     return tables
 
 
-def _files(path: Path) -> Iterator[Path]:
+def _table_files(path: Path) -> Iterator[Path]:
     if not path.is_dir():
         yield path
         return
-    found = [
+    files = [
         file
         for file in sorted(path.iterdir())
         if file.name.endswith((".csv", ".csv.gz")) or file.name == "network.json"
     ]
-    if not found:
+    if not files:
         raise InputError(
             f"{path}: no profile tables (CSV or network.json) in this folder; `schedmate parallel "
             "profile` writes them"
         )
-    for file in found:
+    for file in files:
         if path.joinpath(file.name).is_file() and _kind_of(file) is not None:
             yield file
 
@@ -108,7 +114,7 @@ def _kind_of(file: Path) -> str | None:
     """The kind of a table by its columns; None: unknown."""
     if file.suffix == ".json":
         return "network"
-    header = set(next(csv.reader(io.StringIO(_text(file, 4096))), []))
+    header = set(next(csv.reader(io.StringIO(_table_text(file, 4096))), []))
     for kind, columns in _COLUMNS.items():
         if columns <= header:
             return kind
@@ -122,7 +128,7 @@ _COLUMNS = {
 }
 
 
-def _text(file: Path, limit: int = MOST_BYTES + 1) -> str:
+def _table_text(file: Path, limit: int = MOST_BYTES + 1) -> str:
     try:
         with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
             read = stream.read(limit)
@@ -145,13 +151,13 @@ def _add_file(file: Path, tables: Tables) -> None:
     if kind == "network":
         _read_links(file, tables)
         return
-    rows = csv.DictReader(io.StringIO(_text(file)))
+    rows = csv.DictReader(io.StringIO(_table_text(file)))
     if kind == "kernels":
         tables.kernels += rows
     elif kind == "layers":
-        _read_layers(_numbered(rows, file), tables)
+        _read_layers(_numbered_rows(rows, file), tables)
     else:
-        _read_collectives(_numbered(rows, file), tables)
+        _read_collectives(_numbered_rows(rows, file), tables)
 
 
 class _Row:
@@ -174,26 +180,26 @@ class _Row:
         return value
 
 
-def _numbered(rows: Iterable[Mapping[str, str]], file: Path) -> Iterator[_Row]:
+def _numbered_rows(rows: Iterable[Mapping[str, str]], file: Path) -> Iterator[_Row]:
     return (_Row(row, f"{file}, line {number}") for number, row in enumerate(rows, 2))
 
 
 def _read_layers(rows: Iterable[_Row], tables: Tables) -> None:
     """Adds layers; their sizes are those of the weights and inputs that the rows state."""
-    found: dict[tuple[str, str, str, int, int], dict[str, _Row]] = {}
+    layers: dict[tuple[str, str, str, int, int], dict[str, _Row]] = {}
     for row in rows:
         values = row.values
         if values.get("algorithm", "0") != "0":  # another sharding of the same operator
             continue
         key = (
-            canonical(values["gpu"]),
+            canonical_name(values["gpu"]),
             values["precision"],
             values.get("model", ""),
             int(row.number("micro_batch")),
             int(row.number("tensor_parallel")),
         )
-        found.setdefault(key, {})[values["operator"]] = row
-    for (gpu, precision, _, micro_batch, tensor), operators in found.items():
+        layers.setdefault(key, {})[values["operator"]] = row
+    for (gpu, precision, _, micro_batch, tensor), operators in layers.items():
         element = ELEMENT_BYTES.get(precision, 2)
         if _QKV not in operators or _NORM not in operators:
             continue
@@ -222,7 +228,7 @@ def _read_collectives(rows: Iterable[_Row], tables: Tables) -> None:
             continue
         values = row.values
         key = (
-            canonical(values["gpu"]),
+            canonical_name(values["gpu"]),
             values.get("precision", ""),
             values["primitive"],
             int(row.number("gpus")),
@@ -236,11 +242,11 @@ def _read_collectives(rows: Iterable[_Row], tables: Tables) -> None:
 def _read_links(file: Path, tables: Tables) -> None:
     """Adds fitted bandwidths: `{..., "inter"|"intra": {GPU: {GPUs: [polynomial, peak]}}}`."""
     try:
-        document = json.loads(_text(file))
+        document = json.loads(_table_text(file))
         for scope, by_gpu in _scopes(document):
             for gpu, by_count in by_gpu.items():
                 for count, (polynomial, peak) in by_count.items():
-                    key = (scope, canonical(gpu), int(count))
+                    key = (scope, canonical_name(gpu), int(count))
                     coefficients = tuple(float(one) for one in polynomial)
                     if not all(map(math.isfinite, (*coefficients, float(peak)))):
                         raise ValueError(f"{gpu}: not a finite number")
@@ -257,3 +263,155 @@ def _scopes(document: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
             yield name, inner
         elif isinstance(inner, dict) and {"inter", "intra"} & set(inner):
             yield from _scopes(inner)
+
+
+# Times the operators of a model on one device: what `schedmate parallel profile` does.
+#
+# Arena, section 3.4: workers of a stage run identical operators, and layers repeat, so that each
+# distinct operator is timed once, on a single device, with the shapes that it has under tensor
+# parallelism. Collectives are timed by `network.py`.
+
+
+TIMING_COLUMNS = (
+    "gpu,precision,model,micro_batch,tensor_parallel,algorithm,operator,forward_us,backward_us,"
+    "input_mb,output_mb,weights_mb,noise"
+)
+WARM_UP = 3
+
+
+@dataclass(frozen=True)
+class OperatorTiming:
+    """The measured times and sizes of one operator."""
+
+    operator: str
+    forward_s: float
+    backward_s: float
+    noise: float
+    """Interquartile range of the forward time over its median."""
+    input_bytes: float
+    output_bytes: float
+    weight_bytes: float
+
+
+def time_operators(
+    spec: ModelSpec, sizes: Sizes, device: str = "cuda", repeats: int = 20
+) -> Iterator[OperatorTiming]:
+    """Time every operator of one layer, and of embedding and head, on a device of torch.
+
+    Raises `MissingExtraError` without torch, `InputError` for a device that torch has not.
+    """
+    require("timing operators", "profile", "torch")
+    import torch
+
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise InputError("torch sees no CUDA device here: run on a GPU node, or say --on cpu")
+    types = {"fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16}
+    kind = types.get(sizes.precision, torch.bfloat16)
+    torch.backends.cuda.matmul.allow_tf32 = sizes.precision == "tf32"
+    for name, inputs, weights, run in _timed_operators(torch, spec, sizes):
+        yield _time_operator(torch, name, inputs, weights, run, (device, kind, repeats))
+
+
+Inputs = tuple[tuple[int, ...], ...]
+ListedOperator = tuple[str, Inputs, Inputs, Callable[..., Any]]
+
+
+def _timed_operators(torch: Any, spec: ModelSpec, sizes: Sizes) -> Iterator[ListedOperator]:
+    """Name, shapes of inputs and weights, and the function of each operator."""
+    functional = torch.nn.functional
+    b, s, h, t = sizes.micro_batch, sizes.sequence, spec.hidden, sizes.tensor
+    heads, each, f = max(1, spec.heads // t), h // spec.heads, spec.feed_forward // t
+    v = spec.padded_vocabulary // t
+    stream, scores = (s, b, h), (b * heads, s, s)
+    head, wide = (b * heads, s, each), (s, b, f)
+
+    def norm(x: Any, scale: Any, shift: Any) -> Any:
+        return functional.layer_norm(x, (h,), scale, shift)
+
+    def dropped(x: Any) -> Any:
+        return functional.dropout(x, 0.1)
+
+    def added(x: Any, residual: Any) -> Any:
+        return residual + functional.dropout(x, 0.1)
+
+    def loss(x: Any, table: Any) -> Any:
+        logits = functional.linear(x, table).float()
+        return functional.cross_entropy(
+            logits.view(-1, v), torch.zeros(s * b, dtype=torch.long, device=x.device)
+        )
+
+    def looked_up(table: Any) -> Any:
+        ids = torch.arange(s * b, device=table.device).remainder(v).view(s, b)
+        return functional.embedding(ids, table)
+
+    yield "encoder-embedding", (), ((v, h),), looked_up
+    yield "enc-1st-layernorm", (stream,), ((h,), (h,)), norm
+    yield "enc-attention-qkv", (stream,), ((3 * heads * each, h),), functional.linear
+    yield "enc-attention-score", (head, head), (), lambda q, k: q @ k.transpose(1, 2)
+    yield "enc-attention-softmax", (scores,), (), lambda x: x.softmax(-1)
+    yield "enc-attention-dropout", (scores,), (), dropped
+    yield "enc-attention-context", (scores, head), (), lambda p, values: p @ values
+    yield "enc-attention-dense", ((s, b, heads * each),), ((h, heads * each),), functional.linear
+    yield "enc-post-attention-dropout", (stream, stream), (), added
+    yield "enc-2nd-layernorm", (stream,), ((h,), (h,)), norm
+    yield "enc-MLP-GEMM-1", (stream,), ((f, h),), functional.linear
+    yield "enc-MLP-gelu", (wide,), (), functional.gelu
+    yield "enc-MLP-GEMM-2", (wide,), ((h, f),), functional.linear
+    yield "enc-post-MLP-dropout", (stream, stream), (), added
+    yield "final-layernorm", (stream,), ((h,), (h,)), norm
+    yield "gpt-post-process", (stream,), ((v, h),), loss
+
+
+def _time_operator(
+    torch: Any,
+    name: str,
+    inputs: Inputs,
+    weights: Inputs,
+    run: Callable[..., Any],
+    where: tuple[str, Any, int],
+) -> OperatorTiming:
+    device, kind, repeats = where
+    tensors = [
+        torch.randn(shape, device=device, dtype=kind, requires_grad=True)
+        for shape in (*inputs, *weights)
+    ]
+
+    def wait() -> float:
+        if device.startswith("cuda"):
+            torch.cuda.synchronize()
+        return time.perf_counter()
+
+    forwards, backwards, size = [], [], 0
+    for number in range(WARM_UP + repeats):
+        start = wait()
+        output = run(*tensors)
+        between = wait()
+        output.backward(torch.ones_like(output))
+        end = wait()
+        size = output.numel() * output.element_size()
+        for tensor in tensors:
+            tensor.grad = None
+        if number >= WARM_UP:
+            forwards.append(between - start)
+            backwards.append(end - between)
+    low, middle, high = statistics.quantiles(forwards, n=4)
+    element = tensors[0].element_size()
+    return OperatorTiming(
+        name,
+        middle,
+        statistics.median(backwards),
+        (high - low) / middle,
+        element * sum(tensor.numel() for tensor in tensors[: len(inputs)]),
+        size,
+        element * sum(tensor.numel() for tensor in tensors[len(inputs) :]),
+    )
+
+
+def timing_row(timing: OperatorTiming, gpu: str, spec: ModelSpec, sizes: Sizes) -> str:
+    """A timing as a line of the table of layers."""
+    return (
+        f"{gpu},{sizes.precision},{spec.name},{sizes.micro_batch},{sizes.tensor},0,"
+        f"{timing.operator},{timing.forward_s * 1e6:.3f},{timing.backward_s * 1e6:.3f},"
+        f"{timing.input_bytes / MEGABYTE:.6f},{timing.output_bytes / MEGABYTE:.6f},"
+        f"{timing.weight_bytes / MEGABYTE:.6f},{timing.noise:.3f}"
+    )

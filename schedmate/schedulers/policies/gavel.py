@@ -7,22 +7,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from schedmate.errors import UsageError
-from schedmate.schedulers.decisions import Decision
-from schedmate.schedulers.goodput.agent import Shape
-from schedmate.schedulers.goodput.throughput import Floats
-from schedmate.schedulers.learned.packages import require
+from schedmate.base.errors import UsageError
+from schedmate.schedulers.goodput import Floats, Shape
 from schedmate.schedulers.model import Cluster, Job
-from schedmate.schedulers.policies.sia.configurations import of_size
-from schedmate.schedulers.policies.sia.placement import (
+from schedmate.schedulers.policies.elastic import (
     Placement,
     Wish,
     capacity_of,
-    decisions,
-    settled,
+    decisions_for,
+    place_without_stopping,
+    requested_shapes,
 )
-from schedmate.schedulers.policy import Policy
-from schedmate.schedulers.view import View
+from schedmate.schedulers.policy import Decision, Policy, View, require_schedulers_extra
 
 OBJECTIVES = ("max-min", "max-sum")
 
@@ -48,7 +44,7 @@ class Gavel(Policy):
         suspend: whether jobs share GPUs over time, as published; if not, a running job keeps
             its number of GPUs until it ends, and moves to a type that suits it better if that
             has free ones."""
-        require("scipy")
+        require_schedulers_extra("scipy")
         if objective not in OBJECTIVES:
             raise UsageError(
                 f"policy gavel: objective={objective} is none of {', '.join(OBJECTIVES)}."
@@ -78,13 +74,13 @@ class Gavel(Policy):
         if not self.suspend:
             return self._unsuspended(view, order, types, speeds)
         wishes = []
-        given: set[int] = set()
+        granted: set[int] = set()
         for job, kind in order:
-            if job.index not in given and job.gpus <= capacity[types[kind]]:
+            if job.index not in granted and job.gpus <= capacity[types[kind]]:
                 capacity[types[kind]] -= job.gpus
-                given.add(job.index)
+                granted.add(job.index)
                 wishes.append(Wish(job, _shape(job, cluster, types[kind])))
-        return decisions(view, Placement(view, wishes).placed, jobs)
+        return decisions_for(view, Placement(view, wishes).placed, jobs)
 
     def _unsuspended(
         self, view: View, order: list[tuple[Job, int]], types: list[str], speeds: Floats
@@ -100,11 +96,11 @@ class Gavel(Policy):
         moved: set[int] = set()
         running = [one for one in order if one[0].index in now and self._can_move(one[0], view)]
         for job, kind in running:
-            held, row = now[job.index], speeds[position[job.index]]
-            better = row[kind] > row[held] * _FASTER
+            present, row = now[job.index], speeds[position[job.index]]
+            better = row[kind] > row[present] * _FASTER
             if job.index not in moved and better and free[types[kind]] >= job.gpus:
                 moved.add(job.index)
-                free[types[held]] += job.gpus
+                free[types[present]] += job.gpus
                 free[types[kind]] -= job.gpus
                 now[job.index] = kind
         for job, kind in order:
@@ -117,7 +113,7 @@ class Gavel(Policy):
             for job in jobs
             if job.index in now
         ]
-        return decisions(view, settled(view, wishes), jobs)
+        return decisions_for(view, place_without_stopping(view, wishes), jobs)
 
     def _can_move(self, job: Job, view: View) -> bool:
         return job.migratable and (job.agent is None or job.agent.restoring_until <= view.now)
@@ -145,8 +141,8 @@ class Gavel(Policy):
             (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))),
             shape=(sum(len(one) for one in most), len(cost)),
         )
-        found = linprog(cost, A_ub=matrix.tocsr(), b_ub=np.concatenate(most), bounds=(0, 1))
-        return None if found.x is None else found.x[: jobs * types].reshape(jobs, types)
+        solution = linprog(cost, A_ub=matrix.tocsr(), b_ub=np.concatenate(most), bounds=(0, 1))
+        return None if solution.x is None else solution.x[: jobs * types].reshape(jobs, types)
 
     def _by_priority(
         self, view: View, jobs: list[Job], types: list[str], shares: Floats, speeds: Floats
@@ -160,13 +156,13 @@ class Gavel(Policy):
         nodes = view.space.cluster.nodes
         had = np.full(shares.shape, self.interval_s / 2)
         for position, job in enumerate(jobs):
-            held = dict(job.agent.held_s) if job.agent is not None else {}
+            held_s = dict(job.agent.held_s) if job.agent is not None else {}
             if job.allocation:
                 now = nodes[job.allocation[0][0]].gpu_type
-                held[now] = held.get(now, 0.0) + view.now - job.started
+                held_s[now] = held_s.get(now, 0.0) + view.now - job.started
             if job.agent is None and len(types) == 1:
-                held = {types[0]: job.attained_s(view.now)}
-            had[position] += [held.get(gpu_type, 0.0) for gpu_type in types]
+                held_s = {types[0]: job.attained_s(view.now)}
+            had[position] += [held_s.get(gpu_type, 0.0) for gpu_type in types]
         priority = shares / (had / had.sum(axis=0))
         order = [
             ((-priority[position, kind], -speeds[position, kind], job.index, kind), job, kind)
@@ -185,20 +181,20 @@ def _speeds(job: Job, cluster: Cluster, types: list[str]) -> list[float]:
     """
     shapes = [_shape(job, cluster, gpu_type) for gpu_type in types]
     possible = [shape.gpus > 0 for shape in shapes]
-    known = [float("nan")] * len(types)
+    speeds = [float("nan")] * len(types)
     if job.agent is not None:
-        known = job.agent.goodputs(tuple(shapes)).tolist()
+        speeds = job.agent.goodputs(tuple(shapes)).tolist()
         if job.agent.ratios is not None and not job.agent.models:
-            known = [job.agent.ratios.get(gpu_type, 0.0) for gpu_type in types]
-    best = max((one for one in known if 0 < one < np.inf), default=1.0)
+            speeds = [job.agent.ratios.get(gpu_type, 0.0) for gpu_type in types]
+    best = max((one for one in speeds if 0 < one < np.inf), default=1.0)
     # A type that does not fit its batch size counts for little, not for nothing: it can run.
-    parts = [1.0 if one != one else max(one / best, 1e-3) for one in known]
+    parts = [1.0 if one != one else max(one / best, 1e-3) for one in speeds]
     return [part if can else 0.0 for part, can in zip(parts, possible, strict=True)]
 
 
 def _shape(job: Job, cluster: Cluster, gpu_type: str) -> Shape:
     """Throughput on its requested number of GPUs of this type; 0 if it cannot run there."""
-    for shape in of_size(job, cluster):
+    for shape in requested_shapes(job, cluster):
         if shape.gpu_type == gpu_type:
             return shape
     return Shape(gpu_type, 1, 0)
@@ -206,6 +202,6 @@ def _shape(job: Job, cluster: Cluster, gpu_type: str) -> Shape:
 
 def _rates(jobs: list[Job]) -> Floats:
     """Iterations per second of each job on its fastest type; the mean of the others if unknown."""
-    found = np.array([job.agent.rate(job.gpus) if job.agent else math.nan for job in jobs])
-    known = np.isfinite(found)
-    return np.where(known, found, found[known].mean() if known.any() else 1.0)
+    rates = np.array([job.agent.rate(job.gpus) if job.agent else math.nan for job in jobs])
+    measured = np.isfinite(rates)
+    return np.where(measured, rates, rates[measured].mean() if measured.any() else 1.0)

@@ -6,12 +6,10 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import ClassVar
 
-from schedmate.errors import UsageError
-from schedmate.schedulers.decisions import Decision, Pack, Start
+from schedmate.base.errors import UsageError
 from schedmate.schedulers.lanes import Rank
 from schedmate.schedulers.model import Job
-from schedmate.schedulers.policy import Policy
-from schedmate.schedulers.view import View
+from schedmate.schedulers.policy import Decision, Pack, Policy, Start, View
 
 ORDERS = ("utilisation", "submission")
 ABOVE = 1.6
@@ -118,16 +116,16 @@ class Horus(Policy):
         if util is None or job.share != 1.0:
             return None
         best, least = None, 0.0
-        for other in view.running.lane((job.vc, job.gpu_type, job.gpus, 1)):
-            other_util, other_memory = _needs(other)
-            if other_util is None or other.index in packed or other.share != 1.0:
+        for candidate in view.running.lane((job.vc, job.gpu_type, job.gpus, 1)):
+            other_util, other_memory = _needs(candidate)
+            if other_util is None or candidate.index in packed or candidate.share != 1.0:
                 continue
             both, taken = util + other_util, memory + other_memory
             if both > self.max_util or taken + MARGIN_MB > self.gpu_memory_mb:
                 continue
             cost = self.cost(both, taken)
             if best is None or cost < least:
-                best, least = other, cost
+                best, least = candidate, cost
         return best
 
     def cost(self, util: float, memory_mb: float) -> float:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import ClassVar
 
-from schedmate.schedulers.decisions import Decision, Start
+from schedmate.schedulers.estimators import predicted_s
 from schedmate.schedulers.lanes import Rank
 from schedmate.schedulers.model import Job
-from schedmate.schedulers.policy import Policy, StaticRank
-from schedmate.schedulers.remaining import predicted_s
-from schedmate.schedulers.view import View
+from schedmate.schedulers.policy import Decision, Policy, Start, StaticRank, View
 
 _new = tuple.__new__  # what a NamedTuple does in twice the time
 

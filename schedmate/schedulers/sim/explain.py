@@ -7,12 +7,17 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from schedmate.durations import format_duration
-from schedmate.errors import InputError
-from schedmate.schedulers.learned.durations import FEATURES, LOGARITHMS, Learned
-from schedmate.schedulers.learned.ga2m import Ga2m, Term
-from schedmate.schedulers.learned.throughput import LearnedLoad
-from schedmate.schedulers.load import BIN_S
+from schedmate.base.errors import InputError
+from schedmate.base.inputs import format_duration
+from schedmate.schedulers.estimators import BIN_S
+from schedmate.schedulers.learned import (
+    LOGARITHMIC_FEATURES,
+    RUN_TIME_FEATURES,
+    Ga2m,
+    Learned,
+    LearnedLoad,
+    Term,
+)
 from schedmate.schedulers.model import Job
 from schedmate.schedulers.sim.workload import Workload
 
@@ -22,7 +27,7 @@ LEAST = 20
 
 @dataclass(frozen=True)
 class Local:
-    """One answer, taken apart."""
+    """The estimate for one job, divided into the contributions of the model's terms."""
 
     job: str
     answer_s: float
@@ -53,16 +58,16 @@ def explain_run_times(workload: Workload, job: str | None = None) -> Explanation
     With `job`, an id, it is the model as of that job's submission, and its estimate is broken down.
     Raises `InputError` if there is no such job, or too few jobs before it.
     """
-    if job is not None and job not in {one.id for one in workload.jobs}:
+    if job is not None and job not in {ended.id for ended in workload.jobs}:
         raise InputError(
             f"the trace has no job {job!r}; its ids go from {workload.jobs[0].id!r} to "
             f"{workload.jobs[-1].id!r}."
         )
     learned = Learned("ga2m", least=len(workload) + 1)
     target = None
-    for one in replay(workload, learned):
-        if one.id == job:
-            target = one
+    for ended in replay(workload, learned):
+        if ended.id == job:
+            target = ended
             break
     row = None if target is None else learned.describe(target)
     if learned.ended < LEAST:
@@ -74,13 +79,16 @@ def explain_run_times(workload: Workload, job: str | None = None) -> Explanation
     fitted: Ga2m = learned.fitted
     local = None
     if target is not None and row is not None:
-        (known,) = learned.matrix([row]).tolist()
+        (features,) = learned.matrix([row]).tolist()
         local = Local(
             target.id,
             learned.seconds(row),
             workload.duration_s[target.index],
-            fitted.contributions(known),
-            {FEATURES[column]: _value(FEATURES[column], row[column]) for column in learned.columns},
+            fitted.contributions(features),
+            {
+                RUN_TIME_FEATURES[column]: _value(RUN_TIME_FEATURES[column], row[column])
+                for column in learned.columns
+            },
         )
     return Explanation("run-times", learned.ended, fitted.intercept, fitted.terms(), local)
 
@@ -123,4 +131,4 @@ def replay(workload: Workload, learned: Learned) -> Iterator[Job]:
 def _value(feature: str, value: float) -> float | None:
     if math.isnan(value):
         return None
-    return math.expm1(value) if feature in LOGARITHMS else value
+    return math.expm1(value) if feature in LOGARITHMIC_FEATURES else value

@@ -1,18 +1,92 @@
-"""Costs besides the work itself; every number has its source."""
+"""What things cost in a simulation besides the work itself; every number has its source."""
 
 from __future__ import annotations
 
+import math
 import random
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from schedmate.errors import UsageError, reason_of
+from schedmate.base.errors import UsageError, reason_of
 from schedmate.schedulers.model import Profile
-from schedmate.schedulers.sim.world.shutdown import Shutdown
-from schedmate.schedulers.sim.world.spanning import Spanning
+
+_P95 = 1.6448536269514722
+"""The 95th percentile of the standard normal distribution."""
+
+
+@dataclass(frozen=True)
+class Shutdown:
+    """Log-normal times from the notice to the exit.
+
+    Alibaba's SpotGPU measured a mean of 13 s and a 95th percentile of 48 s between SIGTERM and the
+    exit of evicted containers, which are killed after 60 s (ASI paper, section 4.2).
+    """
+
+    mean_s: float = 13.0
+    """[s]"""
+    p95_s: float = 48.0
+    """[s]"""
+
+    def takes_s(self, job: str, count: int) -> float:
+        """Time that the job with this id takes to stop on its `count`-th request."""
+        # mean = exp(mu + sigma^2 / 2) and p95 = exp(mu + 1.645 sigma); the smaller root.
+        sigma = _P95 - math.sqrt(max(_P95**2 - 2 * math.log(self.p95_s / self.mean_s), 0.0))
+        mu = math.log(self.mean_s) - sigma**2 / 2
+        draw = random.Random(f"shutdown/{job}/{count}")  # noqa: S311 - an experiment
+        return math.exp(draw.gauss(mu, sigma))
+
+
+# What jobs lose that do not fit under one access switch.
+
+
+@dataclass(frozen=True)
+class Spanning:
+    """Communication takes longer across access switches; off by default.
+
+    Placement under one switch improves the bandwidth of all-reduce by 27 % relative to placement
+    across switches (ASI paper, section 4.1), so the same bytes take 1.27 times as long across them.
+    """
+
+    longer: float = 0.27
+    """By what part communication takes longer across switches than under one."""
+    communication: float = 0.2
+    """Share of a job's time under one switch spent in communication, if the trace has no column
+    `communication`: an assumption."""
+
+    @classmethod
+    def parse(cls, text: str) -> Spanning:
+        """From `longer=0.27,communication=0.3`, defaults for the rest. Raises `UsageError`."""
+        values = {}
+        defaults = {field_.name: field_.default for field_ in fields(cls)}
+        for part in filter(None, text.split(",")):
+            key, _, value = part.partition("=")
+            try:
+                values[key] = float(value)
+                if key not in defaults or not 0.0 <= values[key] <= (
+                    1.0 if key == _PART else 100.0
+                ):
+                    raise ValueError(key)
+            except ValueError:
+                settings = ", ".join(f"{name}={default:g}" for name, default in defaults.items())
+                raise UsageError(
+                    f"--cross-switch: {part!r} is not a setting; there are {settings} "
+                    "(communication from 0 to 1)."
+                ) from None
+        return cls(**values)
+
+    def speed(self, communication: float | None) -> float:
+        """Speed of a job across switches, as part of its speed under one."""
+        part = self.communication if communication is None else communication
+        return 1.0 / (1.0 + self.longer * min(max(part, 0.0), 1.0))
+
+
+_PART = "communication"
+
+
+# Costs besides the work itself; every number has its source.
 
 
 class Interference(Protocol):
@@ -65,8 +139,8 @@ class ColocationTable:
     ) -> tuple[float, float]:
         if self.harmless and any(one.split("/")[0] in self.harmless for one in configs):
             return 1.0, 1.0
-        found = self.pairs.get(configs)
-        return found if found is not None else self.otherwise.speeds(first, second, configs)
+        measured = self.pairs.get(configs)
+        return measured if measured is not None else self.otherwise.speeds(first, second, configs)
 
     @classmethod
     def read(cls, path: Path, harmless: frozenset[str] = frozenset()) -> ColocationTable:
@@ -80,20 +154,20 @@ class ColocationTable:
         try:
             with path.open(encoding="utf-8", newline="") as stream:
                 for row in csv.DictReader(stream):
-                    one, two = (
+                    first, second = (
                         "/".join(
                             row[f"{key}{n}"] for key in ("model", "dataset", "batchsize", "amp")
                         )
                         for n in (1, 2)
                     )
-                    said = (float(row["speed1"]), float(row["speed2"]))
-                    if not all(speed > 0 for speed in said):
+                    measured = (float(row["speed1"]), float(row["speed2"]))
+                    if not all(speed > 0 for speed in measured):
                         raise ValueError(f"{row['speed1']}, {row['speed2']} are no speeds")
-                    speeds = (min(1.0, said[0]), min(1.0, said[1]))
-                    pairs[one, two] = speeds
-                    pairs[two, one] = speeds[::-1]
-                    if one == two:  # The order of the two means nothing.
-                        pairs[one, one] = (sum(speeds) / 2,) * 2
+                    speeds = (min(1.0, measured[0]), min(1.0, measured[1]))
+                    pairs[first, second] = speeds
+                    pairs[second, first] = speeds[::-1]
+                    if first == second:  # The order of the two means nothing.
+                        pairs[first, first] = (sum(speeds) / 2,) * 2
         except (OSError, KeyError, TypeError, ValueError, UnicodeError, csv.Error) as error:
             raise UsageError(
                 f"{path} is not a colocation table ({reason_of(error)}); see --colocation in "
@@ -118,7 +192,7 @@ class Parameters:
     """Time a job holds its GPUs before it resumes after a preemption, an eviction, a move or a
     resize: 62 s as measured by Tiresias (NSDI'19), quoted by Lucid (section 4.8) [s]."""
     restart_large_s: float = 62.0
-    """The same for jobs of more than eight GPUs [s]."""
+    """`restart_s` of jobs of more than eight GPUs [s]."""
     sia_oracle: bool = False
     """As in the published Sia simulator: agents of elastic jobs know the true ratio of the speeds
     of single GPUs and measure immediately, moves between equal nodes are free, and restarts are
@@ -157,7 +231,7 @@ class Parameters:
     """Policies that use the true durations in this mode, whatever the estimator."""
 
     def with_settings(self, settings: Mapping[str, Mapping[str, str]]) -> Parameters:
-        """The same with these settings of policies in addition."""
+        """The parameters with these further settings, by policy and name."""
         merged = {name: dict(values) for name, values in self.settings.items()}
         for name, values in settings.items():
             merged.setdefault(name, {}).update(values)
@@ -270,11 +344,11 @@ def world(mode: str) -> Parameters:
     taken = set(LIBERTIES) if parts[1] == "published" else set()
     for sign, name in re.findall(rf"([+-])({names})", parts[2]):
         (taken.add if sign == "+" else taken.discard)(name)
-    found = HONEST
+    parameters = HONEST
     for name, liberty in LIBERTIES.items():
         if name in taken:
-            found = liberty.take(found)
-    return replace(found, name=mode)
+            parameters = liberty.take(parameters)
+    return replace(parameters, name=mode)
 
 
 PUBLISHED = world("published")

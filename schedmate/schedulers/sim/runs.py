@@ -1,4 +1,7 @@
-"""One run of a policy over a trace, with everything that its result depends on."""
+"""One run of a policy over a trace, with everything that its result depends on.
+
+Also estimators, forecasts of submissions and placement rules by their names on the command line.
+"""
 
 from __future__ import annotations
 
@@ -9,30 +12,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from schedmate.errors import SchedmateError, UsageError, ends_the_program
+from schedmate.base.errors import SchedmateError, UsageError, did_you_mean, ends_the_program
 from schedmate.schedulers import registry
-from schedmate.schedulers.estimators import Estimator
+from schedmate.schedulers.estimators import Estimator, Load, Table, TimeLimit, UserMean, noisy
 from schedmate.schedulers.model import Cluster
 from schedmate.schedulers.policy import Policy, check_pool
 from schedmate.schedulers.sim import static_queue
-from schedmate.schedulers.sim.engine.record import Outcome
-from schedmate.schedulers.sim.equipment import Equipment, Equipped, World
-from schedmate.schedulers.sim.options import (
-    make_estimator,
-    make_load,
-    make_space,
-    make_trace_free_estimator,
-)
 from schedmate.schedulers.sim.outcome.audit import audit
-from schedmate.schedulers.sim.outcome.metrics import PerJob, summary
-from schedmate.schedulers.sim.outcome.spent import Spent, spent
+from schedmate.schedulers.sim.outcome.metrics import PerJob, Spent, spent, summary
 from schedmate.schedulers.sim.parameters import Parameters
+from schedmate.schedulers.sim.record import Outcome
 from schedmate.schedulers.sim.workload import Workload
+from schedmate.schedulers.sim.world import Equipment, Equipped, World
+from schedmate.schedulers.space import Space
 
 if TYPE_CHECKING:
-    from schedmate.schedulers.sim.elastic.physics import TablePhysics
-    from schedmate.schedulers.sim.world.failures import FailureRates
-    from schedmate.schedulers.sim.world.phases import ChangingUse, Phases
+    from schedmate.schedulers.sim.elastic import TablePhysics
+    from schedmate.schedulers.sim.world import ChangingUse, FailureRates, Phases
 
 
 class PolicyError(SchedmateError):
@@ -154,11 +150,11 @@ def _physics_of(
     if workload.tables is not None:
         if plan.phases is not None:
             raise UsageError("--phases is not for elastic jobs, whose speeds are measured.")
-        from schedmate.schedulers.sim.elastic.workload import physics_of
+        from schedmate.schedulers.sim.elastic import physics_of
 
         return physics_of(workload, workload.tables, plan.cluster, plan.parameters, type(policy))
     if plan.phases is not None:
-        from schedmate.schedulers.sim.world.phases import ChangingUse
+        from schedmate.schedulers.sim.world import ChangingUse
 
         return ChangingUse(workload, plan.parameters, plan.phases, plan.seed, plan.cluster)
     return None
@@ -171,7 +167,7 @@ def _equip(
     world = World(workload, estimator, plan.failures, plan.seed)
     parts = policy.equip(world) if isinstance(policy, Equipped) else Equipment()
     if parts.faults is None and plan.failures is not None:
-        from schedmate.schedulers.sim.world.failures import JobFailures
+        from schedmate.schedulers.sim.world import JobFailures
 
         return parts._replace(faults=JobFailures(workload, plan.failures, plan.seed))
     return parts
@@ -200,7 +196,7 @@ def _simulate(
     source = parts.estimator or estimator
     usual = plan.placement == "best-fit"
     if usual and parts.physics is None and parts.faults is None and not observers:
-        outcome = static_queue.simulate(
+        outcome = static_queue.simulate_queue(
             workload, policy, plan.cluster, source, plan.parameters, progress
         )
         if outcome is not None:
@@ -258,4 +254,94 @@ def _failed(policy: Policy, error: BaseException) -> BaseException:
     return PolicyError(
         f"a decision of policy {policy.name} cannot be carried out ({what}): decide(view) returns "
         "a list of Start, Pack and the like, with nodes of the cluster (docs/policies.md)."
+    )
+
+
+# Estimators, forecasts of submissions and placement rules by their names on the command line.
+
+
+ESTIMATORS = {
+    "oracle": "the true duration and utilisation: an upper bound that no scheduler can reach",
+    "noisy:SIGMA": "the true duration times a log-normal factor: an oracle of known quality",
+    "column:NAME": "predicted durations in seconds, from a column of the trace",
+    "limit": "the time limit set by the user",
+    "user-mean": "the mean of the user's finished jobs with the same number of GPUs, so far",
+    "qssf": "half the user's last jobs of a similar name, half boosted trees over past jobs (QSSF)",
+    "boosting": "gradient-boosted trees over past jobs, fitted every week",
+    "ga2m": "an additive model with interactions over past jobs, fitted every week (Lucid)",
+    "none": "no estimates",
+}
+
+
+def make_estimator(text: str, workload: Workload, seed: int = 0) -> Estimator | None:
+    """The estimator named `text`, one of `ESTIMATORS`. Raises `UsageError` for another."""
+    name, _, argument = text.partition(":")
+    if name == "oracle" and not argument:
+        return Table(workload.duration_s, workload.profiles, method="oracle", oracle=True)
+    if name == "noisy":
+        try:
+            sigma = float(argument)
+        except ValueError:
+            sigma = -1.0
+        if not 0.0 <= sigma < float("inf"):
+            raise UsageError(
+                f"--estimator {text}: write it like noisy:1.0, a number of at least 0."
+            )
+        durations = noisy(workload.duration_s, sigma, seed)
+        return Table(durations, workload.profiles, method=text, oracle=True)
+    if name == "column":
+        if argument not in workload.columns:
+            has = ", ".join(workload.columns) or "none"
+            hint = did_you_mean(argument, workload.columns) or "."
+            raise UsageError(f"the trace has no column {argument!r} of numbers; it has {has}{hint}")
+        return Table(workload.columns[argument], workload.profiles, method=text)
+    return make_trace_free_estimator(text)
+
+
+def make_trace_free_estimator(text: str) -> Estimator | None:
+    """The same for estimators that need nothing of the trace in advance."""
+    if text == "limit":
+        return TimeLimit()
+    if text == "user-mean":
+        return UserMean()
+    if text in ("boosting", "ga2m"):
+        from schedmate.schedulers.learned import Learned
+
+        return Learned(text)
+    if text == "qssf":
+        from schedmate.schedulers.learned import QuasiShortest
+
+        return QuasiShortest()
+    if text == "none":
+        return None
+    name = text.partition(":")[0]
+    hint = did_you_mean(name, [one.partition(":")[0] for one in ESTIMATORS]) or "."
+    raise UsageError(f"no estimator {text!r}; there are {', '.join(ESTIMATORS)}{hint}")
+
+
+def make_load(text: str) -> Load:
+    """The forecast of submissions named `text`, `season` or `ga2m`. Raises `UsageError`."""
+    if text == "season":
+        return Load()
+    if text == "ga2m":
+        from schedmate.schedulers.learned import LearnedLoad
+
+        return LearnedLoad()
+    raise UsageError(f"no forecast {text!r}; there are season and ga2m.")
+
+
+PLACEMENTS = ("best-fit", "fgd", "fgd-priced")
+"""The fullest node first, or where a job wastes the fewest GPUs (`FragmentationSpace`)."""
+
+
+def make_space(placement: str, workload: Workload) -> Callable[[Cluster], Space]:
+    """The class of free space for a placement rule. Raises `UsageError` for an unknown one."""
+    if placement == "best-fit":
+        return Space
+    if placement not in PLACEMENTS:
+        raise UsageError(f"no placement {placement!r}; there are {', '.join(PLACEMENTS)}.")
+    from schedmate.schedulers.fragmentation import FragmentationSpace
+
+    return lambda cluster: FragmentationSpace(
+        cluster, workload.jobs, priced=placement == "fgd-priced"
     )

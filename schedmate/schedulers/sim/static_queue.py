@@ -1,9 +1,10 @@
 """Runs by the specialised loops, and their outcomes.
 
 The engine can simulate everything. If a policy only starts jobs in an order that is fixed when they
-are submitted (`Policy.static_rank`), and nothing fails, shares, is resized or observed, the loop of
-`static_loop.py` gives the same result in a fifth of the time and memory. Anything that is not known
-here is a reason for the engine, so that additions to jobs, parameters or policies are safe.
+are submitted (`Policy.static_rank`), and nothing fails, shares, is resized or observed, the loop
+here gives the same result in a fifth of the time and memory; `service_loop.py` does so for two
+preemptive queues. Anything that is not known here is a reason for the engine, so that additions to
+jobs, parameters or policies are safe.
 """
 
 from __future__ import annotations
@@ -13,27 +14,24 @@ from array import array
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
-from math import isfinite
-from typing import Any
+from functools import cached_property
+from heapq import heapify, heappop, heappush, heapreplace
+from math import inf, isfinite, nan
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from schedmate.plain import LONGEST_S
-from schedmate.schedulers.estimators import Estimator, Table, TimeLimit, UserMean
-from schedmate.schedulers.model import Cluster, Job
+from schedmate.base.data import LONGEST_S
+from schedmate.schedulers.estimators import ABSURD_S, Estimator, Table, TimeLimit, UserMean
+from schedmate.schedulers.model import NEVER, Allocation, Cluster, Job
 from schedmate.schedulers.policy import Policy, ServiceRank, StaticRank
-from schedmate.schedulers.sim.engine.record import Outcome, Segments
 from schedmate.schedulers.sim.parameters import Parameters
-from schedmate.schedulers.sim.requests import Requests
-from schedmate.schedulers.sim.run_times import Means, RunTimes
-from schedmate.schedulers.sim.service_loop import Loop
-from schedmate.schedulers.sim.service_loop import Ran as RanByService
-from schedmate.schedulers.sim.serving import Served
-from schedmate.schedulers.sim.static_loop import Queue, Ran, run
-from schedmate.schedulers.sim.workload import Workload
+from schedmate.schedulers.sim.record import Outcome, Segments
+from schedmate.schedulers.sim.service_loop import ServedJobs, ServiceLoop
+from schedmate.schedulers.sim.service_loop import ServiceRun as RanByService
+from schedmate.schedulers.sim.workload import Requests, Workload
 from schedmate.schedulers.space import Space
-from schedmate.schedulers.terms import NEVER
 
 _ASKED = ("vc", "gpu_type", "share", "cpus", "memory_mb")
 """Requests that the space reads, besides GPUs."""
@@ -56,7 +54,7 @@ _COSTS = {
 """Parameters that matter only to jobs that stop, share, fail or are profiled."""
 
 
-def simulate(
+def simulate_queue(
     workload: Workload,
     policy: Policy,
     cluster: Cluster,
@@ -90,11 +88,11 @@ def simulate(
         groups: dict[Hashable, int] = {}
         group = [groups.setdefault((job.vc, job.gpu_type), len(groups)) for job in asking]
         restart_s = [parameters.restart(job.gpus) for job in asking]
-        served = Served(submit_s, workload.duration_s, kind, asking, group, restart_s, rank)
+        served = ServedJobs(submit_s, workload.duration_s, kind, asking, group, restart_s, rank)
         with _no_collection():
-            done = Loop(served, space).run(progress)
+            done = ServiceLoop(served, space).run(progress)
         return _served(workload, done, run_times)
-    queue = Queue(submit_s, workload.duration_s, kind, asking, lane, lambda job: (job,))
+    queue = StaticQueue(submit_s, workload.duration_s, kind, asking, lane, lambda job: (job,))
     if not rank.predicted or run_times.means is None:
         value = rank.submit * requests.submit_s
         if rank.predicted:
@@ -107,7 +105,7 @@ def simulate(
         run_times.means.used = True
         queue = _by_means(queue, rank, requests, run_times.means)
     with _no_collection():
-        ran = run(queue, space, progress)
+        ran = run_static_queue(queue, space, progress)
     return _outcome(workload, ran, run_times)
 
 
@@ -139,13 +137,13 @@ def _service_rank(policy: Policy) -> ServiceRank | None:
     return rank if 0 <= rank.threshold_gpu_s <= LONGEST_S else None
 
 
-def _holds(policy: Policy, says: str) -> bool:
+def _holds(policy: Policy, formula: str) -> bool:
     """Whether no class derived from the one with this method overrides more of a policy."""
     kinds = type(policy).__mro__
-    said = next(one for one in kinds if says in vars(one))
-    own = {name for one in kinds[: kinds.index(said)] for name in vars(one)}
-    known = {name for name in vars(Policy) if not name.startswith("_")} - {"name"}
-    if own & known or hasattr(policy, "equip"):
+    defining = next(one for one in kinds if formula in vars(one))
+    own = {name for one in kinds[: kinds.index(defining)] for name in vars(one)}
+    hooks = {name for name in vars(Policy) if not name.startswith("_")} - {"name"}
+    if own & hooks or hasattr(policy, "equip"):
         return False
     return policy.interval_s is None and policy.steady and not policy.rounds
 
@@ -208,7 +206,9 @@ def _order(requests: Requests, value: NDArray[np.float64]) -> array[int] | None:
     return array("q", place.tobytes())
 
 
-def _by_means(queue: Queue, rank: StaticRank, requests: Requests, means: Means) -> Queue:
+def _by_means(
+    queue: StaticQueue, rank: StaticRank, requests: Requests, means: UserMeans
+) -> StaticQueue:
     """A queue whose order depends on the jobs that have ended."""
     priority = requests.column("priority")
     submit_s, gpus = queue.submit_s, requests.gpus.tolist()
@@ -224,7 +224,7 @@ def _by_means(queue: Queue, rank: StaticRank, requests: Requests, means: Means) 
     return queue._replace(key=key, came=means.submitted, went=means.learn)
 
 
-def _outcome(workload: Workload, ran: Ran, run_times: RunTimes) -> Outcome:
+def _outcome(workload: Workload, ran: StaticRun, run_times: RunTimes) -> Outcome:
     count = len(workload)
     which = np.frombuffer(ran.order, np.int64)
     started, ended = np.frombuffer(ran.started), np.frombuffer(ran.ended)
@@ -248,7 +248,7 @@ def _outcome(workload: Workload, ran: Ran, run_times: RunTimes) -> Outcome:
 
 
 def _served(workload: Workload, ran: RanByService, run_times: RunTimes) -> Outcome:
-    as_assumed = Ran(ran.started, ran.ended, ran.order, [])
+    as_assumed = StaticRun(ran.started, ran.ended, ran.order, [])
     nothing = array("q", bytes(8 * len(workload)))
     decisions = {"Start": len(ran.segments), "Preempt": sum(ran.stops)}
     return Outcome(
@@ -264,3 +264,297 @@ def _served(workload: Workload, ran: RanByService, run_times: RunTimes) -> Outco
         assumed_s=run_times.estimates(as_assumed),
         counts={"preemptions": ran.stops, "evictions": nothing, "failures": nothing},
     )
+
+
+# The event loop of queues whose order is fixed when a job is submitted: the same events and numbers
+# as the engine's, on arrays without job objects.
+
+
+_NEVER = float("inf")
+_TOLD = 1000
+_MOST = 1 << 62
+
+
+class StaticQueue(NamedTuple):
+    """Jobs by position in order of submission; those with the same request are of one kind."""
+
+    submit_s: Sequence[float]
+    run_s: Sequence[float]
+    kind: Sequence[int]
+    asking: Sequence[Job]
+    """A job of each kind, for the space."""
+    lane: Sequence[int]
+    """The lane of each kind: jobs behind one that does not fit wait too."""
+    key: Callable[[int], tuple[Any, ...]]
+    """The place in the queue of a job that has just come: the least is first, the job is last."""
+    came: Callable[[int], None] | None = None
+    """Called for each job that is submitted, before its rank is computed."""
+    went: Callable[[int], None] | None = None
+    """Called for each job that ends."""
+
+
+class StaticRun(NamedTuple):
+    """The times of a run."""
+
+    started: array[float]
+    """When each job started [s]."""
+    ended: array[float]
+    """When each ended [s]."""
+    order: array[int]
+    """The jobs, by position, in the order in which they ended."""
+    places: list[Allocation]
+    """The GPUs of each job, in the order of `order`."""
+
+
+def run_static_queue(
+    queue: StaticQueue, space: Space, progress: Callable[[int], None] | None = None
+) -> StaticRun:
+    """Run all jobs; each must fit into the empty space.
+
+    `progress` is called from time to time with the number of submitted jobs.
+    """
+    submit_s, run_s, kind, asking, lane_of, key_of, came, went = queue
+    count, free, place, give = len(submit_s), space.free, space.place, space.give
+    sizes = {node.gpus for node in space.cluster.nodes}
+    least = [
+        0 if job.share < 1 else min(_least(job.gpus, size) for size in sizes) for job in asking
+    ]
+    lanes: dict[int, list[tuple[Any, ...]]] = {}
+    started, ended = array("d", bytes(8 * count)), array("d", bytes(8 * count))
+    where: list[Allocation] = [()] * count
+    allocation: Allocation | None
+    order, places = array("q"), []
+    events: list[tuple[float, int]] = []
+    position, upcoming, tell = 0, submit_s[0], _TOLD
+    lowest = _MOST  # of `least`, among waiting jobs
+    while events or position < count:
+        room, new = -1, []
+        if events and events[0][0] <= upcoming:
+            now = events[0][0]
+            while events and events[0][0] == now:
+                job = heappop(events)[1]
+                ended[job] = now
+                allocation, where[job] = where[job], ()
+                order.append(job)
+                places.append(allocation)
+                give(asking[kind[job]], allocation)
+                if went is not None:
+                    went(job)
+                if lanes:
+                    for node, _ in allocation:
+                        left = free[node].bit_count()
+                        if left > room:
+                            room = left
+        else:
+            now = upcoming
+        while upcoming == now:
+            job, position = position, position + 1
+            upcoming = submit_s[position] if position < count else _NEVER
+            asks = kind[job]
+            if came is not None:
+                came(job)
+            if not (lanes or upcoming == now) and (allocation := place(asking[asks])):
+                # No job waits: it starts at once.
+                started[job], where[job] = now, allocation
+                heappush(events, (now + run_s[job], job))
+                break
+            lane, key = lane_of[asks], key_of(job)
+            waiting = lanes.setdefault(lane, [])
+            heappush(waiting, key)
+            if waiting[0] is key:
+                new.append(lane)
+        if progress is not None and position >= tell:
+            tell = position + _TOLD
+            progress(position)
+        if room < lowest and not new:
+            continue
+        # Jobs refused before fit only where GPUs were released.
+        heads = [
+            (waiting[0], lane)
+            for lane, waiting in lanes.items()
+            if least[kind[waiting[0][-1]]] <= room or lane in new
+        ]
+        for job, allocation in _started(heads, lanes, queue, place):
+            started[job], where[job] = now, allocation
+            heappush(events, (now + run_s[job], job))
+        lowest = min([least[kind[waiting[0][-1]]] for waiting in lanes.values()] or [_MOST])
+    return StaticRun(started, ended, order, places)
+
+
+def _started(
+    heads: list[tuple[tuple[Any, ...], int]],
+    lanes: dict[int, list[tuple[Any, ...]]],
+    queue: StaticQueue,
+    place: Callable[[Job], Allocation | None],
+) -> list[tuple[int, Allocation]]:
+    """Take the jobs that fit out of these lanes, given with their first jobs, by rank."""
+    kind, asking, started = queue.kind, queue.asking, []
+    heapify(heads)
+    while heads:
+        key, lane = heads[0]
+        job = key[-1]
+        allocation = place(asking[kind[job]])
+        if not allocation:
+            heappop(heads)
+            continue
+        started.append((job, allocation))
+        waiting = lanes[lane]
+        heappop(waiting)
+        if waiting:
+            heapreplace(heads, (waiting[0], lane))
+        else:
+            del lanes[lane]
+            heappop(heads)
+    return started
+
+
+def _least(gpus: int, size: int) -> int:
+    """Least number of free GPUs on one node of a pool with which that node helps to place a job.
+
+    A job larger than a node takes whole ones and a part of a further one (`Space.find`).
+    """
+    return gpus if gpus <= size else gpus % size or size
+
+
+# Run times that a policy assumes, for all jobs at once or as they are learned: the same numbers as
+# the estimators of `schedulers/estimators.py` give job by job.
+
+
+Floats = NDArray[np.float64]
+
+
+class RunTimes:
+    """The estimate of each job at its submission."""
+
+    def __init__(self, estimator: Estimator | None, workload: Workload, requests: Requests) -> None:
+        self._requests = requests
+        self._bad = 0
+        self.means: UserMeans | None = None
+        """The object that learns from jobs that end; None: all run times are known in advance."""
+        predicted: Sequence[float | None] = ()
+        if isinstance(estimator, UserMean):
+            self.means = UserMeans(workload, requests)
+        elif isinstance(estimator, Table):
+            predicted = estimator.durations
+        elif isinstance(estimator, TimeLimit):
+            predicted = requests.column("time_limit_s")
+        self._known = np.full(len(requests), nan)
+        if len(predicted):
+            is_predicted = np.array([one is not None for one in predicted])
+            self._known = np.array(predicted, np.float64)
+            least = 0.0 if estimator is not None and estimator.oracle else np.nextafter(0.0, 1.0)
+            most = np.inf if estimator is not None and estimator.oracle else ABSURD_S
+            useless = ~((self._known >= least) & (self._known <= most))
+            self._known[useless] = nan
+            self._bad = int((is_predicted & useless).sum())
+
+    def ranked_by(self) -> Floats:
+        """The duration that a rank uses for each job, if known in advance [s]."""
+        limits = self._requests.values("time_limit_s")
+        other = np.inf if limits is None else np.array([np.inf if x is None else x for x in limits])
+        return np.where(np.isnan(self._known), other, self._known)
+
+    def estimates(self, ran: StaticRun) -> Sequence[float]:
+        """The estimate of each job in this run; infinity without one [s]."""
+        if self.means is None:
+            return array("d", np.where(np.isnan(self._known), inf, self._known).tobytes())
+        return self.means.estimates if self.means.used else LaterEstimates(self.means, ran)
+
+    def bad(self, ran: StaticRun) -> int:
+        """The number of unusable estimates."""
+        if self.means is None:
+            return self._bad
+        if not self.means.used and not self.means.can_be_bad():
+            return 0
+        if not self.means.used:
+            self.means.replay(ran)
+        return self.means.bad
+
+
+class UserMeans:
+    """`UserMean`, by the numbers of users and sizes."""
+
+    def __init__(self, workload: Workload, requests: Requests) -> None:
+        self._submit_s, self._run_s = requests.submit_s, workload.duration_s
+        gpus = requests.gpus.tolist()
+        users = requests.values("user")
+        # Of all jobs, of those of a size, and of those of a user of a size.
+        keys: dict[tuple[str, int], int] = {("", 0): 0}
+        self._size = [keys.setdefault(("", one), len(keys)) for one in gpus]
+        self._own = self._size
+        if users is not None:
+            pairs = zip(users, gpus, strict=True)
+            self._own = [keys.setdefault(pair, len(keys)) for pair in pairs]
+        self._sums, self._counts = [0.0] * len(keys), [0] * len(keys)
+        limits = requests.column("time_limit_s")
+        self.otherwise = [np.inf if one is None else one for one in limits]
+        """Run time that a rank uses for a job without an estimate [s]."""
+        self.estimates = array("d", [inf]) * len(gpus)
+        """Estimate of each job; infinity: none [s]."""
+        self.bad = 0
+        self.used = False
+
+    def submitted(self, job: int) -> None:
+        """Estimate a submitted job by the mean of the user's ended jobs of its size, or of more."""
+        for key in (self._own[job], self._size[job], 0):
+            if self._counts[key]:
+                mean = self._sums[key] / self._counts[key]
+                if 0 < mean <= ABSURD_S:
+                    self.estimates[job] = mean
+                else:
+                    self.bad += 1
+                return
+
+    def learn(self, job: int) -> None:
+        """Learn from a job that has ended."""
+        run_s, own, size = self._run_s[job], self._own[job], self._size[job]
+        for key in (0, size) if own == size else (0, size, own):
+            self._sums[key] += run_s
+            self._counts[key] += 1
+
+    def can_be_bad(self) -> bool:
+        """Whether a mean of these run times could be no time that a job can take."""
+        times = np.array(self._run_s)
+        return not (times.min() > 0 and times.max() < ABSURD_S / 2)
+
+    def replay(self, ran: StaticRun) -> None:
+        """Fill in the estimates of jobs for which the run needed none."""
+        self.used = True
+        started, ended, order = ran.started, ran.ended, ran.order
+        gone = 0
+        for job, now in enumerate(self._submit_s.tolist()):
+            while gone < len(order):
+                first = order[gone]
+                # One that took no time started after all that came at its instant.
+                if ended[first] > now or started[first] == now:
+                    break
+                self.learn(first)
+                gone += 1
+            self.submitted(job)
+
+
+class LaterEstimates(Sequence[float]):
+    """The estimate of each job, computed on first use."""
+
+    def __init__(self, means: UserMeans, ran: StaticRun) -> None:
+        self._means = means
+        self._ran = ran
+
+    @cached_property
+    def _estimates(self) -> Sequence[float]:
+        if not self._means.used:
+            self._means.replay(self._ran)
+        return self._means.estimates
+
+    def __len__(self) -> int:
+        return len(self._ran.ended)
+
+    def __iter__(self) -> Iterator[float]:
+        return iter(self._estimates)
+
+    @overload
+    def __getitem__(self, at: int) -> float: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[float]: ...
+    def __getitem__(self, at: int | slice) -> float | Sequence[float]:
+        return self._estimates[at]

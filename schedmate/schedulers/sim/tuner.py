@@ -1,4 +1,5 @@
-"""The System Tuner: tunes a policy's settings by simulating the recent past (Lucid, section 3.6.1).
+"""The System Tuner: tunes a policy's settings by simulating the recent past (Lucid, section
+3.6.1).
 
 Coordinate descent from the policy's defaults: each setting in turn takes the candidate with the
 best result on the past, until a whole turn changes nothing. The result is then compared with the
@@ -11,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from schedmate.data import load
-from schedmate.errors import InputError, UsageError
+from schedmate.base.data import load
+from schedmate.base.errors import InputError, UsageError
 from schedmate.schedulers import registry
 from schedmate.schedulers.sim.outcome.metrics import HOUR, paired_difference
 from schedmate.schedulers.sim.runs import Plan, Run, run_policy
@@ -26,7 +27,7 @@ Settings = dict[str, Any]
 
 @dataclass(frozen=True)
 class Trial:
-    """One simulation of the past."""
+    """A simulation of past jobs with some settings, and its result."""
 
     settings: Settings
     """Where they differ from the policy's defaults."""
@@ -89,8 +90,8 @@ def search(
     def value(settings: Settings) -> float:
         numbers = run_policy(workload, plan, spelled(policy, settings)).numbers
         if not isinstance(numbers.get(metric), int | float):
-            known = ", ".join(key for key, one in numbers.items() if isinstance(one, float))
-            raise UsageError(f"no metric {metric!r}; there are {known}.")
+            metrics = ", ".join(key for key, one in numbers.items() if isinstance(one, float))
+            raise UsageError(f"no metric {metric!r}; there are {metrics}.")
         return float(numbers[metric])
 
     chosen: Settings = {}

@@ -1,19 +1,169 @@
-"""The ground truth of a simulation: run time and GPU use of each job."""
+"""The jobs of a simulation: their requests in columns, and what only it knows of them.
+
+The ground truth is the run time and GPU use of each job.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import MISSING, dataclass, field, fields, replace
+from functools import cache
+from itertools import repeat
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from schedmate.errors import UsageError
+import numpy as np
+from numpy.typing import NDArray
+
+from schedmate.base.errors import UsageError
 from schedmate.schedulers.model import Allocation, Job, Profile
-from schedmate.schedulers.sim.requests import Jobs, Requests, RequestsOf
 
 if TYPE_CHECKING:
     from schedmate.jobs import WorkloadMetadata
-    from schedmate.schedulers.sim.elastic.tables import Tables
+    from schedmate.schedulers.sim.elastic import Tables
+
+
+@cache
+def request_defaults() -> dict[str, Any]:
+    """Requests besides GPUs, each with its default."""
+    defaults = {
+        field_.name: field_.default_factory()
+        if field_.default_factory is not MISSING
+        else field_.default
+        for field_ in fields(Job)
+    }
+    names = list(defaults)
+    asked = names[: names.index("forecast")]  # the later fields are observations
+    return {name: defaults[name] for name in asked if name not in _OWN}
+
+
+_OWN = ("id", "index", "submit_time", "gpus")
+
+
+class Requests:
+    """Columns by position in order of submission."""
+
+    def __init__(
+        self,
+        ids: NDArray[Any],
+        submit_s: NDArray[np.float64],
+        gpus: NDArray[np.int64],
+        more: Mapping[str, Sequence[Any]],
+    ) -> None:
+        self.submit_s = submit_s
+        """[s]"""
+        self.gpus = gpus
+        self._ids = ids
+        self._more = more
+
+    def __len__(self) -> int:
+        return len(self.submit_s)
+
+    def names(self) -> list[str]:
+        """Names of the jobs, or their lines if the trace has no names."""
+        ids = self._ids.tolist()
+        return [f"line{line}" for line in ids] if self._ids.dtype.kind == "i" else ids
+
+    def values(self, name: str) -> Sequence[Any] | None:
+        """A field of `further` for every job; None if no job requests it."""
+        return self._more.get(name)
+
+    def column(self, name: str) -> Sequence[Any]:
+        """A field of `further` for every job, with its default."""
+        values = self.values(name)
+        return [request_defaults()[name]] * len(self) if values is None else values
+
+    def only(self, names: Collection[str]) -> bool:
+        """Whether jobs request nothing but these of `further`."""
+        return all(name in names or self.values(name) is None for name in request_defaults())
+
+    def select(self, positions: Sequence[int]) -> Requests:
+        """The requests of the jobs at these positions."""
+        more = {name: [values[at] for at in positions] for name, values in self._more.items()}
+        return Requests(self._ids[positions], self.submit_s[positions], self.gpus[positions], more)
+
+    def jobs(self) -> list[Job]:
+        """A new object for each job."""
+        columns = [
+            self._more.get(name, repeat(default)) for name, default in request_defaults().items()
+        ]
+        count = range(len(self))
+        times, gpus = self.submit_s.tolist(), self.gpus.tolist()
+        return list(map(Job, self.names(), count, times, gpus, *columns))
+
+
+class RequestsOf(Requests):
+    """The requests of existing job objects, read on demand."""
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        count = len(jobs)
+        self._jobs = jobs
+        self._seen: dict[str, Sequence[Any] | None] = {}
+        self.submit_s = np.fromiter(map(attrgetter("submit_time"), jobs), np.float64, count)
+        self.gpus = np.fromiter(map(attrgetter("gpus"), jobs), np.int64, count)
+
+    def names(self) -> list[str]:
+        """See `Requests.names`."""
+        return [job.id for job in self._jobs]
+
+    def values(self, name: str) -> Sequence[Any] | None:
+        """See `Requests.values`."""
+        if name not in self._seen:
+            values = list(map(attrgetter(name), self._jobs))
+            usual = values.count(request_defaults()[name]) == len(values)
+            self._seen[name] = None if usual else values
+        return self._seen[name]
+
+    def select(self, positions: Sequence[int]) -> Requests:
+        """See `Requests.select`."""
+        more = {
+            name: values for name in request_defaults() if (values := self.values(name)) is not None
+        }
+        ids = np.array(self.names(), np.dtypes.StringDType())
+        return Requests(ids, self.submit_s, self.gpus, more).select(positions)
+
+
+class Jobs(Sequence[Job]):
+    """The jobs of a trace, created from its columns on first access."""
+
+    __slots__ = ("_jobs", "_requests")
+
+    def __init__(self, requests: Requests) -> None:
+        self._requests: Requests | None = requests
+        self._jobs: list[Job] = []
+
+    @property
+    def requests(self) -> Requests:
+        """The present requests of the jobs, which can be changed once they exist as objects."""
+        return RequestsOf(self._jobs) if self._requests is None else self._requests
+
+    def to_jobs(self) -> list[Job]:
+        """All of them; from here on they are kept, and the columns are not."""
+        if self._requests is not None:
+            self._jobs, self._requests = self._requests.jobs(), None
+        return self._jobs
+
+    def select(self, positions: Sequence[int]) -> Jobs:
+        """New jobs like those at these positions, which are in order."""
+        return Jobs(self.requests.select(positions))
+
+    def __len__(self) -> int:
+        return len(self._jobs) if self._requests is None else len(self._requests)
+
+    def __iter__(self) -> Iterator[Job]:
+        return iter(self.to_jobs())
+
+    @overload
+    def __getitem__(self, at: int) -> Job: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Job]: ...
+    def __getitem__(self, at: int | slice) -> Job | list[Job]:
+        return self.to_jobs()[at]
+
+
+# The ground truth of a simulation: run time and GPU use of each job.
+
 
 T = TypeVar("T")
 
@@ -107,19 +257,19 @@ class Workload:
 
     def select(self, positions: Iterable[int]) -> Workload:
         """The workload of these jobs alone, by position, in order of submission."""
-        kept = sorted(set(positions))
+        chosen = sorted(set(positions))
 
         def part(values: Sequence[T]) -> list[T]:
-            return [values[position] for position in kept] if values else []
+            return [values[position] for position in chosen] if values else []
 
         cut = copy(self)
         for name in _PARALLEL:
             setattr(cut, name, part(getattr(self, name)))
-        place = {old: new for new, old in enumerate(kept)}
+        place = {old: new for new, old in enumerate(chosen)}
         cut.standby = {place[old]: one for old, one in self.standby.items() if old in place}
         cut.initial = {place[old]: one for old, one in self.initial.items() if old in place}
         if isinstance(self.jobs, Jobs):
-            cut.jobs = self.jobs.select(kept)
+            cut.jobs = self.jobs.select(chosen)
         else:
             cut.jobs = [replace(job, index=index) for index, job in enumerate(part(self.jobs))]
         cut.columns = {name: part(values) for name, values in self.columns.items()}

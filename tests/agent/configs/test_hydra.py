@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from schedmate.agent.configs.files import ConfigError
-from schedmate.agent.configs.hydra.compose import HydraResult, compose_hydra
-from schedmate.agent.configs.hydra.overrides import parse_command_line
+from schedmate.agent.configs.hydra import HydraResult, compose_hydra, parse_command_line
+from schedmate.agent.configs.trees import ConfigError
 from schedmate.agent.values import Origin, Unknown, Value
 
 HERE = Path(__file__).parent

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedmate.agent.configs.files import ConfigError
 from schedmate.agent.configs.reader import read_config
+from schedmate.agent.configs.trees import ConfigError
 from schedmate.agent.values import Unknown, Value
 
 _DOUBLED = "local v0 = [1, 1]; "

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from schedmate.agent.configs.detectron import read_detectron
-from schedmate.agent.configs.files import ConfigError
 from schedmate.agent.configs.gin import parse_gin
 from schedmate.agent.configs.reader import read_config
+from schedmate.agent.configs.trees import ConfigError
+from schedmate.agent.configs.yaml_reader import read_detectron
 from schedmate.agent.values import Origin, Unknown, Value
-from schedmate.errors import InputError
+from schedmate.base.errors import InputError
 
 
 def read(root: Path, name: str, text: str | bytes) -> Value:

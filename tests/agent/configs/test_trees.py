@@ -13,21 +13,20 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedmate.agent.configs.detectron import read_detectron
-from schedmate.agent.configs.files import ConfigError
 from schedmate.agent.configs.gin import parse_gin
-from schedmate.agent.configs.hydra.compose import compose_hydra
+from schedmate.agent.configs.hydra import compose_hydra
 from schedmate.agent.configs.interpolation import resolve_interpolations
 from schedmate.agent.configs.reader import read_config
 from schedmate.agent.configs.scalars import parse_scalar
-from schedmate.agent.configs.trees import merge, set_dotted, wrap
+from schedmate.agent.configs.trees import ConfigError, merge, set_dotted
+from schedmate.agent.configs.yaml_reader import read_detectron
 from schedmate.agent.values import Origin, Unknown, Value, lifted, unknown
 
 HERE = Origin("config", "a.yaml", 1)
 
 
 def value(data: Any, line: int = 1) -> Value:
-    return wrap(data, Origin("config", "a.yaml", line))
+    return lifted(data, Origin("config", "a.yaml", line))
 
 
 def test_merge_is_deep_and_replaces_lists() -> None:

@@ -11,7 +11,7 @@ from schedmate.agent.launch.plan import LaunchPlan
 from schedmate.agent.launch.planning import plan_launch
 from schedmate.agent.launch.repo import Repo
 from schedmate.agent.values import Origin, Unknown
-from schedmate.errors import InputError
+from schedmate.base.errors import InputError
 from schedmate.jobs import LaunchConfig
 
 Plan = Callable[..., LaunchPlan]
@@ -316,8 +316,8 @@ def test_a_python_launcher_of_the_repository(plan: Plan) -> None:
     result = plan("python launch.py train.py --lr 1", {"launch.py": launcher})
     assert (result.entry, result.launchers) == ("train.py", ["launch.py"])
     assert arguments(result) == ["--lr", "1"]
-    result = plan("python plain.py train.py", {"plain.py": "import sys\n"})
-    assert result.entry == "plain.py"
+    result = plan("python data.py train.py", {"data.py": "import sys\n"})
+    assert result.entry == "data.py"
 
 
 @pytest.mark.parametrize("program", ["bench.py", "-m tools.bench"])

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from schedmate.agent.launch.guess import find_entry, shown_commands
+from schedmate.agent.launch.planning import find_entry, shown_commands
 from schedmate.agent.launch.repo import Repo
-from schedmate.errors import InputError
+from schedmate.base.errors import InputError
 
 Write = Callable[[dict[str, str]], Path]
 

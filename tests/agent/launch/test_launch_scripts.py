@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from schedmate.agent.launch.plan import LaunchPlan
-from schedmate.errors import InputError
+from schedmate.base.errors import InputError
 
 Plan = Callable[..., LaunchPlan]
 

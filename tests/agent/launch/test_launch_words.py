@@ -10,17 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedmate.agent.launch import arith, patterns
-from schedmate.agent.launch.following import Follower
-from schedmate.agent.launch.lexer import Lexer
-from schedmate.agent.launch.parser import parse_script
-from schedmate.agent.launch.plan import LaunchPlan
-from schedmate.agent.launch.programs import start_program
+from schedmate.agent.launch import shell_operators
+from schedmate.agent.launch.plan import Follower, LaunchPlan
+from schedmate.agent.launch.planning import start_program
 from schedmate.agent.launch.repo import Repo
 from schedmate.agent.launch.scripts import run_command
 from schedmate.agent.launch.shell import Shell
-from schedmate.agent.launch.state import State, joined, plain
-from schedmate.agent.launch.words import Literal
+from schedmate.agent.launch.shell_expansion import State, joined_text, known_text
+from schedmate.agent.launch.shell_grammar import Lexer, Literal, parse_script
 from schedmate.jobs import LaunchConfig
 
 Plan = Callable[..., LaunchPlan]
@@ -43,7 +40,7 @@ def expand(script: str, *arguments: str) -> list[str | None]:
     if arguments:
         shell.script("set -- " + shlex.join(arguments))
     shell.script('show() { SHOWN=("$@"); }; ' + script)
-    return [plain(text) for text in state.variables["SHOWN"].items.values()]
+    return [known_text(text) for text in state.variables["SHOWN"].items.values()]
 
 
 plain_text = st.text(
@@ -147,7 +144,10 @@ def test_expansion(script: str, arguments: tuple[str, ...], expected: list[str |
 @given(st.integers(-1000, 1000), st.integers(-1000, 1000), st.sampled_from(["+", "-", "*", "<"]))
 def test_arithmetic_agrees_with_python(left: int, right: int, operator: str) -> None:
     expected = {"+": left + right, "-": left - right, "*": left * right, "<": int(left < right)}
-    assert arith.evaluate(f"({left}) {operator} ({right})", lambda _: None) == expected[operator]
+    assert (
+        shell_operators.evaluate_arithmetic(f"({left}) {operator} ({right})", lambda _: None)
+        == expected[operator]
+    )
 
 
 @pytest.mark.parametrize(
@@ -169,12 +169,12 @@ def test_arithmetic_agrees_with_python(left: int, right: int, operator: str) -> 
     ],
 )
 def test_arithmetic(text: str, value: int | None) -> None:
-    assert arith.evaluate(text, lambda _: None) == value
+    assert shell_operators.evaluate_arithmetic(text, lambda _: None) == value
 
 
 @given(st.text(max_size=60))
 def test_arithmetic_takes_any_text(text: str) -> None:
-    value = arith.evaluate(text, lambda _: 3)
+    value = shell_operators.evaluate_arithmetic(text, lambda _: 3)
     assert value is None or isinstance(value, int)
 
 
@@ -192,12 +192,12 @@ def test_braces(text: str) -> None:
         "{01..03}": ["01", "02", "03"],
         "{a,b{c,d}}": ["a", "bc", "bd"],
     }
-    assert patterns.braces(text) == expected[text]
+    assert shell_operators.expand_braces(text) == expected[text]
 
 
 @pytest.mark.parametrize("text", ["{}", "{a}", "{1..}", "${a,b}", "{a,b", "{1..999999999}"])
 def test_what_is_no_brace_expansion_stays(text: str) -> None:
-    assert patterns.braces(text) == [text]
+    assert shell_operators.expand_braces(text) == [text]
 
 
 def test_lines_of_tokens_in_a_multi_line_value() -> None:
@@ -206,7 +206,7 @@ def test_lines_of_tokens_in_a_multi_line_value() -> None:
     shell = Shell(follower, state)
     shell.script('#!/bin/bash\nARGS="\n  --lr 0.1\n  --epochs 3\n"\n')
     fields = shell.expander.fields(Lexer("$ARGS").word())
-    assert [(joined(text), text[0].origin.line) for text in fields] == [
+    assert [(joined_text(text), text[0].origin.line) for text in fields] == [
         ("--lr", 3),
         ("0.1", 3),
         ("--epochs", 4),

@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from schedmate.agent.react.answer import Finding
-from schedmate.agent.react.citations import Citations
-from schedmate.agent.react.combine import alike, proved
-from schedmate.agent.react.numerals import evaluate
+from schedmate.agent.react.citations import Citations, Finding, evaluate_formula
+from schedmate.agent.react.extractor import same_value
 from schedmate.jobs import Evidence, WorkloadMetadata
 from schedmate.tools import RepoFiles
 
@@ -132,13 +130,13 @@ def test_tokens_become_steps_by_the_batch_and_the_sequence(
 
 
 def test_a_length_proves_its_unit_unless_the_line_names_another(citations: Citations) -> None:
-    found, _ = proved(
-        [Finding(field=ITERS, value=12, file="train.py", line=19, unit="epoch")], citations
-    )
+    found = citations.prove(
+        [Finding(field=ITERS, value=12, file="train.py", line=19, unit="epoch")]
+    ).found
     assert (found[ITERS].value, found[UNIT].value) == (12, "epoch")
-    found, _ = proved(
-        [Finding(field=ITERS, value=12, file="train.py", line=19, unit="step")], citations
-    )
+    found = citations.prove(
+        [Finding(field=ITERS, value=12, file="train.py", line=19, unit="step")]
+    ).found
     assert UNIT not in found
 
 
@@ -169,7 +167,7 @@ def test_names_in_any_script_are_names(tmp_path: Path) -> None:
     assert check(citations, "model_config.model_name", "通义千问", 1).value == "通义千问"
     assert "does not hold" in check(citations, "dataset_config.train", "文心一言", 2).reason
     assert "does not hold" in check(citations, "dataset_config.train", "---", 3).reason
-    assert not alike("通义千问", "文心一言")
+    assert not same_value("通义千问", "文心一言")
 
 
 def test_a_constant_that_an_f_string_reads_is_used(tmp_path: Path) -> None:
@@ -205,7 +203,7 @@ def test_there_is_none_where_a_line_shows_it(citations: Citations) -> None:
     ],
 )
 def test_only_sums_and_products_are_computed(formula: str) -> None:
-    assert evaluate(formula, [2.0, 3.0]) is None
+    assert evaluate_formula(formula, [2.0, 3.0]) is None
 
 
 def test_each_file_is_read_and_taken_apart_once(
@@ -215,17 +213,17 @@ def test_each_file_is_read_and_taken_apart_once(
     from schedmate.agent.react import sources
 
     taken: list[str] = []
-    whole, tree = sources.tokens, sources.syntax_tree
+    whole, tree = sources.tokens_by_line, sources.syntax_tree
 
-    def tokens(path: str, lines: list[str]) -> dict[int, list[str]]:
+    def tokens(path: str, lines: list[str], tree: Any) -> dict[int, list[str]]:
         taken.append(path)
-        return whole(path, lines)
+        return whole(path, lines, tree)
 
     def syntax_tree(lines: list[str]) -> Any:
         taken.append("tree")
         return tree(lines)
 
-    monkeypatch.setattr(sources, "tokens", tokens)
+    monkeypatch.setattr(sources, "tokens_by_line", tokens)
     monkeypatch.setattr(sources, "syntax_tree", syntax_tree)
     for line in (4, 8, 10, 13):
         check(citations, ITERS, 30_000, line, unit="step")

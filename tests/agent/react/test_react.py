@@ -15,7 +15,7 @@ from openai_server import Raw, Request, completion, serve
 from processes import LONG_S
 
 from schedmate.agent.react import trajectory
-from schedmate.agent.react.combine import DOUBTFUL
+from schedmate.agent.react.extractor import DOUBTFUL_BELOW
 from schedmate.jobs import JobSpec, ModelUse, WorkloadMetadata
 from schedmate.mate import SchedMate
 
@@ -153,7 +153,7 @@ def test_sure_facts_of_static_analysis_are_never_overridden(
         "for epoch in range(7):\n    step(model, data)\n"
     )
     before = open_mate(mode="static").analyze(spec_of(repo)).metadata
-    sure = {k for k, v in before.evidence.items() if v.confidence >= DOUBTFUL}
+    sure = {k for k, v in before.evidence.items() if v.confidence >= DOUBTFUL_BELOW}
     assert {"dataset_config.train", "training_config.iters"} <= sure
     lies = report(
         finding("dataset_config.train", "resnet152", "train.py", 2),
@@ -260,7 +260,7 @@ def test_record_of_a_reading_is_private_and_can_be_replayed(
 def test_only_old_records_make_room_for_new_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trajectory, "KEPT", 2)
+    monkeypatch.setattr(trajectory, "MAX_RECORDS", 2)
     theirs = ["2024-01-results.json", "20240101-000000-notahexx.json", "a-b-c.json"]
     ours = ["20240101-000000-0123abcd.json", "20240102-000000-0123abcd.json"]
     for name in (*theirs, *ours):

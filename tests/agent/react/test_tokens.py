@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from schedmate.agent.react.tokens import named, tokens
+from schedmate.agent.react.sources import names_in_file, tokens_by_line
 
 
 def said(path: str, text: str) -> set[str]:
-    return {value for values in tokens(path, text.split("\n")).values() for value in values}
+    return {value for values in tokens_by_line(path, text.split("\n")).values() for value in values}
 
 
 @pytest.mark.parametrize(
@@ -65,12 +65,12 @@ def test_a_module_names_what_it_imports_and_its_strings() -> None:
         'loss = load("configs/gpt.yaml")\n'
         'print("notes.yaml")\n'
     )
-    assert named("train.py", text.split("\n")) == {
+    assert names_in_file("train.py", text.split("\n")) == {
         "data.text", "nets", "nets.build", "losses", "configs/gpt.yaml",
     }  # fmt: skip
 
 
 def test_a_configuration_names_its_values() -> None:
-    words = named("a.yaml", ["defaults:", "  - model: gpt", "feed: logs"])
+    words = names_in_file("a.yaml", ["defaults:", "  - model: gpt", "feed: logs"])
     assert {"gpt", "logs"} <= words
     assert not words & {"model", "feed", "defaults"}

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedmate.logparse.failure import diagnose
-from schedmate.logparse.failure.binary import EXTRA, probe
-from schedmate.logparse.reading import attempts, open_log
+from schedmate.logparse.failure.examine import EXTRA_PROBES, bisect_to_failure
+from schedmate.logparse.reading import open_log
+from schedmate.logparse.reading.blocks import attempts
 
 STEP = "iteration {n}/ 9000 | elapsed time per iteration (ms): 130.1 | lm loss: 2.1\n"
 QUIET = "nothing of note in this line, number {n}, it only takes up room in the log\n"
@@ -35,9 +36,9 @@ def test_probes_are_bounded_and_the_failure_is_found(
         with open_log(path) as log:
             file = log.files[0]
             whole = attempts(file)[-1]
-            part, used = probe(file, whole, chunk=chunk)
+            part, used = bisect_to_failure(file, whole, chunk=chunk)
             chunks = math.ceil(file.size / chunk)
-            assert used <= math.ceil(math.log2(chunks)) + EXTRA
+            assert used <= math.ceil(math.log2(chunks)) + EXTRA_PROBES
             assert part.offset == file.line_offset(part.first_line)
             # every chunk holds progress or a failure where quiet lines are few
             quiet = max(map(len, "".join("01"[step] for step in lines).split("1"))) + after
@@ -55,5 +56,5 @@ def test_both_locators_agree_and_say_what_it_cost(tmp_path: Path) -> None:
         (binary.error_name, binary.line) == (whole.error_name, whole.line) == ("Key Error", 60_001)
     )
     assert binary.probes is not None
-    assert binary.probes <= math.ceil(math.log2(path.stat().st_size / (1 << 18))) + EXTRA
+    assert binary.probes <= math.ceil(math.log2(path.stat().st_size / (1 << 18))) + EXTRA_PROBES
     assert whole.probes is None

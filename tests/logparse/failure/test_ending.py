@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from schedmate.data import load
+from schedmate.base.data import load
 from schedmate.jobs import Diagnosis
 from schedmate.logparse.failure import diagnose
 from schedmate.logparse.reading import open_log

@@ -10,15 +10,14 @@ import pytest
 from cli_runner import Cli
 
 from schedmate import JobSpec, SchedMate
-from schedmate.data import load
-from schedmate.errors import UsageError
-from schedmate.hosts import host_name, same_host
+from schedmate.base.data import load
+from schedmate.base.errors import UsageError
+from schedmate.base.inputs import host_name, same_host
 from schedmate.jobs import Diagnosis, Recovery
 from schedmate.logparse.failure import diagnose
-from schedmate.logparse.failure.node_side import said
-from schedmate.logparse.failure.plans import doubts, plan_for
-from schedmate.logparse.failure.rules import load_rules
-from schedmate.logparse.failure.wording import subsystems
+from schedmate.logparse.failure.node_side import writer_of
+from schedmate.logparse.failure.plans import isolation_doubt, plan_for
+from schedmate.logparse.failure.rules import load_rules, subsystems
 from schedmate.logparse.reading import Log, LogFile, open_log
 from schedmate.logparse.reading.storage import Memory
 from schedmate.logparse.signs import signs
@@ -155,7 +154,7 @@ def test_a_listed_node_is_isolated_only_once_it_is_confirmed() -> None:
     ],
 )
 def test_what_a_node_s_log_passes_on_is_not_the_node_s_word(line: str) -> None:
-    assert not said(line.encode()).by_node
+    assert not writer_of(line.encode()).by_node
     found = of(
         STEPS + "RuntimeError: CUDA error: unspecified launch failure\n", (), in_memory(line + "\n")
     )
@@ -185,7 +184,7 @@ def test_a_line_without_a_header_goes_on_with_what_somebody_wrote_above_it() -> 
     ],
 )
 def test_the_kernel_in_every_form_of_its_log(line: str, host: str | None) -> None:
-    assert said(line.encode()) == (host, True)
+    assert writer_of(line.encode()) == (host, True)
     log = in_memory(line + "\n", "GPU-7.cluster.example")  # the caller says whose log it is
     found = of(STEPS + "RuntimeError: CUDA error: unspecified launch failure\n", (), log)
     assert found.node == "GPU-7.cluster.example"
@@ -333,7 +332,7 @@ def test_every_text_that_accuses_a_node_has_its_innocent_causes_or_none() -> Non
         if plan.isolation == "none":
             continue
         assert rule.id in listed, f"{rule.id}: say in innocent.yaml what else makes such a line"
-        assert isolates(plan) == doubts(rule.id).proof
+        assert isolates(plan) == isolation_doubt(rule.id).proof
         if not isolates(plan):
             assert plan.innocent
             assert plan.steps[0].action == "confirm"

@@ -6,7 +6,7 @@ import pytest
 
 from schedmate.jobs import Diagnosis
 from schedmate.logparse.failure import diagnose
-from schedmate.logparse.failure.gpu_memory import stated_use
+from schedmate.logparse.failure.handler import stated_use
 from schedmate.logparse.reading import Log, LogFile
 from schedmate.logparse.reading.storage import Memory
 

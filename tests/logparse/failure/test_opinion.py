@@ -14,9 +14,8 @@ from openai_server import Raw, completion, serve
 
 from schedmate.jobs import Diagnosis
 from schedmate.llm import LLM
-from schedmate.llm.budget import Budget
 from schedmate.llm.endpoint import Endpoint
-from schedmate.llm.store import Store
+from schedmate.llm.store import Budget, Store
 from schedmate.logparse.failure import diagnose
 from schedmate.logparse.failure.digest import CHARACTERS
 from schedmate.logparse.failure.opinion import consult

@@ -10,15 +10,15 @@ from typing import Literal
 import pytest
 import re2
 
-from schedmate.data import load
-from schedmate.errors import InputError
+from schedmate.base.data import load
+from schedmate.base.errors import InputError
 from schedmate.jobs import Checkpoint, Diagnosis
 from schedmate.logparse.failure import diagnose
 from schedmate.logparse.failure.plans import plan_for
 from schedmate.logparse.failure.rules import (
     Rule,
     _loose,
-    best,
+    deciding_rule,
     failed_examples,
     load_rules,
     match_text,
@@ -93,7 +93,7 @@ def test_the_type_follows_the_cause(text: str, kind: str | None, name: str | Non
 def test_a_malformed_rule_is_one_sentence(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text("area: x\nrules: [{id: a, why: b.}]\n")
-    with pytest.raises(InputError, match="does not hold rules"):
+    with pytest.raises(InputError, match="rule .a.: name is missing"):
         read_rules(path, Rule)
 
 
@@ -190,7 +190,7 @@ def test_compiled_together_or_alone_the_rules_are_the_same() -> None:
     texts = [text for rule in rules.rules for text in (*rule.examples, *rule.counter_examples)]
     patterns = [(re2.compile(rule.pattern), rule) for rule in rules.rules if rule.pattern]
     for text in texts:
-        alone = best(rule for pattern, rule in patterns if pattern.search(text))
+        alone = deciding_rule(rule for pattern, rule in patterns if pattern.search(text))
         assert rules.line(text) is alone, text
         if alone is not None and alone.role != "benign":
             assert rules.prefilter.search(text.encode()) is not None, text

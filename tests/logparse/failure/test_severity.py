@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from schedmate.data import load
+from schedmate.base.data import load
 from schedmate.jobs import Diagnosis
 from schedmate.logparse.failure import diagnose
-from schedmate.logparse.failure.rules import load_rules
-from schedmate.logparse.failure.severity import Severity, is_faint, severity
+from schedmate.logparse.failure.rules import Severity, is_faint, load_rules, severity
 from schedmate.logparse.reading import Log, LogFile
 from schedmate.logparse.reading.lines import parse_line
 from schedmate.logparse.reading.storage import Memory

@@ -9,14 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedmate.data import load
+from schedmate.base.data import load
 from schedmate.logparse.failure import diagnose
-from schedmate.logparse.failure.digest import digest
-from schedmate.logparse.failure.examine import examine
-from schedmate.logparse.failure.filters import Healthy
-from schedmate.logparse.failure.rules import load_rules
-from schedmate.logparse.failure.steering import steers
-from schedmate.logparse.failure.wording import subsystems
+from schedmate.logparse.failure.digest import digest, steers
+from schedmate.logparse.failure.examine import Healthy, examine
+from schedmate.logparse.failure.rules import load_rules, subsystems
 from schedmate.logparse.reading import open_log
 
 ENTRIES: list[dict[str, Any]] = load("logparse/failure/steering.yaml")["patterns"]

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from schedmate.data import load
+from schedmate.base.data import load
 from schedmate.jobs import Diagnosis
 from schedmate.logparse.failure import diagnose
-from schedmate.logparse.failure.meanwhile import REACH
+from schedmate.logparse.failure.locate import ACTIVITY_REACH
 from schedmate.logparse.reading import Log, LogFile, open_log
 from schedmate.logparse.reading.storage import Memory
 
@@ -58,7 +58,7 @@ def test_what_the_missing_rank_was_doing(activity: dict[str, str]) -> None:
 
 
 def test_work_long_before_is_not_what_they_waited_for() -> None:
-    text = "Scanning images in /data/train\n" + "hello there\n" * (REACH + 1)
+    text = "Scanning images in /data/train\n" + "hello there\n" * (ACTIVITY_REACH + 1)
     assert of(text + waits(1) + waits(2)).meanwhile is None
 
 

@@ -8,12 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedmate.data import load
+from schedmate.base.data import load
 from schedmate.jobs import Diagnosis
 from schedmate.logparse.failure import diagnose
 from schedmate.logparse.failure.plans import plan_for
-from schedmate.logparse.failure.rules import load_rules
-from schedmate.logparse.failure.wording import FILE, about, speaks_of_trouble, subsystems
+from schedmate.logparse.failure.rules import (
+    SUBSYSTEMS_FILE,
+    failed_subsystem,
+    load_rules,
+    speaks_of_trouble,
+    subsystems,
+)
 from schedmate.logparse.reading import open_log
 
 STEPS = [f"iteration {n}/ 900 | lm loss: 2.{n} | 0.12 s/it" for n in range(1, 9)]
@@ -26,15 +31,15 @@ def of(path: Path, lines: list[str]) -> Diagnosis:
 
 
 def test_every_form_and_every_subsystem_knows_its_examples() -> None:
-    for entry in load(str(FILE))["says"]:
+    for entry in load(str(SUBSYSTEMS_FILE))["says"]:
         assert speaks_of_trouble(entry["example"]), entry
-    for entry in load(str(FILE))["over"]:
+    for entry in load(str(SUBSYSTEMS_FILE))["over"]:
         assert speaks_of_trouble(entry["example"]), entry
-    for entry in load(str(FILE))["not"]:
+    for entry in load(str(SUBSYSTEMS_FILE))["not"]:
         assert not speaks_of_trouble(entry["example"]), entry
     for one in subsystems():
         for example in one.examples:
-            found = about(example)
+            found = failed_subsystem(example)
             assert found is not None, example
             assert found.id == one.id, example
 
@@ -111,12 +116,12 @@ def test_an_exceptions_words_say_whose_fault_it_is(tmp_path: Path) -> None:
 
 
 def test_where_a_file_lies_names_no_subsystem() -> None:
-    assert about("ERROR could not parse /nfs/lustre/gpfs/table.cfg") is None
+    assert failed_subsystem("ERROR could not parse /nfs/lustre/gpfs/table.cfg") is None
 
 
 @given(st.text(max_size=300))
 def test_any_text_has_an_answer(text: str) -> None:
-    assert about(text) is None or speaks_of_trouble(text)
+    assert failed_subsystem(text) is None or speaks_of_trouble(text)
 
 
 ENDS = [

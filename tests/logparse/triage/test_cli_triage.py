@@ -12,7 +12,7 @@ import pytest
 from cli_runner import Cli
 from job_logs import log, write
 
-from schedmate.errors import USAGE
+from schedmate.base.errors import USAGE
 from schedmate.logparse.triage import json_schema
 
 SCHEMA = json.loads(

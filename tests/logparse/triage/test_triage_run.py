@@ -19,21 +19,13 @@ import pytest
 from job_logs import log, write
 from processes import all_ended
 
+from schedmate.base.spread import spread
 from schedmate.jobs import Diagnosis
 from schedmate.logparse.reading import open_log
-from schedmate.logparse.triage import (
-    Ledger,
-    Triage,
-    find_targets,
-    strip,
-    summarise,
-    triage,
-)
-from schedmate.logparse.triage.ledger import LedgerError
-from schedmate.logparse.triage.run import ENDED
+from schedmate.logparse.triage import Ledger, Triage, find_targets, summarise, triage
+from schedmate.logparse.triage.run import ENDED, LedgerError, Outcome, examine
+from schedmate.logparse.triage.strip import strip
 from schedmate.logparse.triage.targets import Target
-from schedmate.logparse.triage.work import Outcome, examine
-from schedmate.scale.spread import spread
 
 
 def run(source: Path, ledger: Path | None, processes: int = 1) -> Triage:
@@ -101,7 +93,7 @@ def test_a_changed_file_is_read_anew(tmp_path: Path) -> None:
 def test_other_rules_mean_other_verdicts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     logs = write(tmp_path / "logs", "oom")
     run(logs, tmp_path / "ledger")
-    monkeypatch.setattr("schedmate.logparse.triage.ledger.version", lambda: "newer")
+    monkeypatch.setattr("schedmate.logparse.triage.run.version", lambda: "newer")
     assert not run(logs, tmp_path / "ledger").jobs[0].cached
     assert run(logs, tmp_path / "ledger").jobs[0].cached
 
@@ -184,12 +176,14 @@ def _verdicts(ledger: Path) -> int:
 # `schedmate`, but that the last log of a batch is never done.
 UNENDING = """
 import time
-from schedmate.logparse.triage import run, work
+from schedmate.logparse.triage import run
+
+within = run.examine_within
 
 def examine(target, shared):
     if target.index == 250:
         time.sleep(3600)
-    return work.examine_within(target, shared)
+    return within(target, shared)
 
 if __name__ == "__main__":
     from schedmate.cli import main
@@ -240,7 +234,7 @@ def test_a_full_disk_is_one_sentence(tmp_path: Path, documents: int) -> None:
     ledger._db.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(LedgerError, match="is full; name another file"), ledger:  # noqa: PT012
         for number in range(documents):
-            ledger.put(target, Outcome(number.to_bytes(4), "x" * 9000))
+            ledger.add_verdict(target, Outcome(number.to_bytes(4), "x" * 9000))
 
 
 def test_a_ledger_that_is_none(tmp_path: Path) -> None:
@@ -337,10 +331,12 @@ def test_a_log_that_takes_too_long_is_one_error(tmp_path: Path) -> None:
 
 # `schedmate`, but that one log is never read to its end, and one takes all memory.
 ENDLESS = """
-from schedmate.logparse.triage import run, work
+from schedmate.logparse.triage import run
+
+examine_within = run.examine_within
 
 def examine(target, shared):
-    within = work.examine
+    within = run.examine
     def hostile(target, known):
         if target.index == 1:
             while True:
@@ -348,11 +344,11 @@ def examine(target, shared):
         if target.index == 2:
             bytes(1 << 30)
         return within(target, known)
-    work.examine, work.MOST_CPU_S = hostile, 0.5
+    run.examine, run.MOST_CPU_S = hostile, 0.5
     try:
-        return work.examine_within(target, shared)
+        return examine_within(target, shared)
     finally:
-        work.examine = within
+        run.examine = within
 
 if __name__ == "__main__":
     from schedmate.cli import main

@@ -11,7 +11,7 @@ from cli_runner import Cli
 from job_logs import log
 
 from schedmate.logparse.triage import Batch, find_targets
-from schedmate.logparse.triage.names import name_of
+from schedmate.logparse.triage.runs import name_of
 
 ENDED = "Traceback (most recent call last):\n  File 'train.py', line 9, in main\nKeyError: 'x'\n"
 

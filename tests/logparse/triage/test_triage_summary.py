@@ -12,8 +12,14 @@ from hypothesis import strategies as st
 
 from schedmate.jobs import Diagnosis, ErrorType, EvidenceLine
 from schedmate.logparse.triage import JobVerdict
-from schedmate.logparse.triage.groups import group, pareto
-from schedmate.logparse.triage.nodes import compare_nodes, holm, poisson_interval, tail
+from schedmate.logparse.triage.summary import (
+    compare_nodes,
+    group_failures,
+    holm_adjusted,
+    hypergeometric_tail,
+    pareto,
+    poisson_interval,
+)
 
 
 def job(
@@ -50,11 +56,11 @@ def test_a_group_is_one_error_with_one_shape_of_line() -> None:
         job(3, "none"),
         JobVerdict(index=4, job_id="j4", log="x", error="it is empty"),
     ]
-    groups = group(jobs)
+    groups = group_failures(jobs)
     assert sorted(one.jobs for one in groups) == [[0, 1], [2]]
     assert jobs[0].group == jobs[1].group != jobs[2].group
     assert jobs[3].group is jobs[4].group is None
-    assert group(list(reversed(jobs))) == groups  # the order of completion does not matter
+    assert group_failures(list(reversed(jobs))) == groups  # the order of completion does not matter
 
 
 @pytest.mark.parametrize(
@@ -77,7 +83,9 @@ def test_a_job_that_failed_and_whose_log_says_nothing(
 
 
 def test_pareto_by_gpu_hours_when_nearly_all_say() -> None:
-    groups = group([job(i, text="A: x", hours=1.0) for i in range(9)] + [job(9, hours=90.0)])
+    groups = group_failures(
+        [job(i, text="A: x", hours=1.0) for i in range(9)] + [job(9, hours=90.0)]
+    )
     found = pareto(groups)
     assert found.basis == "gpu_hours"
     assert [round(bar.share, 3) for bar in found.bars] == [0.909, 0.091]
@@ -86,7 +94,7 @@ def test_pareto_by_gpu_hours_when_nearly_all_say() -> None:
 
 
 def test_pareto_by_count_otherwise_and_it_says_so() -> None:
-    found = pareto(group([job(i, text="A: x") for i in range(9)] + [job(9, hours=90.0)]))
+    found = pareto(group_failures([job(i, text="A: x") for i in range(9)] + [job(9, hours=90.0)]))
     assert found.basis == "jobs"
     assert "known for 1 of 10" in found.reason
     assert [bar.value for bar in found.bars] == [9, 1]
@@ -105,12 +113,12 @@ def test_the_tail_is_exact(total: int, data: st.DataObject) -> None:
         ),
         comb(total, drawn),
     )
-    assert tail(least, drawn, marked, total) == pytest.approx(float(exact), abs=1e-9)
+    assert hypergeometric_tail(least, drawn, marked, total) == pytest.approx(float(exact), abs=1e-9)
 
 
 @given(st.dictionaries(st.text(max_size=3), st.floats(0, 1), min_size=1, max_size=12))
 def test_holm_never_lowers_and_keeps_the_order(p_values: dict[str, float]) -> None:
-    adjusted = holm(p_values)
+    adjusted = holm_adjusted(p_values)
     names = sorted(p_values, key=lambda name: p_values[name])
     assert all(p_values[name] <= adjusted[name] <= 1 for name in names)
     assert [adjusted[name] for name in names] == sorted(adjusted.values())

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedmate.errors import InputError
+from schedmate.base.errors import InputError
 from schedmate.logparse.triage import find_targets
 from schedmate.logparse.triage.targets import expand_hosts
 

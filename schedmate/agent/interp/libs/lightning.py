@@ -1,22 +1,164 @@
-"""Lightning: trainers that run hooks, and its command line."""
+"""Models Lightning: trainers that run hooks, and its command line, which jsonargparse reads.
+
+jsonargparse's `CLI` makes options of the parameters of functions, nested ones and classes too.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from schedmate.agent.configs.interpolation import resolve_interpolations
-from schedmate.agent.configs.trees import merge, set_dotted
-from schedmate.agent.interp import classes
-from schedmate.agent.interp.invocation import Invocation
-from schedmate.agent.interp.libs.cli.flags import spelled
-from schedmate.agent.interp.libs.cli.jsonargparse import into_arguments, options
-from schedmate.agent.interp.libs.configs.files import read_file
-from schedmate.agent.interp.libs.hydra import build
-from schedmate.agent.interp.machine import Machine
-from schedmate.agent.interp.natives import native
-from schedmate.agent.interp.objects import Call, Site, as_class, as_instance
-from schedmate.agent.interp.plugins import Plugin
+from schedmate.agent.configs.trees import built_by, merge, set_dotted
+from schedmate.agent.interp.libs.config_files import read_file
+from schedmate.agent.interp.libs.filesystem import class_named
+from schedmate.agent.interp.libs.hydra import build_target
+from schedmate.agent.interp.libs.parsers import flag_origin, spelled_value
+from schedmate.agent.interp.libs.records import (
+    annotations_of,
+    call_with_settings,
+    cast_text,
+    record_from_command_line,
+    update_record,
+)
+from schedmate.agent.interp.machine import Machine, Plugin
+from schedmate.agent.interp.objects import (
+    Call,
+    Function,
+    Invocation,
+    Site,
+    as_class,
+    as_function,
+    as_instance,
+    native,
+)
+from schedmate.agent.interp.values import classes
 from schedmate.agent.interp.values.base import iterate
-from schedmate.agent.interp.values.trees import plain_tree
-from schedmate.agent.values import Value, unknown
+from schedmate.agent.interp.values.mappings import plain_tree
+from schedmate.agent.values import Items, Origin, Value, unknown
+
+
+def jsonargparse_cli(machine: Machine, call: Invocation) -> Value:
+    """`CLI(function)`, `CLI({"train": function, ...})` and `CLI([function, ...])`."""
+    components = call.argument(0, "components")
+    argv = iterate(call.kwargs.get("args")) or machine.argv[1:]
+    while components is not None:
+        function = as_function(components)
+        if function is not None:
+            return _call_component(machine, function, argv)
+        chosen = _chosen_component(components, argv)
+        if chosen is None:
+            break
+        components, argv = chosen
+    return record_from_command_line(machine, call)
+
+
+def _chosen_component(components: Value, argv: list[Value]) -> tuple[Value, list[Value]] | None:
+    """The function that a word names, and the other words."""
+    options = dict(components.mapping or {})
+    for component in components.sequence or ():
+        function = as_function(component)
+        if function is not None:
+            options[function.name] = component
+    for at, token in enumerate(argv):
+        if token.text is not None and token.text in options:
+            return options[token.text], [*argv[:at], *argv[at + 1 :]]
+    return None
+
+
+def _call_component(machine: Machine, function: Function, argv: list[Value]) -> Value:
+    function = function.undecorated()
+    notes = annotations_of(function)
+    config = _read_arguments(machine, function, notes, argv)
+    settings: Items = {}
+    for name in notes:
+        default = function.defaults.get(name)
+        setting = config.mapping.get(name) if config.mapping is not None else None
+        value = default if setting is None else _argument(machine, setting, default, function)
+        if value is not None:
+            settings[name] = value
+    return call_with_settings(machine, function, settings)
+
+
+def _read_arguments(
+    machine: Machine, function: Function, notes: dict[str, str], argv: list[Value]
+) -> Value:
+    """What the words say, as a tree by parameter."""
+    config = Value({})
+    required = [name for name in notes if name not in function.defaults]
+    for key, value, token in command_options(argv):
+        if not key:
+            if required:
+                config = set_dotted(config, required.pop(0), token)
+            continue
+        if key == "config" and value is not None and key not in notes:
+            loaded = read_file(machine, value)
+            if loaded is not None and loaded.mapping is not None:
+                config = merge(config, plain_tree(loaded))
+            continue
+        head, dot, _ = key.partition(".")
+        if head in notes:
+            setting = _typed_word(
+                machine, value, notes[head] if not dot else "", flag_origin(token)
+            )
+            config = set_dotted(config, into_init_args(config, key), setting)
+    return config
+
+
+def command_options(argv: list[Value]) -> Iterator[tuple[str, Value | None, Value]]:
+    """The options of a command with their values and tokens; other words have no name."""
+    words = iter(zip(argv, [*argv[1:], Value("--")], strict=True))
+    for token, after in words:
+        text = str(token.data)
+        if not text.startswith("--") and text != "-c":
+            yield "", token, token
+            continue
+        key, equals, given = text.lstrip("-").partition("=")
+        value = Value(given, token.origin) if equals else None
+        if value is None and not str(after.data).startswith("--"):
+            value, _ = next(words)
+        yield key, value, token
+
+
+def _typed_word(machine: Machine, value: Value | None, note: str, origin: Origin | None) -> Value:
+    """A word as its parameter's annotation wants it; the name of a class as the class."""
+    if value is None:
+        return Value(True, origin)
+    text = value.text
+    if text is None:
+        return Value(value.data, origin)
+    if class_named(machine, text.rpartition(".")[2]) is not None:
+        return Value({"class_path": value}, value.origin)
+    return cast_text(value, Value(None), note, origin) if note else spelled_value(value, origin)
+
+
+def into_init_args(config: Value, key: str) -> str:
+    """`data.path` as `data.init_args.path` where `data` names a class."""
+    head, _, rest = key.partition(".")
+    section = config.mapping.get(head) if config.mapping is not None else None
+    named = section is not None and section.mapping is not None and built_by(section.mapping)
+    if not rest or not named or rest.startswith(("init_args", "class_path")):
+        return key
+    return f"{head}.init_args.{rest}"
+
+
+def _argument(machine: Machine, setting: Value, default: Value | None, function: Function) -> Value:
+    """A parameter's value: an object of the class that is named, a record with fields set."""
+    if setting.mapping is None:
+        return setting
+    if built_by(setting.mapping) is not None:
+        return build_target(machine, setting, [], {}, function.site)
+    if default is not None and as_instance(default) is not None:
+        update_record(default, setting.mapping)
+        return default
+    return setting if default is None else merge(default, setting)
+
+
+_NAMES = ("CLI", "auto_cli", "cli.CLI", "_cli.CLI", "_cli.auto_cli")
+
+JSONARGPARSE = Plugin(calls={f"jsonargparse.{name}": jsonargparse_cli for name in _NAMES})
+
+
+# Lightning: trainers that run hooks, and its command line.
 
 
 def trainer_fit(machine: Machine, call: Invocation) -> Value | None:
@@ -63,23 +205,23 @@ def lightning_cli(machine: Machine, call: Invocation) -> Value:
     mapping = machine.mapping(defaults)
     for section in (mapping or {}, (machine.mapping((mapping or {}).get("fit", Value({}))) or {})):
         for path in iterate(section.get("default_config_files", Value([]))) or []:
-            config = _layer(machine, config, path, subcommand)
-    for key, value, token in options(argv):
-        given = Value(str(value.data) if value is not None else "true", token.origin)
+            config = _lay_config_file(machine, config, path, subcommand)
+    for key, value, token in command_options(argv):
+        argument = Value(str(value.data) if value is not None else "true", token.origin)
         if key in ("config", "c"):
-            config = _layer(machine, config, given, subcommand)
-        elif key in ("model", "data", "trainer.logger") and not str(given.data).startswith("{"):
-            config = set_dotted(config, f"{key}.class_path", given)
+            config = _lay_config_file(machine, config, argument, subcommand)
+        elif key in ("model", "data", "trainer.logger") and not str(argument.data).startswith("{"):
+            config = set_dotted(config, f"{key}.class_path", argument)
         elif key:
-            setting = spelled(given, token.origin)
-            config = set_dotted(config, into_arguments(config, key), setting)
+            setting = spelled_value(argument, token.origin)
+            config = set_dotted(config, into_init_args(config, key), setting)
     if mapping is not None and mapping.get("parser_mode", Value(None)).data == "omegaconf":
         config = resolve_interpolations(config)
     machine.observer.settings("lightning", config, "config")
     return _run_cli(machine, call, config)
 
 
-def _layer(machine: Machine, config: Value, path: Value, subcommand: object) -> Value:
+def _lay_config_file(machine: Machine, config: Value, path: Value, subcommand: object) -> Value:
     loaded = read_file(machine, path)
     if loaded is None or loaded.mapping is None:
         return config
@@ -110,18 +252,20 @@ def _cli_part(machine: Machine, kind: Value | None, section: Value | None, site:
     mapping = machine.mapping(section) or {}
     if "class_path" in mapping:
         assert section is not None
-        return build(machine, section, [], {}, site)
+        return build_target(machine, section, [], {}, site)
     if kind is None or as_class(kind) is None:
         return unknown()
-    kwargs = {str(key): build(machine, value, [], {}, site) for key, value in mapping.items()}
+    kwargs = {
+        str(key): build_target(machine, value, [], {}, site) for key, value in mapping.items()
+    }
     return machine.call(kind, [], kwargs, site)
 
 
-def _constructed(machine: Machine, instance: Value, call: Invocation) -> Value | None:
+def _constructed_cli(machine: Machine, instance: Value, call: Invocation) -> Value | None:
     """A class built on `LightningCLI` runs all that there is when it is constructed."""
     owner = as_instance(instance)
     bases = owner.cls.external_bases() if owner is not None else []
-    if owner is None or {"LightningCLI", "CLI"}.isdisjoint(map(classes.last, bases)):
+    if owner is None or {"LightningCLI", "CLI"}.isdisjoint(map(classes.last_part, bases)):
         return None
     method = owner.cls.method("add_arguments_to_parser")
     if method is not None:
@@ -146,11 +290,11 @@ _LIGHTNING = ("pytorch_lightning.Trainer()", "pytorch_lightning.trainer.Trainer(
 _CLI = ("pytorch_lightning.cli.LightningCLI", "pytorch_lightning.utilities.cli.LightningCLI",
         "lightning.cli.LightningCLI", "pytorch_lightning.LightningCLI")  # fmt: skip
 
-PLUGIN = Plugin(
+LIGHTNING = Plugin(
     calls={
         **{f"{trainer}.fit": trainer_fit for trainer in _LIGHTNING},
         **dict.fromkeys(_CLI, lightning_cli),
     },
     attributes={"load_from_checkpoint": _load_from_checkpoint},
-    on_constructed=_constructed,
+    on_constructed=_constructed_cli,
 )

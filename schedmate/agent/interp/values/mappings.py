@@ -1,27 +1,40 @@
-"""Mappings: plain ones, and configuration nodes read by attribute as well."""
+"""Mappings as values: plain ones, and configuration nodes that are read by attribute as well.
+
+Then trees of values: copies, and conversion between plain mappings and configuration nodes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
-from schedmate.agent.interp import passes
-from schedmate.agent.interp.invocation import Invocation
-from schedmate.agent.interp.machine import Handler, Machine
-from schedmate.agent.interp.natives import bound
+from schedmate.agent.bounds import MAX_ITEMS, MAX_NESTING, VALUE_WEIGHT, measure
 from schedmate.agent.interp.objects import (
     NOWHERE,
     AttrDict,
     Class,
     DefaultDict,
     Function,
+    Handler,
+    Invocation,
     Partial,
     as_instance,
+    bound,
 )
-from schedmate.agent.interp.values.base import Copies, Plain, iterate, kind, missing, of, plain_key
-from schedmate.agent.interp.values.trees import attr_tree
-from schedmate.agent.sizes import VALUE
-from schedmate.agent.values import Data, Items, Value, lifted, unknown
+from schedmate.agent.interp.values import base
+from schedmate.agent.interp.values.base import (
+    Copies,
+    Plain,
+    iterate,
+    kind,
+    kind_of,
+    not_there,
+    plain_key,
+)
+from schedmate.agent.values import Data, Items, Origin, Value, lifted, unknown
+
+if TYPE_CHECKING:
+    from schedmate.agent.interp.machine import Machine
 
 NAMED_TUPLE = "named tuple"
 """The label of attribute records that are tuples as well."""
@@ -52,7 +65,7 @@ def _has_parts(value: Value) -> bool:
 
 def _keys(machine: Machine, call: Invocation) -> Value:
     items = _items_of(call)
-    machine.charge(VALUE * len(items))
+    machine.charge(VALUE_WEIGHT * len(items))
     return Value([lifted(key, item.origin) for key, item in items.items()], call.owner.origin)
 
 
@@ -62,14 +75,14 @@ def _values(machine: Machine, call: Invocation) -> Value:
 
 def _items(machine: Machine, call: Invocation) -> Value:
     items = _items_of(call)
-    machine.charge(2 * VALUE * len(items))
+    machine.charge(2 * VALUE_WEIGHT * len(items))
     pairs = [Value((lifted(key, item.origin), item)) for key, item in items.items()]
     return Value(pairs, call.owner.origin)
 
 
 def _dict_update(machine: Machine, call: Invocation) -> Value:
     machine.charge(sum(len(machine.mapping(value) or ()) for value in call.args))
-    fill(machine, _items_of(call), call.args, call.kwargs)
+    fill_mapping(machine, _items_of(call), call.args, call.kwargs)
     return Value(None)
 
 
@@ -107,9 +120,9 @@ _METHODS: dict[str, Handler] = {
 }
 
 
-@of(dict)
-class Mapping(Plain[M_co]):
-    """A plain mapping."""
+@kind_of(dict)
+class PlainMapping(Plain[M_co]):
+    """Plain mappings (`dict`)."""
 
     container = True
 
@@ -122,19 +135,19 @@ class Mapping(Plain[M_co]):
         self.data(base).pop(name, None)
 
     def getitem(self, machine: Machine, base: Value, index: Value) -> Value:
-        return item(machine, base, self.data(base), index)
+        return mapping_item(machine, base, self.data(base), index)
 
     def setitem(self, machine: Machine, base: Value, index: Value, value: Value) -> None:
         key, items = plain_key(index), self.data(base)
-        if key is not None and overrides(machine, items.get(key), value):
-            items[key] = self.kept(items, value)
+        if key is not None and is_overriding(machine, items.get(key), value):
+            items[key] = self.as_stored(items, value)
 
-    def kept(self, items: Items, value: Value) -> Value:
-        """A value as the mapping keeps it."""
+    def as_stored(self, items: Items, value: Value) -> Value:
+        """The value that is put into the mapping: `value` itself, for a plain mapping."""
         return value
 
     def absent(self, machine: Machine, items: Value, base: Value, index: Value) -> Value:
-        return missing(machine, str(plain_key(index)), "KeyError")
+        return not_there(machine, str(plain_key(index)), "KeyError")
 
     def iterate(self, value: Value) -> list[Value] | None:
         return [lifted(key, item.origin) for key, item in self.data(value).items()]
@@ -166,24 +179,24 @@ class Mapping(Plain[M_co]):
         return value
 
 
-@of(DefaultDict)
-class WithDefault(Mapping[DefaultDict]):
-    """A `defaultdict`."""
+@kind_of(DefaultDict)
+class DefaultMapping(PlainMapping[DefaultDict]):
+    """Mappings with a factory of missing items (`defaultdict`)."""
 
     def absent(self, machine: Machine, items: Value, base: Value, index: Value) -> Value:
-        key, known = plain_key(index), self.data(items)
+        key, mapping = plain_key(index), self.data(items)
         if key is None:
             return super().absent(machine, items, base, index)
-        known[key] = machine.call(known.factory, [], {}, NOWHERE)
-        return known[key]
+        mapping[key] = machine.call(mapping.factory, [], {}, NOWHERE)
+        return mapping[key]
 
 
 _READ_AS_A_WHOLE = ("get", "pop", "setdefault", "update")
 _OF_NAMESPACES = ("update", "get", "items", "keys", "values", "pop", "setdefault", "copy")
 
 
-@of(AttrDict)
-class Node(Mapping[AttrDict]):
+@kind_of(AttrDict)
+class ConfigNode(PlainMapping[AttrDict]):
     """A namespace or a configuration node, with the methods that plugins have for its flavour."""
 
     def getattr(self, machine: Machine, base: Value, name: str) -> Value:
@@ -201,25 +214,25 @@ class Node(Mapping[AttrDict]):
         # `vars(namespace)` is the namespace itself here, with the methods of a mapping
         if name in _METHODS and (data.flavour != "namespace" or name in _OF_NAMESPACES):
             return self.method(base, name)
-        return missing(machine, name, "AttributeError")
+        return not_there(machine, name, "AttributeError")
 
-    def kept(self, items: Items, value: Value) -> Value:
-        """Mappings become nodes of the same flavour."""
+    def as_stored(self, items: Items, value: Value) -> Value:
+        """The value that is put into the node: a mapping becomes a node of the same flavour."""
         flavour = self.data(Value(items)).flavour
         plain = type(value.data) is dict and flavour not in ("namespace", "flags", "record")
         return attr_tree(value, flavour) if plain else value
 
     def setattr(self, machine: Machine, base: Value, name: str, value: Value) -> None:
         data = self.data(base)
-        held = data.get(name)
-        if held is not None and held.known and held.data is not None:
+        current = data.get(name)
+        if current is not None and current.known and current.data is not None:
             # `args.epochs = ceil(args.steps / len(loader))` is the same length, put otherwise
-            number = held.number is not None or held.integer is not None
-            unsaid = kind(value).unknown and not _replaces_default(held, value)
+            number = current.number is not None or current.integer is not None
+            unsaid = kind(value).unknown and not _replaces_default(current, value)
             if unsaid or (number and kind(value).foreign):
                 return
-        if overrides(machine, held, value):
-            data[name] = self.kept(data, value)
+        if is_overriding(machine, current, value):
+            data[name] = self.as_stored(data, value)
 
     def getitem(self, machine: Machine, base: Value, index: Value) -> Value:
         key, data = plain_key(index), self.data(base)
@@ -258,34 +271,36 @@ class Node(Mapping[AttrDict]):
         return name in self.data(value) or name in _METHODS
 
 
-def item(machine: Machine, base: Value, items: Items, index: Value) -> Value:
+def mapping_item(machine: Machine, base: Value, items: Items, index: Value) -> Value:
     """`base[index]` of what has these items."""
     key = plain_key(index)
     if key not in items:
-        held = Value(items)
-        return kind(held).absent(machine, held, base, index)
-    found = items[key]
-    if index.text is not None and isinstance(found.data, Class | Function | Partial):
+        container = Value(items)
+        return kind(container).absent(machine, container, base, index)
+    item = items[key]
+    if index.text is not None and isinstance(item.data, Class | Function | Partial):
         machine.observer.looks_up(index.text)
-    elif _has_parts(found):
-        machine.observer.picks(items, found, index)
-    return found
+    elif _has_parts(item):
+        machine.observer.picks(items, item, index)
+    return item
 
 
-def overrides(machine: Machine, held: Value | None, value: Value) -> bool:
+def is_overriding(machine: Machine, held: Value | None, value: Value) -> bool:
     """Whether an assignment replaces what is held: in doubt, a known value stays."""
     return machine.certain or held is None or held.data is None or not held.known
 
 
-def _replaces_default(held: Value, value: Value) -> bool:
+def _replaces_default(current: Value, value: Value) -> bool:
     """Whether a default gives way to what was set: `args.steps = args.epochs * len(loader)`."""
-    count = passes.of(value)
+    count = base.passes_of(value)
     counted = count.epochs if count is not None else None
-    sources = [v.origin.source if v.origin is not None else "" for v in (held, counted) if v]
+    sources = [v.origin.source if v.origin is not None else "" for v in (current, counted) if v]
     return len(sources) == 2 and sources[0] == "default" and sources[1] not in ("default", "code")
 
 
-def fill(machine: Machine, items: Items, args: list[Value], kwargs: dict[str, Value]) -> None:
+def fill_mapping(
+    machine: Machine, items: Items, args: list[Value], kwargs: dict[str, Value]
+) -> None:
     """Put into `items` what `dict(*args, **kwargs)` has."""
     for value in args:
         mapping = machine.mapping(value)
@@ -297,3 +312,84 @@ def fill(machine: Machine, items: Items, args: list[Value], kwargs: dict[str, Va
             if (name := plain_key(key)) is not None:
                 items[name] = item
     items.update(kwargs)
+
+
+# Trees of values: copies, and configuration nodes for mappings, read by attribute as well.
+
+
+def attr_tree(value: Value, flavour: str) -> Value:
+    """A copy of a tree whose mappings are all readable by attribute; unknown where too large."""
+    return _rebuilt(value, lambda items: AttrDict(items, flavour))
+
+
+def plain_tree(value: Value) -> Value:
+    """A copy of a tree whose mappings are all plain, down to the leaves; unknown if too large."""
+    return _rebuilt(value, lambda items: items)
+
+
+def _rebuilt(value: Value, mapping: Callable[[Items], Items]) -> Value:
+    """A copy of a tree with other mappings; what is shared is copied for each place it has."""
+    if measure(value.data) is None:
+        return unknown(origin=value.origin)
+
+    def build(value: Value) -> Value:
+        items = value.mapping
+        if items is not None:
+            return Value(mapping({k: build(item) for k, item in items.items()}), value.origin)
+        if value.sequence is not None:
+            return Value(kind(value).converted(value, build), value.origin)
+        return value
+
+    return build(value)
+
+
+def is_bounded(value: Value) -> bool:
+    """Whether a value and the objects in it come to a tree that is not too large."""
+    return _is_spread_within(value, [MAX_ITEMS], 0)
+
+
+def _is_spread_within(value: Value, left: list[int], depth: int) -> bool:
+    left[0] -= 1
+    if left[0] < 0 or depth > MAX_NESTING:
+        return False
+    return all(_is_spread_within(part, left, depth + 1) for part in kind(value).parts(value))
+
+
+def deep_copy(value: Value) -> Value:
+    """A copy that shares nothing mutable with the original, as `copy.deepcopy` makes it.
+
+    What is the same object in several places of the original is one object in the copy as well.
+    """
+    copies: dict[int, Data] = {}
+
+    def copied(value: Value) -> Value:
+        if id(value.data) not in copies:
+            kind(value).deep_copy(value, copies, copied)
+        return Value(copies.get(id(value.data), value.data), value.origin)
+
+    return copied(value)
+
+
+def as_config(value: Value, file: str) -> Value:
+    """The same tree, its literals of `file` said to come from a configuration file.
+
+    Unknown where it is too large.
+    """
+    if measure(value.data) is None:
+        return unknown(origin=value.origin)
+
+    def convert(value: Value) -> Value:
+        origin = value.origin
+        if origin is not None and origin.source == "code" and origin.file == file:
+            origin = Origin("config", file, origin.line, origin.text)
+        return Value(kind(value).converted(value, convert), origin)
+
+    return convert(value)
+
+
+def replace_items(target: Value, source: Value) -> None:
+    """Give a mapping the items of another one, in place."""
+    if target.mapping is not None and source.mapping is not None:
+        items = dict(source.mapping)
+        target.mapping.clear()
+        target.mapping.update(items)

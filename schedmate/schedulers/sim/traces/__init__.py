@@ -1,6 +1,5 @@
 """Traces of past jobs: recognised by their columns, checked row by row, read into a workload."""
 
-from schedmate.schedulers.sim.traces.layout import formats
-from schedmate.schedulers.sim.traces.reader import TraceError, read_trace
+from schedmate.schedulers.sim.traces.reader import TraceError, formats, read_trace
 
 __all__ = ["TraceError", "formats", "read_trace"]

@@ -18,16 +18,18 @@ write numbers. The deviation of a job from its workload, and an early end, are i
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from schedmate.base.data import load
 from schedmate.jobs import WorkloadMetadata
 from schedmate.schedulers.model import Profile
-from schedmate.schedulers.sim.traces.misread import Misreading
 from schedmate.schedulers.sim.traces.recipe import Choice, Recipe, Settings
-from schedmate.schedulers.sim.traces.sample import recurrence_of
+from schedmate.schedulers.sim.traces.writer import recurrence_of
 from schedmate.schedulers.sim.workload import Workload
 
 GROUP = "workload"
@@ -175,10 +177,10 @@ def _others(sizes: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.in
     _, kind, counts = np.unique(sizes, return_inverse=True, return_counts=True)
     kind = np.where(counts[kind] < _FEW, -1, kind)
     order = np.lexsort((rng.random(len(sizes)), kind))
-    other = np.empty(len(sizes), dtype=np.int64)
+    partner = np.empty(len(sizes), dtype=np.int64)
     for part in np.split(order, np.flatnonzero(np.diff(kind[order])) + 1):
-        other[part] = np.roll(part, 1)
-    return other
+        partner[part] = np.roll(part, 1)
+    return partner
 
 
 def _cut(
@@ -269,3 +271,69 @@ def _metadata(choice: Choice, gpus: int, iters: int, iter_type: str) -> Workload
             "dataset_config": {"train": choice.train, "valid": choice.train},
         }
     )
+
+
+# Extraction errors of a workload's code, with measured frequencies.
+#
+# The same code is read the same way each time, so a misread workload is misread for all of its
+# jobs: its resubmissions still resemble each other, and it may resemble others that it should not.
+
+
+_SECTIONS = {
+    "model_name": "model_config",
+    "task_type": "model_config",
+    "iters": "training_config",
+    "iter_type": "training_config",
+    "train": "dataset_config",
+    "valid": "dataset_config",
+}
+
+
+class Misreading:
+    """Introduces errors into metadata in patterns that were measured (`misread.yaml`).
+
+    Args:
+        models: model, task and training set of each type.
+        rng: random number generator.
+    """
+
+    def __init__(self, models: Sequence[tuple[str, str, str]], rng: np.random.Generator) -> None:
+        document = load("schedulers/sim/traces/misread.yaml")
+        self._patterns = [dict(one) for one in document["patterns"]]
+        jobs = np.array([one.pop("jobs") for one in self._patterns], dtype=float)
+        self._shares = jobs / jobs.sum()
+        self._factors: list[float] = document["iters"]
+        self._another: float = document["another"]
+        self._models = models
+        self._rng = rng
+
+    def __call__(self, metadata: WorkloadMetadata, workload: int) -> WorkloadMetadata:
+        """The metadata with one pattern of errors; `workload` makes random words distinct."""
+        pattern = self._patterns[int(self._rng.choice(len(self._patterns), p=self._shares))]
+        return self._with(metadata, pattern, workload)
+
+    def _with(
+        self, metadata: WorkloadMetadata, pattern: Mapping[str, str], workload: int
+    ) -> WorkloadMetadata:
+        read: dict[str, dict[str, Any]] = {
+            name: dict(values) for name, values in metadata.sections().items()
+        }
+        another = self._models[int(self._rng.integers(len(self._models)))]
+        is_wrong = self._rng.random() < self._another
+        for field, outcome in pattern.items():
+            section = read[_SECTIONS[field]]
+            if outcome == "missing":
+                section[field] = None
+            elif field == "iters":
+                factor = self._factors[int(self._rng.integers(len(self._factors)))]
+                section[field] = max(1, round(section[field] * factor))
+            elif field == "iter_type":
+                section[field] = "step" if section[field] == "epoch" else "epoch"
+            elif is_wrong:
+                names = dict(zip(("model_name", "task_type", "train"), another, strict=True))
+                section[field] = names.get(field, names["train"])
+            elif field == "task_type":
+                section[field] = another[1]  # a closed list, without random words
+            else:
+                section[field] = f"{field}_{workload}"
+        return WorkloadMetadata.model_validate(read)

@@ -1,27 +1,144 @@
-"""One row of a trace to one job; a row that is none raises `ValueError` with the reason."""
+"""One row of a trace to one job; a row or a cell that is none raises `ValueError` with the
+reason.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import lru_cache
 from sys import intern
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
-from schedmate.schedulers.model import Profile
-from schedmate.schedulers.sim.traces.values import (
-    class_of,
-    gpus_of_tres,
-    number,
-    seconds,
-    state_of,
-    whole,
-    windows,
-)
-from schedmate.schedulers.terms import Constraints, Terms
+from schedmate.base.data import LONGEST_S
+from schedmate.base.terminal import clean
+from schedmate.schedulers.model import Constraints, Profile, Terms
 
 if TYPE_CHECKING:
     from schedmate.jobs import WorkloadMetadata
+
+
+LARGEST_NUMBER = 1e15
+"""The largest number that a cell may say: whole numbers up to it are exact."""
+
+_TRES = re.compile(r"(?:^|,)gres/gpu(?::[\w.+-]+)?=(\d+)")
+_STATES = {
+    "pass": "COMPLETED",
+    "completed": "COMPLETED",
+    "succeeded": "COMPLETED",
+    "terminated": "COMPLETED",
+    "killed": "CANCELLED",
+    "cancelled": "CANCELLED",
+    "canceled": "CANCELLED",
+    "timeout": "TIMEOUT",
+    "node_fail": "NODE_FAIL",
+    "node failure": "NODE_FAIL",
+    "out_of_memory": "OUT_OF_MEMORY",
+    "preempted": "PREEMPTED",
+    "running": "RUNNING",
+    "pending": "PENDING",
+    "waiting": "PENDING",
+    "configuring": "PENDING",
+}
+
+
+def number(text: str, what: str, default: float | None = None) -> float:
+    """A finite number; `default` for an empty cell."""
+    if not text and default is not None:
+        return default
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError(f"{what} is {shown_cell(text)}, not a number") from None
+    if not abs(value) <= LARGEST_NUMBER:
+        raise ValueError(
+            f"{what} is {shown_cell(text)}, not a number of at most {LARGEST_NUMBER:g}"
+        )
+    return value
+
+
+def whole_number(text: str, what: str, *, negative: bool = False) -> int:
+    """A cell as a whole number; `what` names it in the `ValueError` for any other text."""
+    value = number(text, what)
+    if value != int(value) or (value < 0 and not negative):
+        raise ValueError(f"{what} is {shown_cell(text)}, not a whole number of at least 0")
+    return int(value)
+
+
+def seconds(text: str, what: str, unit: float = 1.0) -> float:
+    """Seconds from a number of `unit` seconds, or from a date and time (UTC without a time
+    zone)."""
+    if not text:
+        raise ValueError(f"{what} is missing")
+    try:
+        value = float(text) * unit
+    except ValueError:
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            raise ValueError(f"{what} is {shown_cell(text)}, neither seconds nor a date") from None
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    if not abs(value) <= LONGEST_S:
+        raise ValueError(f"{what} is {shown_cell(text)}, not a time of at most {LONGEST_S:g} s")
+    return value
+
+
+def shown_cell(text: str) -> str:
+    """A cell as a message quotes it."""
+    return repr(clean(text, 40))
+
+
+def gpus_of_tres(text: str) -> int:
+    """GPUs in Slurm's AllocTRES: the untyped count, else the sum over types."""
+    counts = _TRES.findall(text)
+    untyped = re.search(r"(?:^|,)gres/gpu=(\d+)", text)
+    return (
+        whole_number(untyped[1], "gpus")
+        if untyped
+        else sum(whole_number(one, "gpus") for one in counts)
+    )
+
+
+def state_of(text: str) -> str:
+    """How a job ended, in Slurm's terms; an empty cell counts as completed."""
+    if not text:
+        return "COMPLETED"
+    words = text.lower()
+    return _STATES.get(words) or _STATES.get(words.split()[0]) or "FAILED"
+
+
+_HIGH_CLASSES = ("", "hp", "high", "ls", "guaranteed", "burstable")
+_LOW_CLASSES = ("lp", "low", "spot", "be", "besteffort", "best-effort")
+
+
+def is_low_priority(text: str) -> bool:
+    """Whether a service class is one of low priority, which may be evicted; an empty one is not.
+
+    Kubernetes' `BestEffort` and openb's `BE` are; latency-sensitive (`LS`), `Guaranteed` and
+    `Burstable` are not.
+    """
+    words = text.lower()
+    if words not in _HIGH_CLASSES and words not in _LOW_CLASSES:
+        raise ValueError(f"class is {shown_cell(text)}, neither hp nor lp")
+    return words in _LOW_CLASSES
+
+
+def time_windows(text: str) -> tuple[tuple[float, float], ...]:
+    """Windows as `79200-104400;165600-190800`: from and until, on the clock of the trace [s]."""
+    windows: list[tuple[float, float]] = []
+    for part in text.split(";") if text else ():
+        start, _, end = part.partition("-")
+        window = (number(start.strip(), "standby"), number(end.strip(), "standby"))
+        if not window[0] < window[1] or (windows and window[0] < windows[-1][1]):
+            raise ValueError(f"standby is {shown_cell(text)}, not windows START-END in their order")
+        windows.append(window)
+    return tuple(windows)
+
+
+# One row of a trace to one job; a row that is none raises `ValueError` with the reason.
+
 
 Cell = Callable[[str], str]
 """The text of a field in the present row; empty where the trace has no such column."""
@@ -71,7 +188,8 @@ class Part(NamedTuple):
     make: Callable[[Cell, Fields], Any]
     """Raises `ValueError` for cells that make no sense."""
     unless: frozenset[str] = frozenset()
-    """Without any of these, if not of those that it reads, it is the same for every row."""
+    """Fields of which the file needs at least one (empty: `reads`); without any, every row has the
+    same value."""
 
     @property
     def needs(self) -> frozenset[str]:
@@ -134,7 +252,7 @@ def _gpus(cell: Cell, fields: Fields) -> float:
     if "gpus_percent" in has:
         part = number(cell("gpus_percent"), "gpus", 0.0) / 100
         return part * number(cell("instances"), "instances", 1.0)
-    gpus = whole(cell("gpus"), "gpus")
+    gpus = whole_number(cell("gpus"), "gpus")
     if gpus == 0:
         return 0
     share = number(cell("share_milli"), "gpu_milli", 1000.0) / 1000.0
@@ -186,36 +304,38 @@ def _training(cells: tuple[str, ...], gpus: int) -> WorkloadMetadata | None:
     """The training metadata of the trace, null for missing fields; None if there is none."""
     from schedmate.jobs import TaskType, WorkloadMetadata
 
-    said = dict(zip(_TRAINING, cells, strict=True))
-    if not any(said[field] for field in _SAYS):
+    fields = dict(zip(_TRAINING, cells, strict=True))
+    if not any(fields[field] for field in _SAYS):
         return None
-    kind, task = said["iter_type"].lower() or None, said["task"] or None
+    kind, task = fields["iter_type"].lower() or None, fields["task"] or None
     if kind not in (None, "step", "epoch"):
         raise ValueError(f"iter_type is {kind!r}, neither step nor epoch")
     if task not in (None, *get_args(TaskType)):
         raise ValueError(f"task is {task!r}, none of {', '.join(get_args(TaskType))}")
     training: dict[str, Any] = {
-        "iters": whole(said["iters"], "iterations") if said["iters"] else None,
+        "iters": whole_number(fields["iters"], "iterations") if fields["iters"] else None,
         "iter_type": kind,
-        "batch_size": whole(said["batch_size"], "batch size") if said["batch_size"] else None,
-        "lr": number(said["lr"], "lr") if said["lr"] else None,
-        "optimizer": said["optimizer"] or None,
-        "precision": {"": None, "0": "fp32", "false": "fp32"}.get(said["amp"].lower(), "amp"),
+        "batch_size": whole_number(fields["batch_size"], "batch size")
+        if fields["batch_size"]
+        else None,
+        "lr": number(fields["lr"], "lr") if fields["lr"] else None,
+        "optimizer": fields["optimizer"] or None,
+        "precision": {"": None, "0": "fp32", "false": "fp32"}.get(fields["amp"].lower(), "amp"),
     }
-    given = {key: value for key, value in training.items() if value is not None}
+    stated = {key: value for key, value in training.items() if value is not None}
     return WorkloadMetadata.model_validate(
         {
-            "model_config": {"model_name": said["model"] or None, "task_type": task},
-            "training_config": {**given, "num_gpus": gpus},
-            "dataset_config": {"train": said["train"] or None, "valid": said["valid"] or None},
+            "model_config": {"model_name": fields["model"] or None, "task_type": task},
+            "training_config": {**stated, "num_gpus": gpus},
+            "dataset_config": {"train": fields["train"] or None, "valid": fields["valid"] or None},
         }
     )
 
 
 def _terms(cell: Cell, fields: Fields) -> Terms | None:
     unit = fields.units.get("checkpoint", 1.0)
-    said = (cell("class"), cell("tenant"), cell("checkpoint"), cell("saves"))
-    return _agreed(*said, unit) if any(said) else None
+    cells = (cell("class"), cell("tenant"), cell("checkpoint"), cell("saves"))
+    return _agreed(*cells, unit) if any(cells) else None
 
 
 @lru_cache(maxsize=1 << 16)
@@ -223,13 +343,13 @@ def _agreed(kind: str, tenant: str, checkpoint: str, saves: str, unit: float) ->
     every = number(checkpoint, "checkpoint") * unit if checkpoint else None
     if every is not None and every <= 0:
         raise ValueError(f"a checkpoint every {every:g} s is not an interval")
-    low = class_of(kind)
-    found = Terms(low, checkpoint_s=every, saves=saves.lower() in ("1", "true"), tenant=tenant)
-    return None if found == Terms() else found
+    low = is_low_priority(kind)
+    terms = Terms(low, checkpoint_s=every, saves=saves.lower() in ("1", "true"), tenant=tenant)
+    return None if terms == Terms() else terms
 
 
 def _pods(cell: Cell, fields: Fields) -> Constraints | None:
-    pods = whole(cell("pods"), "pods") if cell("pods") else 0
+    pods = whole_number(cell("pods"), "pods") if cell("pods") else 0
     if pods <= 1:
         return None
     if (gpus := _gpus(cell, fields)) % pods:
@@ -259,7 +379,8 @@ PARTS: Mapping[str, Part] = {
     "name": _text("name"),
     "gpu_type": Part(("gpu_type",), lambda cell, _: intern(cell("gpu_type").split("|")[0])),
     "priority": Part(
-        ("priority",), lambda cell, _: whole(cell("priority") or "0", "priority", negative=True)
+        ("priority",),
+        lambda cell, _: whole_number(cell("priority") or "0", "priority", negative=True),
     ),
     "time_limit_s": Part(("time_limit_minutes", "time_limit"), _time_limit),
     "profile": Part(
@@ -269,6 +390,6 @@ PARTS: Mapping[str, Part] = {
     "synthetic": _text("synthetic"),
     "terms": Part(("class", "tenant", "checkpoint", "saves"), _terms),
     "constraints": Part(("pods", *_COUNTS), _pods, frozenset({"pods"})),
-    "standby": Part(("standby",), lambda cell, _: windows(cell("standby"))),
+    "standby": Part(("standby",), lambda cell, _: time_windows(cell("standby"))),
 }
 """The other fields of a row, in the order in which its cells are checked."""

@@ -14,11 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from schedmate.data import parse
-from schedmate.errors import UsageError
-from schedmate.schedulers.model import Cluster, Job, Node
+from schedmate.base.data import parse_yaml
+from schedmate.base.errors import UsageError
+from schedmate.schedulers.model import Cluster, Constraints, Job, Node, Terms
 from schedmate.schedulers.sim.workload import Workload
-from schedmate.schedulers.terms import Constraints, Terms
 
 HOUR, DAY = 3600.0, 86_400.0
 LEAST_NODES = 16
@@ -34,9 +33,11 @@ class Streams(NamedTuple):
 
 @cache
 def calibration() -> dict[str, Any]:
-    """`spot.yaml`."""
-    found: dict[str, Any] = parse(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
-    return found
+    """The figures of `spot.yaml`, by section."""
+    document: dict[str, Any] = parse_yaml(
+        Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")
+    )
+    return document
 
 
 def sources() -> list[tuple[str, Any, str]]:
@@ -157,16 +158,16 @@ class _Maker:
         scale = 7.0 / (5.0 + 2.0 * weekend)
         peak = _hp("peak_hour") * HOUR
         most = rate * (1 + swing) * max(1.0, scale)
-        found, at = list[float](), 0.0
+        times, at = list[float](), 0.0
         while True:
             at += float(self._rng.exponential(1.0 / most))
             if at >= self._end:
-                return found
+                return times
             shape = 1 + swing * math.cos(2 * math.pi * (at - peak) / DAY)
             if kind == "lp":
                 shape *= scale * (weekend if at // DAY % 7 >= 5 else 1.0)
             if self._rng.random() < rate * shape / most:
-                found.append(round(at, 3))
+                times.append(round(at, 3))
 
     def _job(self, kind: str, at: float, length_s: float, gpu_type: str) -> dict[str, Any]:
         rng = self._rng
@@ -188,32 +189,32 @@ class _Maker:
 
     def _sizes(self, gpus: int) -> tuple[Any, Any]:
         most = max(8.0, gpus * float(calibration()["most"]["value"]))
-        kept = {size: one for size, one in calibration()["sizes"].items() if size <= most}
-        weights = np.array(list(kept.values()), float)
-        return np.array(list(kept)), weights / weights.sum()
+        shares = {size: one for size, one in calibration()["sizes"].items() if size <= most}
+        weights = np.array(list(shares.values()), float)
+        return np.array(list(shares)), weights / weights.sum()
 
     def _windows(self) -> list[tuple[float, float]]:
         begins, lasts = (
             calibration()["standby"][name]["value"] for name in ("begins_h", "lasts_h")
         )
-        found = []
+        windows = []
         for day in range(int(self._end // DAY)):
             start = day * DAY + float(self._rng.uniform(*begins)) * HOUR
             end = min(start + float(self._rng.uniform(*lasts)) * HOUR, self._end - 1.0)
             if end > start:
-                found.append((round(start, 1), round(end, 1)))
-        return found
+                windows.append((round(start, 1), round(end, 1)))
+        return windows
 
     def draw(self) -> Streams:
         rows = sorted(self._rows, key=lambda row: row["at"])
-        jobs, standby, held = [], dict[int, list[tuple[float, float]]](), dict[str, float]()
+        jobs, standby, gpu_s_of = [], dict[int, list[tuple[float, float]]](), dict[str, float]()
         gang = int(calibration()["gang"]["value"])
         for index, row in enumerate(rows):
             low = row["kind"] == "lp"
             pods = row["gpus"] // gang if row["gpus"] > gang else 0
             if not low:
                 ran = min(row["s"], self._end - row["at"]) * row["gpus"]
-                held[row["tenant"]] = held.get(row["tenant"], 0.0) + ran
+                gpu_s_of[row["tenant"]] = gpu_s_of.get(row["tenant"], 0.0) + ran
             jobs.append(
                 Job(
                     f"{row['kind']}{index}",
@@ -236,7 +237,7 @@ class _Maker:
         factor = float(calibration()["quota"]["value"])
         quotas = tuple(
             (tenant, max(math.ceil(factor * gpu_s / self._end), 64))
-            for tenant, gpu_s in sorted(held.items())
+            for tenant, gpu_s in sorted(gpu_s_of.items())
         )
         workload = Workload(
             "asi-spot",

@@ -1,0 +1,1 @@
+"""What one site adds to schedmate: `pip install ./examples/plugin`, beside schedmate."""

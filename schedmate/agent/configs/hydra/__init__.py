@@ -1,1 +1,0 @@
-"""Hydra composition from its config directory, without importing or running anything."""

@@ -1,0 +1,520 @@
+"""`dataset_config.train` and `valid`: what the run trains and validates on.
+
+Chosen among what settings name and what calls open; where the program does not name it, the launch,
+its files' names and the README give hints.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from schedmate.agent.fields import prior
+from schedmate.agent.fields.about import About, heading_without_marks
+from schedmate.agent.fields.candidates import (
+    Candidate,
+    begins_known,
+    best_candidate,
+    by_rule,
+    is_ambiguous,
+    is_known,
+    is_launched,
+)
+from schedmate.agent.fields.dataset_calls import uses_of_call
+from schedmate.agent.fields.dataset_names import CLASS_NAME, Use, as_written_points, dataset_of_path
+from schedmate.agent.fields.dataset_settings import (
+    bare_place,
+    datasets_from_components,
+    datasets_from_loaders,
+    datasets_from_sections,
+    datasets_from_settings,
+    validation_place,
+)
+from schedmate.agent.fields.settings import Setting, normal_name
+from schedmate.agent.fields.validation import (
+    is_handed_on,
+    is_switched_off,
+    is_test_data_unread,
+    validates,
+)
+from schedmate.agent.interp.objects import Site
+from schedmate.agent.interp.trace import Trace
+from schedmate.agent.launch.plan import LaunchPlan
+from schedmate.agent.values import Origin, Unknown
+
+_OF_SAMPLES = re.compile(
+    r"(compute|calc|calculate|get|eval|evaluate)_(feature_stats|fid|kid|is$|inception)"
+)
+"""Functions that measure how much a generator's samples are like the data."""
+_HELD_OUT = re.compile(r"(val|valid|validation|test)_(ds|dl|data|dataset|loader|dataloader)$")
+OTHER_SPLIT = "another split of the training set"
+SPLIT = "split"
+"""Rule: what is validated on goes by the training set's name."""
+
+
+def find_datasets(
+    trace: Trace,
+    settings: list[Setting],
+    plan: LaunchPlan,
+    readmes: Sequence[About] = (),
+    model: str = "",
+) -> tuple[Candidate | None, Candidate | None]:
+    """The training and the validation dataset; None where the code does not say.
+
+    `readmes` are asked only where the program leaves it open. `model` is the model's
+    name: a folder of that name is the program's, not the data's.
+    """
+    weighed: list[Candidate] = []
+    train, valid = _choose_datasets(trace, settings, plan, readmes, model, weighed)
+    return (
+        None if train is None else replace(train, considered=weighed),
+        None if valid is None else replace(valid, considered=weighed),
+    )
+
+
+def _choose_datasets(
+    trace: Trace,
+    settings: list[Setting],
+    plan: LaunchPlan,
+    readmes: Sequence[About],
+    model: str,
+    weighed: list[Candidate],
+) -> tuple[Candidate | None, Candidate | None]:
+    """The two datasets; all that were considered for either go into `weighed`."""
+    no_test = is_test_data_unread(trace)
+    uses = [
+        use
+        for event in trace.calls
+        for use in uses_of_call(event)
+        if not (use.file and model and normal_name(str(use.candidate.data)) == normal_name(model))
+        if not (use.file and is_named_for_project(use.candidate, readmes))
+        # a test set that is opened and never handed on is not evaluated by this run
+        if use.evaluates is not True
+        or (
+            not (no_test and "test" in event.target)
+            and is_handed_on(trace, event.result and event.result.data)
+        )
+    ]
+    from_settings = datasets_from_settings(settings)
+    _files_of_settings(uses, [*from_settings, *datasets_from_settings(settings, evaluates=True)])
+    from_settings.extend(
+        by_rule("section", [*datasets_from_sections(settings), *datasets_from_components(settings)])
+    )
+    from_settings = [
+        candidate for candidate in from_settings if not is_named_for_project(candidate, readmes)
+    ]
+    weighed += [*by_rule("opened", (use.candidate for use in uses)), *from_settings]
+    opened = [use.candidate for use in uses if use.evaluates is not True]
+    train = best_candidate(
+        [*filter(_launched, from_settings), *opened, *from_settings]
+    )  # of equals, the launch's own word
+    loader = datasets_from_loaders(settings, "train")
+    if loader is not None and (
+        train is None
+        or (
+            loader.score >= train.score
+            and not (_tells(train) and not is_known(str(loader.data), "datasets"))
+        )
+    ):
+        train = loader
+    asked = (
+        [s for s in settings if not s.key.startswith("test")] if _holds_both(trace) else settings
+    )
+    explicit_valid = best_candidate(datasets_from_settings(asked, evaluates=True))
+    if explicit_valid is not None and _launched(explicit_valid):
+        explicit_valid.score += prior.validation["launched"]
+    valid = best_candidate([u.candidate for u in uses if u.evaluates is True])
+    valid_loader = datasets_from_loaders(settings, "val|valid|validation|eval|dev")
+    weighed += by_rule("section", [c for c in (loader, valid_loader) if c is not None])
+    if valid_loader is None and valid is None and validates(trace, settings):
+        valid_loader = datasets_from_loaders(settings, "test")
+        weighed += by_rule("section", [valid_loader] if valid_loader is not None else [])
+    if valid_loader is not None and (valid is None or valid_loader.score >= valid.score):
+        valid = valid_loader
+    if (
+        explicit_valid is not None
+        and _launched(explicit_valid)
+        and valid is not None
+        and train is not None
+        and valid.data == train.data
+    ):
+        valid = explicit_valid  # the launch names another set than the one that is trained on
+    if explicit_valid is not None and (valid is None or explicit_valid.score >= valid.score):
+        valid = explicit_valid
+    same = _validates(trace, settings)
+    if train is None or train.score <= as_written_points() + prior.dataset["says little"]:
+        # a path none of whose parts names a dataset, if anything
+        train = (
+            find_hint(settings, plan, readmes, train, trace.links) or train or bare_place(settings)
+        )
+    if same is False:
+        return train, None
+    scheduled = same is None or (isinstance(same, Origin) and same.source != "code")
+    if scheduled and explicit_valid is None and any(map(_OF_SAMPLES.search, trace.functions)):
+        return train, None  # the data is what generated samples are compared with
+    if same is None and valid is not None and valid is not explicit_valid:
+        tried = [use for use in uses if use.evaluates is True]
+        if tried and valid is not valid_loader and all(use.file for use in tried):
+            return train, None  # a file is read, and nothing shows that the model is tried on it
+    if valid is None and train is not None and same is not None:
+        origin = same if isinstance(same, Origin) else train.origin
+        valid = Candidate(
+            train.data, origin, train.score + prior.validation["of training"], OTHER_SPLIT, SPLIT
+        )
+    if valid is not None and train is not None and _is_split(valid, train, explicit_valid, uses):
+        valid = Candidate(train.data, valid.origin, valid.score, OTHER_SPLIT, SPLIT)
+    return train, valid
+
+
+def _validates(trace: Trace, settings: list[Setting]) -> Origin | bool | None:
+    """`validates`; a library's program, of which nothing is seen, does what it is told."""
+    if is_switched_off(settings):
+        return False
+    validation = validates(trace, settings)
+    return validation_place(settings) if validation is None and not trace.calls else validation
+
+
+def _holds_both(trace: Trace) -> bool:
+    """Whether the program holds validation data beside the test data: `val_ds` and `test_ds`."""
+    assigned_splits = {
+        match[1].lower() for name in trace.assigned if (match := _HELD_OUT.match(name))
+    }
+    return "test" in assigned_splits and len(assigned_splits) > 1
+
+
+def _is_split(
+    valid: Candidate, train: Candidate, explicit: Candidate | None, uses: list[Use]
+) -> bool:
+    """Whether what is validated on is another split of whatever the training set is called."""
+    opened = train.score - (prior.dataset_class["class name"] if train.rule == CLASS_NAME else 0)
+    if valid.score < opened - prior.validation["weaker"]:
+        return True  # a weakly named validation file beside a well named dataset
+    if valid is explicit:
+        return False
+    both = any(
+        (use.evaluates is False or (use.evaluates is None and not use.file))
+        and use.candidate.data == valid.data
+        for use in uses
+    ) and not (
+        # several are trained on, and one of them is what the run is tried on
+        valid.score >= train.score and any(use.candidate is train for use in uses)
+    )
+    better = is_known(str(train.data), "datasets") and not is_known(str(valid.data), "datasets")
+    return both or better
+
+
+def _files_of_settings(uses: list[Use], from_settings: list[Candidate]) -> None:
+    """Name what is opened by the setting it is put together from: `ppi` and not `ppi-G`.
+
+    Only what was opened as a file is renamed. Of the same name, the setting is the better evidence,
+    unless the code itself says it (`CIFAR10(...)`) and the launch does not.
+    """
+    named = {str(candidate.data).lower(): candidate for candidate in from_settings}
+    longest_first = sorted(named.items(), key=lambda item: -len(item[0]))
+    for use in uses:
+        data = str(use.candidate.data).lower()
+        for name, setting in longest_first:
+            ending = "([-_.]|$)" if use.file else "$"
+            if len(name) > 2 and re.match(rf"{re.escape(name)}{ending}", data):
+                if data == name and use.candidate.source == "code" and not _launched(setting):
+                    break
+                use.candidate.data, use.candidate.origin = setting.data, setting.origin
+                break
+
+
+def _launched(setting: Candidate) -> bool:
+    """Whether this launch names it: on the command line, or in what that leads to."""
+    return is_launched(setting.origin)
+
+
+def _tells(train: Candidate) -> bool:
+    """Whether this launch itself names the data, and not only a place that says nothing."""
+    return _launched(train) and train.score > as_written_points() + prior.dataset["says little"]
+
+
+# What names the dataset where the program does not: its launch, its files' names, the README.
+#
+# Words only, weaker the further they are from the launch; nothing in them is obeyed.
+
+
+_NOT_DATA = re.compile(
+    r"model|arch|net|resume|restore|ckpt|checkpoint|vocab|tokenizer|weight|pretrain|teacher|backbone|init|"
+    r"project|user|host|device|stat|label|class|optim|sched|metric|loss|config|cfg|script",
+    re.IGNORECASE,
+)
+"""Settings whose words are not about the data that this run trains on."""
+_RUN_NAME = re.compile(
+    r"out|log|save|result|dest|(run|exp|expt|experiment|job|wandb)_?(name|id|tag|title)|^(name|tag)$",
+    re.IGNORECASE,
+)
+"""Settings that name the run or its results, often after its data."""
+_PART = re.compile(r"[A-Za-z]+|\d+")
+LAUNCH, README = "name in the launch", "README"
+"""Rules: words of the launch that are no dataset's setting, and what a README says."""
+_OF_TESTS = re.compile(r"(^|[/_])test(s|ing)?[/_.]")
+
+
+def find_hint(
+    settings: list[Setting],
+    plan: LaunchPlan,
+    readmes: Sequence[About],
+    path: Candidate | None = None,
+    links: Mapping[str, Site] | None = None,
+) -> Candidate | None:
+    """The dataset by what stands around the program; None when nothing names one alone.
+
+    `path` is what the program reads, where that is known although it has no name. `links` are
+    addresses of datasets in its source.
+    """
+    return (
+        _from_launch(settings, plan, path is None)
+        or _from_files(settings, plan)
+        or (_from_links(links or {}) if path is None else None)
+        or (_from_readme(plan, readmes) if path is None or _says_less(path, plan) else None)
+    )
+
+
+def _says_less(path: Candidate, plan: LaunchPlan) -> bool:
+    """Whether what is read says less than the README: no name, no word of the launch.
+
+    Of `--data_dir data`, the `data/train.txt` that the program opens there is not the launch's.
+    """
+    words = [str(value.data) for value in [*plan.argv, *plan.facts.values()]]
+    whole = any(str(path.data) in word for word in words)
+    return (
+        path.rule != CLASS_NAME
+        and not (whole and is_launched(path.origin))
+        and not is_known(str(path.data), "datasets")
+    )
+
+
+def _from_launch(settings: list[Setting], plan: LaunchPlan, any_name: bool) -> Candidate | None:
+    """A well-known dataset in what the user gave for this launch: `--dump-root=data/cmu_arctic`."""
+    candidates = []
+    for setting in settings:
+        text, origin = setting.value.data, setting.value.origin
+        launched = origin is not None and origin.source in ("command", "script", "environment")
+        if launched and isinstance(text, str) and not _NOT_DATA.search(setting.path[-1]):
+            run = _RUN_NAME.search(setting.path[-1])
+            name = _in_path(text) or (None if run or not any_name else _below_data(text))
+            if name is not None:
+                score = prior.hint["name of the run" if run else "option of the launch"]
+                candidates.append(Candidate(name, origin, score, "a name in the launch", LAUNCH))
+    before = ""
+    for value in [*plan.argv, *plan.facts.values()]:
+        text = value.data.text if isinstance(value.data, Unknown) else value.data
+        if isinstance(text, str):
+            # a flag's word is among the settings, but for what the machine knows: `${IMAGENET}`
+            is_other_flag = before.startswith("-") and not (
+                text is not value.data
+                and not _NOT_DATA.search(before)
+                and not _RUN_NAME.search(before)
+            )
+            name = None if is_other_flag or text.startswith("-") else _in_path(text)
+            if name is not None:
+                candidates.append(
+                    Candidate(
+                        name,
+                        value.origin,
+                        prior.hint["name of the run"],
+                        "a name in the launch",
+                        LAUNCH,
+                    )
+                )
+            before = text if "=" not in text else ""
+    return best_candidate(candidates)
+
+
+def _below_data(text: str) -> str | None:
+    """`cmu` of `./data/cmu/dump`: the folder or file right below one for data."""
+    below = re.search(r"(?:^|/)(?:data|datasets?|corpora)/([^/]+)", text)
+    return dataset_of_path(below[1]) if below else None
+
+
+def _from_files(settings: list[Setting], plan: LaunchPlan) -> Candidate | None:
+    """A well-known dataset in the name of the script, configuration or program that runs."""
+    files = [
+        origin.file
+        for setting in settings
+        if (origin := setting.value.origin) is not None
+        and origin.file
+        and origin.source in ("script", "config")
+    ]
+    for file in dict.fromkeys([*files, plan.cwd, plan.entry or ""]):
+        name = _in_path(file)
+        if name is not None:
+            return Candidate(
+                name, Origin("code", file, 1), prior.hint["file name"], "named like it", "file name"
+            )
+    return None
+
+
+def _from_links(links: Mapping[str, Site]) -> Candidate | None:
+    """The one dataset of a hub that the program's source has the address of."""
+    addresses = [item for item in links.items() if not _OF_TESTS.search(item[1].file)]
+    if len(addresses) != 1:
+        return None
+    [(name, site)] = addresses
+    return Candidate(
+        name,
+        Origin("code", site.file, site.line),
+        prior.hint["address"],
+        "an address in the source",
+        "address",
+    )
+
+
+def _in_path(text: str) -> str | None:
+    """The well-known dataset among a path's words, from its end; None for an ambiguous word."""
+    for component in reversed(re.split(r"[/\\=:,\s]+", text)[-6:]):
+        parts = list(_PART.finditer(component))
+        for length in (4, 3, 2, 1):
+            for start in range(len(parts) - length + 1):
+                end = parts[start + length - 1].end()
+                word = component[parts[start].start() : end]
+                if len(word) < 8 and re.match(r"[a-z\d]", component[end:]):
+                    continue  # `wmt32` of `wmt32k`
+                if len(word) > 2 and begins_known(word) and not is_ambiguous(word):
+                    return word
+    return None
+
+
+# -- README ----------------------------------------------------------------
+
+_HEADING = re.compile(r"^\s{0,3}#{1,6}\s++(.+)$")
+_RULE = re.compile(r"^(={3,}|-{3,}|~{3,})\s*$")
+_ABOUT_DATA = re.compile(r"\bdata(\b|-?sets?\b)|corpus|prepar", re.IGNORECASE)
+_NAMED = re.compile(
+    r"\[?`?\"?\b([A-Za-z][\w.+-]*)`?\"?(?:\]\([^)]*\))?\s+(data-?\s?set|corpus|benchmark)s?\b"
+)
+_WORD = re.compile(r"[A-Za-z][\w.+-]*(?:-\d+)?")
+_BORROWED = re.compile(
+    r"^\W{0,3}(pre-?train|weights?|checkpoint|initial|backbone|normali|mean|format|style|api\b)",
+    re.IGNORECASE,
+)
+_BORROWED_FROM = re.compile(
+    r"(pre-?train\w*|weights?|initiali[sz]\w*) (\w+ )?(on|from|with) (the )?\W?$", re.IGNORECASE
+)
+"""What a dataset's name stands beside that the model, or only the files' form, is of."""
+_MAX_SECTION = 120
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    heading: str
+    start: int
+    lines: list[str]
+
+
+def _sections(lines: Sequence[str]) -> Iterator[_Section]:
+    heading, start, fenced = "", 0, False
+    for number, line in enumerate(lines):
+        if line.lstrip().startswith(("```", "~~~")):
+            fenced = not fenced
+        match = None if fenced else _HEADING.match(line)
+        under = not fenced and number > start and _RULE.match(line) and lines[number - 1].strip()
+        if match or under:
+            first = number if match else number - 1
+            yield _Section(heading, start, list(lines[start:first]))
+            heading, start = (
+                (heading_without_marks(match[1]) if match else lines[number - 1]),
+                first,
+            )
+    yield _Section(heading, start, list(lines[start:]))
+
+
+def _from_readme(plan: LaunchPlan, readmes: Sequence[About]) -> Candidate | None:
+    """The dataset in the section with the command, else in one about data, else in the title."""
+    program = (plan.entry or "").rsplit("/", 1)[-1]
+    arguments = {value.data for value in plan.argv if isinstance(value.data, str)}
+    for readme in readmes:
+        sections = list(_sections(readme.lines))
+        ranked: list[tuple[float, _Section]] = []
+        for section in sections:
+            text = "\n".join(section.lines)
+            if program and program in text:
+                shared = sum(1 for word in arguments if len(word) > 3 and word in text)
+                # many programs are called `main.py`: this one's arguments tell
+                ranked.append((10.0 + min(shared, 50) if shared or not arguments else 2.0, section))
+            elif _ABOUT_DATA.search(section.heading):
+                ranked.append((1.0, section))
+            elif readme.title in section.heading:
+                ranked.append((0.5, section))
+        for rank, section in sorted(ranked, key=lambda item: -item[0]):
+            named = _named_in(section, alone=rank < 10)
+            if named is not None and not _of_project(named[0], readme):
+                name, line = named
+                score = prior.hint["README command" if rank >= 10 else "README"]
+                return Candidate(
+                    name, Origin("code", readme.file, line), score, "from the README", README
+                )
+        for text in (readme.title, readme.folder):
+            dataset = _in_path(text)
+            if dataset is not None:
+                origin = Origin("code", readme.file, readme.line)
+                return Candidate(dataset, origin, prior.hint["README"], "from the README", README)
+    return None
+
+
+def _of_project(name: str, about: About) -> bool:
+    """Whether an unknown name is that of the project itself."""
+    return not is_known(name, "datasets") and normal_name(name) in normal_name(about.folder)
+
+
+def is_named_for_project(candidate: Candidate, readmes: Sequence[About]) -> bool:
+    """Whether a place is named for the project that lies there: `~/work/trainer`."""
+    name = str(candidate.data)
+    return len(name) > 4 and any(
+        _of_project(name, readme) and normal_name(readme.folder).endswith(normal_name(name))
+        for readme in readmes
+    )
+
+
+def _named_in(section: _Section, alone: bool) -> tuple[str, int] | None:
+    """The dataset that a section names alone or much more often than others."""
+    counts: Counter[str] = Counter()
+    places: dict[str, tuple[str, int]] = {}
+    fenced = False
+    for number, line in enumerate([section.heading, *section.lines[:_MAX_SECTION]]):
+        if line.lstrip().startswith(("```", "~~~")):
+            fenced = not fenced
+        if fenced and not re.search(r"\.(py|sh)\b.* ", line):
+            continue  # a listing of the project, or what it prints
+        words = {
+            match.start(1): match[1]
+            for match in _NAMED.finditer(line)
+            if _is_name(match[1]) and not _BORROWED_FROM.search(line[: match.start()])
+        }
+        for match in _WORD.finditer(line):
+            word = match[0].strip(".-_")
+            after = line[match.end() :]
+            if after.startswith("/"):
+                continue  # a folder of the project
+            borrowed = _BORROWED.match(after) or _BORROWED_FROM.search(line[: match.start()])
+            if _is_name(word) and begins_known(word) and not borrowed:
+                words.setdefault(match.start(), word)
+        for word in words.values():
+            key = re.sub(r"[^a-z0-9]", "", word.lower())
+            counts[key] += 1
+            places.setdefault(key, (word, section.start + max(number, 1)))
+    ranked = counts.most_common(2)
+    if not ranked or (len(ranked) > 1 and (alone or ranked[0][1] < 2 * ranked[1][1])):
+        return None
+    return places[ranked[0][0]]
+
+
+def _is_name(word: str) -> bool:
+    """Whether a word of a sentence is a name: it has digits or capitals inside."""
+    return (
+        len(word) > 2
+        and bool(re.search(r"\d|[A-Z].*[A-Z]|[a-z][A-Z]", word))
+        and not is_ambiguous(word)
+        and (is_known(word, "datasets") or not is_known(word, "models"))
+        and not re.fullmatch(
+            r"(HDF5|JSON|CSV|TSV|LMDB|RGB|GPU|CPU|URL|API|NLP|CV|VAE|GAN|COLMAP|WebDataset|SFT|DPO|RLHF|"
+            r"YOUR\w*|\w*\.\w{1,5})",
+            word,
+        )
+    )

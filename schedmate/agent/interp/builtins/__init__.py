@@ -1,1 +1,0 @@
-"""Python's own functions and classes, as far as plain data reaches."""

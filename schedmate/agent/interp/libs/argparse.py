@@ -1,0 +1,425 @@
+"""Models argparse, the parsers built on it, and the options that libraries bring along.
+
+configargparse, optparse and simple-parsing are built on it; Lightning's `Trainer`, detectron2 and
+Isaac Gym bring options.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import Any
+
+from schedmate.agent.configs.scalars import parse_scalar
+from schedmate.agent.interp.libs.config_files import read_file
+from schedmate.agent.interp.libs.libraries import TRAINER_OPTIONS, documented_parsers
+from schedmate.agent.interp.libs.parsers import (
+    MAX_OPTIONS,
+    PARSER,
+    Option,
+    Parser,
+    as_default,
+    command_option,
+    flag_origin,
+    known_parser,
+    load_config_file,
+    parse_arguments,
+    parse_flags,
+    parser_of,
+    spelled_value,
+    tell_refused,
+)
+from schedmate.agent.interp.libs.records import fill_prefixed, is_record, make_record
+from schedmate.agent.interp.machine import Machine, Plugin
+from schedmate.agent.interp.objects import (
+    AttrDict,
+    Call,
+    Handler,
+    Invocation,
+    Native,
+    as_call,
+    as_class,
+    as_node,
+    as_symbol,
+)
+from schedmate.agent.interp.values.base import iterate, truth
+from schedmate.agent.values import Origin, Value, lifted, unknown
+
+_CONFIG_FILE = ("is_config_file", "is_config_file_arg")
+"""What makes an option of configargparse name a configuration file."""
+
+
+def add_argument(machine: Machine, call: Invocation) -> Value:
+    parser = parser_of(machine, call.base)
+    if len(parser.options) >= MAX_OPTIONS:
+        parser.open = True
+        return unknown()
+    names = [a.text for a in call.args if a.text is not None]
+    unsure = len(names) < len(call.args) or not names or _spread_unknown(machine, call)
+    parser.open |= unsure
+    if not names:
+        return unknown()
+    flags = tuple(n for n in names if n.startswith("-"))
+    dest = _dest(call, names, flags)
+    kind = call.kwargs.get("type")
+    if kind is not None and as_class(kind) is not None and is_record(kind):
+        parser.records.append((dest, kind, ""))
+        parser.open = True
+        return unknown()
+    asked = call.kwargs.get("action", Value("store"))
+    action = asked.text if asked.text is not None else "store"
+    cls, symbol = as_class(asked), as_symbol(asked)
+    if cls is not None and re.search("Dict|KeyValue|KV", cls.name):
+        action = "dict"
+    own = None
+    if symbol is not None:
+        action = "boolean" if symbol.path.endswith("BooleanOptionalAction") else "store"
+        if symbol.path.endswith("DictAction"):
+            action = "dict"
+        if symbol.path.endswith("ActionConfigFile"):
+            parser.config_flags.update(flags)
+    if any(truth(call.kwargs.get(name, Value(False))) for name in _CONFIG_FILE):
+        parser.config_flags.update(flags)
+    if asked.text is None and action == "store":
+        own = asked  # how many values another's action takes is not known
+    count = call.kwargs.get("nargs", Value(None))
+    symbol, nargs = as_symbol(count), count.data
+    parser.open |= symbol is None and not count.known
+    if symbol is not None:
+        nargs = "..." if symbol.path.endswith("REMAINDER") else None
+    default = call.kwargs.get("default") or parser.argument_default
+    if default is None:
+        default = Value({"store_true": False, "store_false": True}.get(action))
+    default = as_default(default, call.site.file, call.site.line)
+    const = call.kwargs.get("const", Value(True))
+    choices = call.kwargs.get("choices")
+    written, spread = _written_choices(call)
+    if spread and own is None:
+        own = unknown()  # `**options` may say more than is known
+    option = Option(dest, flags, default, kind, action, nargs, const, own, choices, written)
+    parser.options.append(option)
+    return Value(option.dest)
+
+
+def _spread_unknown(machine: Machine, call: Invocation) -> bool:
+    """Whether names are given as `*names` and are not known."""
+    node = call.site.node
+    if not isinstance(node, ast.Call) or not machine.frames:
+        return False
+    scope = machine.frames[-1].scope
+    spread = (argument.value for argument in node.args if isinstance(argument, ast.Starred))
+    return any(iterate(machine.evaluate(one, scope)) is None for one in spread)
+
+
+def _written_choices(call: Invocation) -> tuple[ast.expr | None, bool]:
+    """The choices of a call as they are written, and whether it has `**options`."""
+    node = call.site.node
+    keywords = node.keywords if isinstance(node, ast.Call) else []
+    named = {keyword.arg: keyword.value for keyword in keywords}
+    return named.get("choices"), None in named
+
+
+def _dest(call: Invocation, names: list[str], flags: tuple[str, ...]) -> str:
+    """The name under which the namespace has an option's value."""
+    given = call.text(None, "dest")
+    if given is not None or not flags:
+        return given if given is not None else names[0]
+    long = next((f for f in flags if f.startswith("--")), flags[0])
+    return long.lstrip("-").replace("-", "_")
+
+
+def parser_actions(parser: Parser) -> Value:
+    """`parser._actions`: what has been added, by which programs make a second parser."""
+    actions = []
+    for option in parser.options:
+        flags = Value([Value(flag) for flag in option.flags])
+        items = {"dest": Value(option.dest), "default": option.default, "option_strings": flags,
+                 "type": option.type or Value(None), "nargs": Value(option.nargs)}  # fmt: skip
+        actions.append(Value(AttrDict(items, "namespace")))
+    return Value(actions)
+
+
+def set_defaults(machine: Machine, call: Invocation) -> Value:
+    parser = parser_of(machine, call.base)
+    for name, value in call.kwargs.items():
+        parser.defaults[name] = as_default(value, call.site.file, call.site.line)
+    for argument in call.args:
+        mapping = machine.mapping(argument)
+        if mapping is not None:
+            parser.defaults.update(mapping)
+    return Value(None)
+
+
+def get_default(machine: Machine, call: Invocation) -> Value:
+    parser = parser_of(machine, call.base)
+    name = call.first.text
+    for option in parser.options:
+        if option.dest == name:
+            return parser.defaults.get(option.dest, option.default)
+    return unknown()
+
+
+def add_group(machine: Machine, call: Invocation) -> Value:
+    """A group is an object of its own, whose options are the parser's."""
+    group = Call(PARSER, [], {})
+    group.attrs["__parser__"] = Value(parser_of(machine, call.base))
+    return Value(group)
+
+
+def add_subparsers(machine: Machine, call: Invocation) -> Value:
+    parser = parser_of(machine, call.base)
+    parser.command_dest = call.text(None, "dest")
+    group = Call(f"{PARSER}().add_subparsers", call.args, call.kwargs)
+    group.attrs["__parser__"] = Value(parser)
+    return Value(group)
+
+
+def add_parser(machine: Machine, call: Invocation) -> Value:
+    parent = parser_of(machine, call.base)
+    made = Call(PARSER, [], call.kwargs)
+    value = Value(made)
+    parent.open |= call.first.text is None
+    if call.first.text is not None:
+        child = parser_of(machine, value)
+        for name in [call.first, *(iterate(call.kwargs.get("aliases")) or [])]:
+            if name.text is not None:
+                parent.commands[name.text] = child
+    return value
+
+
+def add_records(machine: Machine, call: Invocation) -> Value:
+    """simple-parsing's `add_arguments(Config, dest="config")`."""
+    parser = parser_of(machine, call.base)
+    kind = call.argument(0, "dataclass")
+    dest = call.text(1, "dest")
+    if kind is not None and dest is not None:
+        parser.open = True
+        parser.records.append((dest, kind, call.text(None, "prefix") or ""))
+    return Value(None)
+
+
+def finish_parsing(machine: Machine, call: Invocation) -> tuple[Value, list[Value]]:
+    parser = parser_of(machine, call.base)
+    namespace = as_node(call.argument(1, "namespace"))
+    words = iterate(call.argument(0, "args"))
+    argv = words if words is not None else machine.argv[1:]
+    fresh = AttrDict(flavour="namespace")
+    for path in parser.config_files:
+        load_config_file(machine, Value(path), parser, fresh)
+    records = [(dest, make_record(machine, kind), prefix) for dest, kind, prefix in parser.records]
+    result, extras = parse_arguments(machine, parser, argv, namespace)
+    for key, value in fresh.items():
+        held = result.get(key)
+        if held is None or held.origin is None or held.origin.source not in ("command", "script"):
+            result[key] = value
+    for dest, record, prefix in records:
+        fill_prefixed(machine, record, prefix)
+        result[dest] = record
+    value = Value(result)
+    machine.observer.parses_arguments(value)
+    return value, extras
+
+
+def parse_args(machine: Machine, call: Invocation) -> Value:
+    value, extras = finish_parsing(machine, call)
+    argument = call.argument(0, "args")
+    parser = parser_of(machine, call.base)
+    if argument is None or argument.data is None:
+        tell_refused(machine, parser, extras)
+    namespace = as_node(value)
+    undeclared = any(e.text is not None and e.text.startswith("-") for e in extras)
+    if namespace is not None and undeclared and not parser.records:
+        # a library may have added options of its own; the job's user knows that they exist
+        for name, values, flag in parse_flags(extras)[0]:
+            argument = values[0] if values else Value(True)
+            namespace[name.replace("-", "_")] = spelled_value(argument, flag_origin(flag))
+    return value
+
+
+def parse_known_args(machine: Machine, call: Invocation) -> Value:
+    value, extras = finish_parsing(machine, call)
+    flags = {
+        name.replace("-", "_"): spelled_value(values[0], flag_origin(flag, str(flag.data)))
+        for name, values, flag in parse_flags(extras)[0]
+        if values
+    }
+    if flags:
+        machine.observer.settings("command", Value(flags), "arguments")
+    return Value((value, Value(extras)))
+
+
+CONSTRUCTORS = (
+    PARSER,
+    "configargparse.ArgumentParser",
+    "configargparse.ArgParser",
+    "jsonargparse.ArgumentParser",
+    "simple_parsing.ArgumentParser",
+    "argparse.ArgumentParser().add_subparsers",
+    "fairseq.options",
+    "optparse.OptionParser",
+)
+
+
+_METHODS = {
+    "add_argument": add_argument,
+    "add_option": add_argument,
+    "add": add_argument,
+    "add_arg": add_argument,
+    "add_class_arguments": add_records,
+    "add_arguments": add_records,
+    "add_argument_group": add_group,
+    "add_mutually_exclusive_group": add_group,
+    "add_subparsers": add_subparsers,
+    "add_parser": add_parser,
+    "set_defaults": set_defaults,
+    "get_default": get_default,
+    "parse_args": parse_args,
+    "parse_known_args": parse_known_args,
+    "parse_intermixed_args": parse_args,
+    "parse": parse_args,
+}
+
+
+_CALLS: dict[str, Handler] = {
+    f"{constructor}().{name}": method
+    for constructor in CONSTRUCTORS
+    for name, method in _METHODS.items()
+}
+_CALLS["optparse.OptionParser().parse_args"] = parse_known_args
+
+
+def _actions_attribute(machine: Machine, base: Value) -> Value | None:
+    made = as_call(base)
+    parser = known_parser(made) if made is not None and "_actions" not in made.attrs else None
+    return parser_actions(parser) if parser is not None else None
+
+
+def _options_added_to(machine: Machine, call: Invocation) -> Value | None:
+    """A function of a library that is given a parser adds its options to it."""
+    for value in (*call.args, *call.kwargs.values()):
+        made = as_call(value)
+        if made is not None and made.path in CONSTRUCTORS:
+            parser_of(machine, value).open = True
+    made = as_call(call.first)
+    return call.first if made is not None and made.path in CONSTRUCTORS else None
+
+
+ARGPARSE = Plugin(
+    types={"argparse.Namespace": (AttrDict,)},
+    calls=_CALLS,
+    attributes={"_actions": _actions_attribute},
+    otherwise=_options_added_to,
+)
+
+
+# Options and parsers that libraries bring along: Lightning's `Trainer`, detectron2, Isaac Gym.
+
+
+def add_trainer_options(machine: Machine, call: Invocation) -> Value:
+    """Lightning's `Trainer.add_argparse_args(parser)`; values are read as plain scalars."""
+    base = call.argument(0, "parent_parser", "parser")
+    if base is None:
+        return unknown()
+    parser = parser_of(machine, base)
+    parser.open = True  # which options there are depends on the version
+    scalar = Value(Native("scalar", _plain_value))
+    for name in TRAINER_OPTIONS:
+        parser.options.append(Option(name, (f"--{name}",), Value(None), scalar))
+    return base
+
+
+def _plain_value(machine: Machine, call: Invocation) -> Value:
+    return lifted(parse_scalar(str(call.args[0].data)), call.args[0].origin)
+
+
+def trainer_from_options(machine: Machine, call: Invocation) -> Value:
+    """Lightning's `Trainer.from_argparse_args(args, **kwargs)`: a Trainer with those arguments."""
+    mapping = machine.mapping(call.first)
+    kwargs = {
+        name: value
+        for name, value in (mapping or {}).items()
+        if name in TRAINER_OPTIONS and value.data is not None
+    }
+    kwargs.update(call.kwargs)
+    path = call.path.rsplit(".", 1)[0]
+    return machine.external(Invocation(path, [], kwargs, call.site))
+
+
+def ready_made_parser(options: list[dict[str, Any]], path: str) -> Handler:
+    """A library function that returns a parser of its own."""
+
+    def make(machine: Machine, call: Invocation) -> Value:
+        value = Value(Call(PARSER, [], {}))
+        parser = parser_of(machine, value)
+        parser.open = True
+        origin = Origin("library", text=path)
+        for spec in options:
+            flags = tuple(spec["flags"])
+            dest = spec.get("dest") or flags[0].lstrip("-").replace("-", "_")
+            default = Value(spec.get("default"), origin)
+            action = spec.get("action", "store")
+            if action == "store_true":
+                default = Value(False, origin)
+            kind = Value(Native("scalar", _plain_value)) if isinstance(default.data, int) else None
+            parser.options.append(Option(dest, flags, default, kind, action, spec.get("nargs")))
+        return value
+
+    return make
+
+
+def parse_table(machine: Machine, call: Invocation) -> Value:
+    """`gymutil.parse_arguments(custom_parameters=[{"name": "--task", ...}])` of Isaac Gym."""
+    parser = Value(Call(PARSER, [], {}))
+    table = call.argument(3, "custom_parameters")
+    for row in iterate(table) or []:
+        options = machine.mapping(row)
+        if options is not None and "name" in options:
+            rest = {str(key): item for key, item in options.items() if key != "name"}
+            add_argument(machine, Invocation(PARSER, [options["name"]], rest, call.site, parser))
+    value, _ = finish_parsing(machine, Invocation(PARSER, [], {}, call.site, parser))
+    return value
+
+
+def file_arguments(machine: Machine, call: Invocation) -> Value:
+    """prefigure's `get_all_args("defaults.ini")`: each value of the file is an option's default."""
+    defaults_file = call.argument(0, "defaults_file")
+    read = read_file(machine, defaults_file if defaults_file is not None else Value("defaults.ini"))
+    sections = machine.mapping(read)
+    if sections is None:
+        return unknown()
+    parser = Parser()
+    for section in sections.values():
+        for name, item in (machine.mapping(section) or {}).items():
+            quoted = item.text is not None and re.fullmatch(r"([\"'])(.*)\1", item.text)
+            default = Value(quoted[2], item.origin) if quoted else item
+            flags = tuple(dict.fromkeys((f"--{name.replace('_', '-')}", f"--{name}")))
+            scalar = Value(Native("scalar", _plain_value))
+            parser.options.append(Option(name, flags, default, scalar))
+    result, _ = parse_arguments(machine, parser, machine.argv[1:])
+    value = Value(result)
+    machine.observer.settings("arguments", value, "arguments")
+    return value
+
+
+_READS_COMMAND = re.compile(r"(^|\.)(get|parse|read)_(all_)?(args|arguments|options|opts|flags)$")
+"""Functions of libraries that read the command line in ways of their own."""
+
+
+def _undeclared_option(machine: Machine, made: Call, name: str) -> Value | None:
+    """An option of a parser that a library has and the repository does not show."""
+    return command_option(machine, name) if _READS_COMMAND.search(made.path) else None
+
+
+READY_MADE = Plugin(
+    missing=_undeclared_option,
+    calls={
+        **{
+            path: ready_made_parser(options, path) for path, options in documented_parsers().items()
+        },
+        "*.add_argparse_args": add_trainer_options,
+        "isaacgym.gymutil.parse_arguments": parse_table,
+        "*.from_argparse_args": trainer_from_options,
+        "prefigure.get_all_args": file_arguments,
+        "prefigure.prefigure.get_all_args": file_arguments,
+    },
+)

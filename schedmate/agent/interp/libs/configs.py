@@ -1,0 +1,620 @@
+"""Models libraries whose configuration is a tree read by attribute.
+
+EasyDict, Munch, ConfigDict, yacs and the methods of their nodes; mmengine's and detectron2's
+configurations written in Python; torchpack's and Dassl's.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path, PurePosixPath
+
+from schedmate.agent.configs.interpolation import resolve_interpolations
+from schedmate.agent.configs.reader import read_config
+from schedmate.agent.configs.trees import merge, set_dotted
+from schedmate.agent.configs.yaml_reader import read_detectron
+from schedmate.agent.interp.libs.config_files import note_settings, read_file, required_file
+from schedmate.agent.interp.libs.filesystem import class_named
+from schedmate.agent.interp.libs.hydra import as_mapping, instantiate, with_dotlist
+from schedmate.agent.interp.libs.libraries import config_defaults
+from schedmate.agent.interp.libs.parsers import parse_flags, plain_scalar, spelled_value
+from schedmate.agent.interp.machine import ANY, Machine, Plugin
+from schedmate.agent.interp.objects import (
+    AttrDict,
+    Function,
+    Handler,
+    Invocation,
+    Module,
+    Native,
+    as_call,
+    as_class,
+    as_instance,
+    as_node,
+    return_owner,
+)
+from schedmate.agent.interp.values.base import iterate, several
+from schedmate.agent.interp.values.mappings import (
+    as_config,
+    attr_tree,
+    deep_copy,
+    plain_tree,
+    replace_items,
+)
+from schedmate.agent.values import Items, Origin, Value, unknown
+from schedmate.base.errors import InputError
+from schedmate.base.files import is_file
+
+
+def attr_dict(flavour: str) -> Handler:
+    def build(machine: Machine, call: Invocation) -> Value:
+        items: Items = {}
+        keywords = dict(call.kwargs)
+        initial = keywords.pop("initial_dictionary", None)
+        for argument in [*call.args, *([initial] if initial is not None else [])]:
+            mapping = machine.mapping(argument)
+            if mapping is not None:
+                items.update(mapping)
+            elif argument.sequence is not None:
+                for pair in argument.sequence:
+                    parts = iterate(pair)
+                    if parts is not None and len(parts) == 2 and parts[0].text is not None:
+                        items[parts[0].text] = parts[1]
+            elif argument.unknown or as_call(argument) is not None:
+                return unknown(origin=argument.origin)
+        items.update(keywords)
+        made = attr_tree(Value(items), flavour)
+        if call.path == "argparse.Namespace" and items:
+            machine.observer.settings("namespace", made, "arguments")
+        elif call.path.endswith(".HParams") and items:
+            return note_settings(machine, made, "HParams")
+        return made
+
+    return build
+
+
+def placeholder(machine: Machine, call: Invocation) -> Value:
+    """A typed hole or reference: the given default, else None."""
+    default = call.args[0] if call.args else Value(None)
+    return default if default.known else Value(None)
+
+
+def detectron_defaults(machine: Machine, call: Invocation) -> Value:
+    """`get_cfg()`: the library's documented defaults, unless the repository holds its own."""
+    config = attr_tree(plain_tree(config_defaults("detectron2")), "yacs")
+    return note_settings(machine, config, "detectron2 config")
+
+
+_ATTR_DICTS = {
+    "easydict.EasyDict": "attr", "munch.Munch": "attr", "munch.munchify": "attr",
+    "munch.DefaultMunch.fromDict": "attr", "munch.Munch.fromDict": "attr", "addict.Dict": "attr",
+    "box.Box": "attr", "attrdict.AttrDict": "attr", "dotmap.DotMap": "attr", "bunch.Bunch": "attr",
+    "*.HParams": "attr",
+    "types.SimpleNamespace": "namespace", "argparse.Namespace": "namespace",
+    "yacs.config.CfgNode": "yacs", "yacs.config.CN": "yacs", "fvcore.common.config.CfgNode": "yacs",
+    "detectron2.config.CfgNode": "yacs",
+    "ml_collections.ConfigDict": "ml_collections",
+    "ml_collections.FrozenConfigDict": "ml_collections",
+    "ml_collections.config_dict.ConfigDict": "ml_collections",
+    "ml_collections.config_dict.create": "ml_collections",
+    "mmcv.ConfigDict": "mmengine", "mmengine.ConfigDict": "mmengine", "mmcv.Config": "mmengine",
+    "mmengine.Config": "mmengine", "mmengine.config.Config": "mmengine",
+    "mmengine.config.ConfigDict": "mmengine", "transformers.PretrainedConfig": "attr",
+    "prodict.Prodict.from_dict": "attr", "ast_attrdict.AttrDict": "attr",
+}  # fmt: skip
+
+YACS_NODES = frozenset(path for path, flavour in _ATTR_DICTS.items() if flavour == "yacs")
+
+_ATTR_DICT_CALLS: dict[str, Handler] = {
+    **{path: attr_dict(flavour) for path, flavour in _ATTR_DICTS.items()},
+    "detectron2.config.get_cfg": detectron_defaults,
+    "ml_collections.config_dict.placeholder": placeholder,
+    "ml_collections.config_dict.FieldReference": placeholder,
+    "ml_collections.FieldReference": placeholder,
+}
+
+
+def _constructed_node(machine: Machine, instance: Value, call: Invocation) -> Value | None:
+    """An object of a class built on yacs' node is such a node."""
+    owner = as_instance(instance)
+    if owner is None or YACS_NODES.isdisjoint(owner.cls.external_bases()):
+        return None
+    return _ATTR_DICT_CALLS["yacs.config.CfgNode"](machine, call)
+
+
+_ATTR_DICT_TYPES = ("easydict.EasyDict", "munch.Munch", "addict.Dict", "yacs.config.CfgNode")
+
+ATTRIBUTE_DICTS = Plugin(
+    types=dict.fromkeys(_ATTR_DICT_TYPES, (AttrDict,)),
+    calls=_ATTR_DICT_CALLS,
+    on_constructed=_constructed_node,
+)
+
+
+# Methods of configuration nodes: yacs, mmengine, ml_collections, HParams.
+
+
+def _merge_dotted(machine: Machine, call: Invocation) -> Value:
+    mapping = machine.mapping(call.first)
+    for key, value in (mapping or {}).items():
+        _set_dotted(call.owner, str(key), value, "mmengine")
+    if mapping:
+        mapping.clear()  # settings from now on of the config alone
+    return Value(None)
+
+
+def _set_dotted(config: Value, key: str, value: Value, flavour: str | None = None) -> None:
+    """Set an item of a configuration node by its dotted name, in place."""
+    node = as_node(config)
+    kept = flavour if flavour is not None else node.flavour if node is not None else ""
+    replace_items(config, attr_tree(set_dotted(plain_tree(config), key, value), kept))
+
+
+def _merge_file(machine: Machine, call: Invocation) -> Value:
+    file = required_file(machine, call.argument(0, "cfg_filename") or unknown())
+    if file is None:
+        return Value(None)
+    try:
+        loaded = _cfg_of_module(machine, file) or read_detectron(file, machine.sources.root)
+    except InputError as error:
+        machine.observer.warns(str(error))
+        return Value(None)
+    replace_items(call.owner, attr_tree(merge(plain_tree(call.owner), loaded), "yacs"))
+    return Value(None)
+
+
+def _cfg_of_module(machine: Machine, path: Path) -> Value | None:
+    """The `cfg` of a Python file, which yacs merges as well; None for other files."""
+    if path.suffix != ".py":
+        return None
+    module = machine.sources.module(path, path.stem)
+    machine.load(module)
+    held = machine.module_attr(module, "cfg")
+    return plain_tree(held) if held is not None and held.mapping is not None else Value({})
+
+
+def _merge_list(machine: Machine, call: Invocation) -> Value:
+    items = iterate(call.first) or []
+    if any(i.text is not None and "=" in i.text for i in items[::2]):
+        replace_items(call.owner, attr_tree(with_dotlist(plain_tree(call.owner), items), "yacs"))
+        return Value(None)
+    for key, value in zip(items[::2], items[1::2], strict=False):
+        if key.text is not None:
+            _set_dotted(call.owner, key.text, spelled_value(value, value.origin), "yacs")
+    return Value(None)
+
+
+def _merge_flags(machine: Machine, call: Invocation) -> Value:
+    """sconf's `config.argv_update(["--lr", "0.1"])`."""
+    words = iterate(call.first)
+    flags, _ = parse_flags(words or machine.argv[1:])
+    for name, values, flag in flags:
+        parsed = [spelled_value(value, value.origin) for value in values]
+        origin = values[0].origin if values else flag.origin
+        value = parsed[0] if len(parsed) == 1 else Value(parsed or True, origin)
+        _set_dotted(call.owner, name, value)
+    return Value(None)
+
+
+def _merge_other(machine: Machine, call: Invocation) -> Value:
+    mapping = as_mapping(machine, call.args[0]) if call.args else Value({})
+    if mapping.mapping is not None:
+        node = as_node(call.owner)
+        merged = merge(plain_tree(call.owner), plain_tree(mapping))
+        replace_items(call.owner, attr_tree(merged, node.flavour if node is not None else ""))
+    return Value(None)
+
+
+_OVERRIDE = re.compile(r"(?<![\w.])([\w.]++)\s*+=\s*+(\[[^\]]{0,1000}\]|[^,\n]*)")
+
+
+def _hparams_parse(machine: Machine, call: Invocation) -> Value:
+    """`HParams.parse("epochs=800,sizes=[1,2]")`: overrides in one text, by commas."""
+    argument = call.args[0] if call.args else call.kwargs.get("values", unknown())
+    if argument.text is not None:
+        for key, text in _OVERRIDE.findall(argument.text):
+            _set_dotted(
+                call.owner, key, spelled_value(Value(text.strip().strip("'\"")), argument.origin)
+            )
+    return call.owner
+
+
+def _with_changes(machine: Machine, call: Invocation) -> Value:
+    node = as_node(call.owner)
+    if node is None:
+        return unknown()
+    return Value(AttrDict({**node, **call.kwargs}, node.flavour), call.owner.origin)
+
+
+def _set_default(machine: Machine, call: Invocation) -> Value:
+    """absl's `FLAGS.set_default("lr", 0.03)`: what holds where the command does not say."""
+    name, value, flags = call.text(0, "name"), call.argument(1, "value"), call.owner.mapping
+    if name is not None and value is not None and flags is not None:
+        flag = flags.get(name)
+        if flag is None or flag.origin is None or flag.origin.source != "command":
+            origin = Origin("default", call.site.file, call.site.line)
+            flags[name] = Value(value.data, origin)
+    return Value(None)
+
+
+_COPIES = ("clone", "copy_and_resolve_references")
+_PLAIN_FLAVOURS = ("_asdict", "to_dict", "flag_values_dict", "toDict", "as_dict")
+
+CONFIG_METHODS = Plugin(
+    methods={
+        ANY: {
+            "_replace": _with_changes,
+            "parse": _hparams_parse,
+            "merge_from_file": _merge_file,
+            "merge_from_list": _merge_list,
+            "merge_with_dotlist": _merge_list,
+            "merge_from_other_cfg": _merge_other,
+            "merge_from_dict": _merge_dotted,
+            "merge_with": _merge_other,
+            "argv_update": _merge_flags,
+            "set_default": _set_default,
+            **dict.fromkeys(("freeze", "defrost", "set_new_allowed"), lambda *_: Value(None)),
+            **dict.fromkeys(("lock", "unlock", "unlocked", "ignore_type"), return_owner),
+            **dict.fromkeys(_COPIES, lambda _, call: deep_copy(call.owner)),
+            **dict.fromkeys(_PLAIN_FLAVOURS, lambda _, call: plain_tree(call.owner)),
+        }
+    }
+)
+
+
+# mmengine and mmcv: Python configuration files laid over their `_base_` files.
+
+
+def mmengine_from_file(machine: Machine, call: Invocation) -> Value:
+    file = required_file(machine, call.argument(0, "filename") or unknown())
+    if file is None:
+        return unknown()
+    config = attr_tree(read_mmengine(machine, file, []), "mmengine")
+    return note_settings(machine, config, machine.sources.relative(file))
+
+
+def read_mmengine(machine: Machine, path: Path, active: list[Path]) -> Value:
+    """A Python or data config file merged over its `_base_` files."""
+    if path in active:
+        machine.observer.warns(f"{machine.sources.relative(path)}: its _base_ leads back to itself")
+        return Value({})
+    if path.suffix != ".py":
+        try:
+            own = read_config(path, machine.sources.root)
+        except InputError as error:
+            machine.observer.warns(str(error))
+            return Value({})
+        bases = own.mapping.pop("_base_", None) if own.mapping is not None else None
+        return merge_mmengine(_read_bases(machine, bases, path, active), own)
+    tree = machine.parse(path)
+    if tree is None:
+        return Value({})
+    module = _config_module(machine, path)
+    base = Value({})
+    body = []
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_base_":
+            bases = machine.evaluate(node.value, module.scope)
+            base = _read_bases(machine, bases, path, active)
+            module.scope.names["_base_"] = attr_tree(base, "mmengine")
+        else:
+            body.append(node)
+    module.scope.names["__file__"] = Value(str(path))
+    machine.follow(body, module.scope)
+    names = {
+        name: value
+        for name, value in {**_star_names(machine, module), **module.scope.names}.items()
+        if not name.startswith("_") and not isinstance(value.data, Module | Function | Native)
+    }
+    return merge_mmengine(base, as_config(Value(names), module.file))
+
+
+def _config_module(machine: Machine, path: Path) -> Module:
+    parts = path.relative_to(machine.sources.root).with_suffix("").parts
+    name = ".".join(parts)
+    module = Module(name, path, machine.sources.relative(path), name.rpartition(".")[0])
+    module.loaded = True
+    return module
+
+
+def _star_names(machine: Machine, module: Module) -> dict[str, Value]:
+    names: dict[str, Value] = {}
+    for star in reversed(module.scope.stars):
+        machine.load(star)
+        names.update(_star_names(machine, star))
+        names.update(star.scope.names)
+    return names
+
+
+def _read_bases(machine: Machine, value: Value | None, path: Path, active: list[Path]) -> Value:
+    base = Value({})
+    if value is None:
+        return base
+    for item in several(value):
+        if item.text is None:
+            continue
+        text = item.text.rpartition("::")[2]
+        candidates = [path.parent / text, machine.sources.root / "configs" / text]
+        file = next((c for c in candidates if is_file(c) and machine.sources.inside(c)), None)
+        if file is None:
+            machine.observer.warns(
+                f"{machine.sources.relative(path)}: its _base_ {item.text} is not there"
+            )
+            continue
+        base = merge_mmengine(base, read_mmengine(machine, file.resolve(), [*active, path]))
+    return base
+
+
+def merge_mmengine(base: Value, over: Value) -> Value:
+    """mmengine's merge: deep, lists replaced, `_delete_=True` replaces a whole mapping."""
+    if base.mapping is None or over.mapping is None:
+        return over
+    deleting = over.mapping.get("_delete_")
+    if deleting is not None and deleting.data is True:
+        kept = {key: item for key, item in over.mapping.items() if key != "_delete_"}
+        return Value(kept, over.origin)
+    merged = dict(base.mapping)
+    for key, item in over.mapping.items():
+        merged[key] = merge_mmengine(merged[key], item) if key in merged else item
+    return Value(merged, over.origin)
+
+
+def runner_from_cfg(machine: Machine, call: Invocation) -> None:
+    """`Runner.from_cfg(config)`: with an `optim_wrapper`, no other optimiser is read."""
+    config = call.argument(0, "cfg")
+    if config is not None and config.mapping is not None and "optim_wrapper" in config.mapping:
+        config.mapping.pop("optimizer", None)
+
+
+_MMENGINE_CALLS: dict[str, Handler] = {
+    f"{root}.Config.fromfile": mmengine_from_file
+    for root in ("mmcv", "mmengine", "mmcv.utils", "mmengine.config")
+} | {
+    "mmengine.runner.Runner.from_cfg": runner_from_cfg,
+    "mmengine.runner.FlexibleRunner.from_cfg": runner_from_cfg,
+}
+
+MMENGINE = Plugin(calls=_MMENGINE_CALLS)
+
+
+# detectron2's lazy configurations: Python files whose calls are kept until they are wanted.
+#
+# `LazyConfig` is followed in the copies that repositories carry, too.
+
+
+MAX_NESTING = 12
+"""Files that import each other, one inside the other."""
+
+
+def load_lazy(machine: Machine, call: Invocation) -> Value:
+    """`LazyConfig.load(file, keys)`: the configuration nodes among a file's names."""
+    file = required_file(machine, call.argument(0, "filename") or unknown())
+    if file is None:
+        return unknown()
+    names = _lazy_names(machine, file, 0)
+    keys = call.argument(1, "keys")
+    if keys is not None and keys.text is not None:
+        return names.get(keys.text, unknown())
+    if keys is not None and keys.sequence is not None:
+        return Value(tuple(names.get(str(key.data), unknown()) for key in keys.sequence))
+    nodes = {
+        name: value
+        for name, value in names.items()
+        if not name.startswith("_") and (value.mapping is not None or value.elements is not None)
+    }
+    config = Value(AttrDict(nodes, "omegaconf"))
+    return note_settings(machine, config, machine.sources.relative(file))
+
+
+def load_lazy_beside(machine: Machine, call: Invocation) -> Value:
+    """`LazyConfig.load_rel(file)`: a file named from the folder of the one that loads it."""
+    argument = call.argument(0, "filename")
+    here = machine.frames[-1].scope.module.path.parent if machine.frames else machine.sources.root
+    if argument is None or argument.text is None:
+        return unknown()
+    path = Value(str(here / argument.text), argument.origin)
+    return load_lazy(machine, Invocation(call.path, [path, *call.args[1:]], call.kwargs, call.site))
+
+
+def _lazy_names(machine: Machine, path: Path, depth: int) -> dict[str, Value]:
+    """What a configuration file defines; what it imports relatively comes from files beside it."""
+    if path.suffix != ".py":
+        try:
+            config = attr_tree(read_config(path, machine.sources.root), "omegaconf")
+        except InputError as error:
+            machine.observer.warns(str(error))
+            return {}
+        return dict(config.mapping) if config.mapping is not None else {}
+    tree = machine.parse(path)
+    if tree is None or depth > MAX_NESTING:
+        return {}
+    file = machine.sources.relative(path)
+    module = Module(path.stem, path, file, "")
+    module.loaded = True
+    module.scope.names["__file__"] = Value(str(path))
+    for node in tree.body:
+        if not isinstance(node, ast.ImportFrom) or not (
+            beside := _file_beside(machine, path, node)
+        ):
+            machine.follow([node], module.scope)
+            continue
+        theirs = _lazy_names(machine, beside, depth + 1)
+        for alias in node.names:
+            if alias.name == "*":
+                module.scope.names.update(theirs)
+            else:
+                value = theirs.get(alias.name, unknown(alias.name))
+                module.scope.names[alias.asname or alias.name] = value
+    return {
+        name: _lazy_node(as_config(value, file))
+        for name, value in module.scope.names.items()
+        if not isinstance(value.data, Module) and not name.startswith("__")
+    }
+
+
+def _lazy_node(value: Value) -> Value:
+    plain = value.mapping is not None and as_node(value) is None
+    return attr_tree(value, "omegaconf") if plain else value
+
+
+def _file_beside(machine: Machine, path: Path, node: ast.ImportFrom) -> Path | None:
+    """The file that a relative import means by its place alone."""
+    if not node.level or not node.module:
+        return None
+    folder = path.parents[min(node.level, len(path.parents)) - 1]
+    file = folder.joinpath(*node.module.split(".")).with_suffix(".py")
+    return file if is_file(file) and machine.sources.inside(file) else None
+
+
+def override_lazy(machine: Machine, call: Invocation) -> Value:
+    """`LazyConfig.apply_overrides(config, ["a.b=1"])`, in place."""
+    config, overrides = call.argument(0, "cfg"), call.argument(1, "overrides")
+    if config is None or overrides is None or as_node(config) is None:
+        return config or unknown()
+    changed = with_dotlist(plain_tree(config), several(overrides))
+    replace_items(config, attr_tree(changed, "omegaconf"))
+    return config
+
+
+def keep_lazy_call(machine: Machine, call: Invocation) -> Value:
+    """`LazyCall(target)(key=value)`: a node that holds the target and its arguments."""
+    made = as_call(call.base)
+    if made is None or not made.args:
+        return unknown()
+    target = made.args[0]
+    place = target.origin or Origin("config", call.site.file, call.site.line)
+    items = {**call.kwargs, "_target_": Value(target.data, place)}
+    return attr_tree(Value(items), "omegaconf")
+
+
+def zoo_config(machine: Machine, call: Invocation) -> Value:
+    """`model_zoo.get_config(name)`: a lazy configuration of the folder `configs`."""
+    name = call.argument(0, "config_path")
+    if name is None or name.text is None or not name.text.endswith(".py"):
+        return unknown()
+    path = Value(f"configs/{name.text}", name.origin)
+    return load_lazy(machine, Invocation(call.path, [path], {}, call.site))
+
+
+_LAZY_PACKAGES = ("detectron2.config", "detectron2.config.lazy")
+
+LAZY = Plugin(
+    calls={
+        **{f"{package}.LazyConfig.load": load_lazy for package in _LAZY_PACKAGES},
+        **{f"{package}.LazyConfig.load_rel": load_lazy_beside for package in _LAZY_PACKAGES},
+        **{f"{package}.LazyConfig.apply_overrides": override_lazy for package in _LAZY_PACKAGES},
+        **{f"{package}.LazyCall()": keep_lazy_call for package in _LAZY_PACKAGES},
+        **{f"{package}.instantiate": instantiate for package in _LAZY_PACKAGES},
+        "detectron2.model_zoo.get_config": zoo_config,
+    }
+)
+
+
+# torchpack's one configuration: files, the `default.yaml` of each folder above, options.
+
+
+TORCHPACK_CONFIGS = "torchpack.utils.config.configs"
+TORCHPACK_FLAVOUR = "torchpack"
+
+
+def torchpack_configs(machine: Machine) -> Value:
+    """The module's own object, in which everything is laid upon what there is."""
+    if TORCHPACK_CONFIGS not in machine.shared:
+        machine.shared[TORCHPACK_CONFIGS] = Value(AttrDict({}, TORCHPACK_FLAVOUR))
+        machine.observer.settings("torchpack config", machine.shared[TORCHPACK_CONFIGS], "config")
+    held: Value = machine.shared[TORCHPACK_CONFIGS]
+    return held
+
+
+def load_torchpack(machine: Machine, call: Invocation) -> Value:
+    """`configs.load(path, recursive=True)`."""
+    argument, recursive = call.argument(0, "fpath"), call.argument(1, "recursive")
+    if argument is None or argument.text is None:
+        return Value(None)
+    files = [argument]
+    if recursive is not None and recursive.data is True:
+        above = [f"{parent}/default.yaml" for parent in PurePosixPath(argument.text).parents]
+        defaults = [path for path in reversed(above) if machine.sources.locate(path) is not None]
+        files = [
+            *(Value(path, argument.origin) for path in defaults if path != argument.text),
+            argument,
+        ]
+    for file in files:
+        _lay_upon(machine, call.owner, read_file(machine, file) or unknown())
+    return Value(None)
+
+
+def update_torchpack(machine: Machine, call: Invocation) -> Value:
+    """`configs.update(["--a.b", "1"])`, or with a mapping."""
+    first = call.first
+    words = iterate(first) if first.mapping is None else None
+    if words is None:
+        _lay_upon(machine, call.owner, first)
+        return Value(None)
+    flags, _ = parse_flags(words)
+    for name, values, flag in flags:
+        value = plain_scalar(values[0]) if values else Value(True, flag.origin)
+        for part in reversed(name.split(".")):
+            value = Value({part: value}, value.origin)
+        _lay_upon(machine, call.owner, value)
+    return Value(None)
+
+
+def _lay_upon(machine: Machine, base: Value, layer: Value) -> None:
+    if layer.mapping is None or base.mapping is None:
+        return
+    merged = resolve_interpolations(merge(plain_tree(base), plain_tree(layer)))
+    replace_items(base, attr_tree(merged, TORCHPACK_FLAVOUR))
+
+
+TORCHPACK = Plugin(
+    names={TORCHPACK_CONFIGS: torchpack_configs},
+    methods={TORCHPACK_FLAVOUR: {"load": load_torchpack, "update": update_torchpack}},
+)
+
+
+# Dassl, on which prompt learning is built: `--trainer CoOp --dataset-config-file ...`.
+#
+# It keeps its configuration in yacs and its trainers, which the repository defines, in a registry.
+
+
+def dassl_defaults(machine: Machine, call: Invocation) -> Value:
+    """`get_cfg_default()`: the library's documented defaults."""
+    config = attr_tree(plain_tree(config_defaults("dassl")), "yacs")
+    return note_settings(machine, config, "dassl config")
+
+
+def _config_at(machine: Machine, config: Value, *path: str) -> Value:
+    for part in path:
+        config = (machine.mapping(config) or {}).get(part, Value(None))
+    return config
+
+
+def dassl_trainer(machine: Machine, call: Invocation) -> Value:
+    """`build_trainer(cfg)`: the registered class, which loads its data and tests in the end."""
+    config = call.argument(0, "cfg") or unknown()
+    name = _config_at(machine, config, "TRAINER", "NAME").text
+    backbone = _config_at(machine, config, "MODEL", "BACKBONE", "NAME")
+    if backbone.data:
+        note_settings(machine, Value({"backbone_name": backbone}), "dassl model")
+    named = class_named(machine, name) if name is not None else None
+    cls = as_class(named)
+    if named is None or cls is None:
+        return unknown()
+    made = machine.call(named, [config], {}, call.site)
+    trainer = as_instance(made)
+    if trainer is not None:
+        trainer.attrs.setdefault("cfg", config)
+    loader = cls.method("build_data_loader")
+    if loader is not None:
+        machine.call_function(loader, [made], {}, call.site)
+    machine.record("dassl.engine.TrainerBase().evaluate", [], {}, call.site)
+    return made
+
+
+DASSL = Plugin(
+    calls={
+        "dassl.config.get_cfg_default": dassl_defaults,
+        "dassl.engine.build_trainer": dassl_trainer,
+    }
+)

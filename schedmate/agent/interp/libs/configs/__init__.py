@@ -1,1 +1,0 @@
-"""Libraries that read configuration."""

@@ -1,1 +1,0 @@
-"""What a followed program is watched for, which is what the trace keeps."""

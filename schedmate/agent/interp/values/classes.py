@@ -1,0 +1,475 @@
+"""Classes and functions of the repository as values.
+
+Which classes are networks, datasets or records; how objects of them are constructed and what fields
+records have; members of enums; functions, methods and what stands for them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from schedmate.agent.interp.objects import (
+    AttrDict,
+    Bound,
+    BudgetSpent,
+    Call,
+    Class,
+    Function,
+    Instance,
+    Invocation,
+    Native,
+    Partial,
+    Site,
+    Symbol,
+    as_call,
+    as_class,
+    as_function,
+    as_instance,
+    as_symbol,
+    path_of,
+)
+from schedmate.agent.interp.values.base import D_co, Kind, kind_of, not_there
+from schedmate.agent.interp.values.mappings import fill_mapping
+from schedmate.agent.values import Origin, Unknown, Value, unknown
+from schedmate.base.data import load
+
+if TYPE_CHECKING:
+    from schedmate.agent.interp.machine import Machine
+
+_KINDS = load("agent/interp/values/classes.yaml")
+_NETWORKS = frozenset(_KINDS["networks"]["names"])
+_NETWORK_PACKAGES = frozenset(_KINDS["networks"]["packages"])
+_NETWORK_ENDINGS = tuple(_KINDS["networks"]["endings"])
+_AROUND = tuple(_KINDS["networks"]["around"])
+_COLLECTIONS = frozenset(_KINDS["networks"]["of_collections"]["packages"])
+_COLLECTION_ENDINGS = tuple(_KINDS["networks"]["of_collections"]["endings"])
+_TRAINING_MODULES = frozenset(_KINDS["training_modules"])
+_DATASETS = frozenset(_KINDS["datasets"])
+_ENVIRONMENTS = frozenset(_KINDS["environments"])
+_OWN_ENVIRONMENTS = frozenset(_KINDS["own_environments"])
+_RECORD_DECORATORS = frozenset(_KINDS["records"]["decorators"])
+_RECORDS = frozenset(_KINDS["records"]["bases"])
+FIELD_CALLS = frozenset(_KINDS["records"]["fields"])
+"""Calls in a record's class body that describe a field instead of giving its default."""
+MAPPING_BASES = frozenset(_KINDS["mappings"])
+"""Base classes of objects that are mappings."""
+LIST_BASES = frozenset(_KINDS["lists"])
+"""Base classes of objects that are lists."""
+ENUM_BASES = frozenset(_KINDS["enums"])
+"""Base classes of enums."""
+PLAIN_ENUM_BASES = frozenset(["str", "int", "StrEnum", "IntEnum", "IntFlag"])
+"""Base classes of enums whose members equal their values."""
+
+
+def last_part(path: str) -> str:
+    """The final component of a dotted path without call marks."""
+    return path.replace("()", "").rsplit(".", 1)[-1]
+
+
+def is_network(cls: Class) -> bool:
+    """Whether the class is a neural network layer or model (not a training wrapper)."""
+    for base in cls.external_bases():
+        name = last_part(base)
+        root = base.replace("?", "").split(".")[0]
+        if any(word in name for word in _AROUND):
+            return False
+        if name in _NETWORKS and (root in _NETWORK_PACKAGES or cls.lookup("forward")):
+            return True
+        if name.endswith(_NETWORK_ENDINGS):
+            return True
+        if root in _COLLECTIONS and name.endswith(_COLLECTION_ENDINGS):
+            return True
+    return False
+
+
+def is_training_module(cls: Class) -> bool:
+    """Whether the class is a network together with its training, as a library's trainer runs it."""
+    return any(last_part(base) in _TRAINING_MODULES for base in cls.external_bases())
+
+
+def is_dataset(cls: Class) -> bool:
+    """Whether the class is a dataset or a data module."""
+    names = [last_part(base) for base in cls.external_bases()]
+    return any(name in _DATASETS or name.endswith("Dataset") for name in names)
+
+
+def is_environment(cls: Class) -> bool:
+    """Whether the class is an environment for reinforcement learning."""
+    if any(last_part(base) in _ENVIRONMENTS for base in cls.external_bases()) or any(
+        base.name in _OWN_ENVIRONMENTS for base in cls.mro()[1:]
+    ):
+        return True
+    named = re.search(r"Env(ironment)?(V?\d+)?$", cls.name) is not None
+    return named and all(cls.lookup(method) is not None for method in ("reset", "step"))
+
+
+def is_record(cls: Class) -> bool:
+    """Whether construction assigns annotated fields: dataclasses, attrs, pydantic and the like."""
+    for current in cls.mro():
+        for decorator in current.decorators:
+            own = as_function(decorator)
+            if last_part(path_of(decorator)) in _RECORD_DECORATORS:
+                return True
+            if own is not None and "dataclass" in own.name:
+                return True
+    return any(last_part(base) in _RECORDS for base in cls.external_bases())
+
+
+_PYTHON_KINDS: tuple[type, ...] = (type, list, dict, int, str, type(iter([])))
+_PYTHONS = frozenset(name for kind in _PYTHON_KINDS for name in dir(kind)) | {
+    "__call__",
+    "__enter__",
+    "__exit__",
+    "__getattr__",
+    "__array__",
+    "__version__",
+    "__all__",
+    "__file__",
+    "__path__",
+    "__spec__",
+    "__package__",
+    "__dict__",
+}
+"""Special names that classes may have without saying so."""
+
+
+def is_foreign(name: str) -> bool:
+    """Whether a special name is neither Python's own nor one that modules have."""
+    return re.fullmatch(r"__\w+__", name) is not None and name not in _PYTHONS
+
+
+# Functions and methods of the repository, and what stands for them.
+
+
+class Invocable(Kind[D_co]):
+    """What all callables have in common."""
+
+    callable_ = True
+
+    def truth(self, value: Value) -> bool | None:
+        return True
+
+
+@kind_of(Function)
+class OwnFunction(Invocable[Function]):
+    """Functions of the repository."""
+
+    symbolic = True
+    hashable = True
+
+    def getattr(self, machine: Machine, base: Value, name: str) -> Value:
+        data = self.data(base)
+        if name in ("__name__", "__qualname__"):
+            return Value(data.name, base.origin)
+        if name in ("main", "callback") or data.decorators:
+            return Value(Symbol(f"?{data.name}.{name}", base), base.origin)
+        return unknown(name)
+
+    def call(self, machine: Machine, func: Value, call: Invocation) -> Value:
+        return machine.call_function(self.data(func), call.args, call.kwargs, call.site)
+
+    def has(self, machine: Machine, value: Value, name: str) -> bool | None:
+        return True if name == "__dict__" else None
+
+
+@kind_of(Native)
+class NativeFunction(Invocable[Native]):
+    """Functions that schedmate models itself."""
+
+    symbolic = True
+    hands_on = False
+
+    def is_same(self, one: Value, other: Value) -> bool | None:
+        return isinstance(other.data, Native) and self.data(one).name == other.data.name
+
+    def call(self, machine: Machine, func: Value, call: Invocation) -> Value:
+        data = self.data(func)
+        call.path = data.name
+        answer = data.model(machine, call)
+        return answer if answer is not None else unknown()
+
+
+@kind_of(Bound)
+class BoundMethod(Invocable[Bound]):
+    """Methods bound to their object."""
+
+    def getattr(self, machine: Machine, base: Value, name: str) -> Value:
+        return machine.getattr(self.data(base).func, name)
+
+    def call(self, machine: Machine, func: Value, call: Invocation) -> Value:
+        data = self.data(func)
+        args, function = [data.self, *call.args], as_function(data.func)
+        if function is not None:
+            return machine.call_function(function, args, call.kwargs, call.site)
+        return machine.call(data.func, args, call.kwargs, call.site)
+
+
+@kind_of(Partial)
+class PartialFunction(Invocable[Partial]):
+    """A function of which some arguments are given."""
+
+    def getattr(self, machine: Machine, base: Value, name: str) -> Value:
+        data = self.data(base)
+        attributes = {
+            "func": data.func,
+            "args": Value(tuple(data.args)),
+            "keywords": Value(data.kwargs),
+        }
+        return attributes.get(name, unknown(name))
+
+    def call(self, machine: Machine, func: Value, call: Invocation) -> Value:
+        data = self.data(func)
+        kwargs = {**data.kwargs, **call.kwargs}
+        return machine.call(data.func, [*data.args, *call.args], kwargs, call.site)
+
+
+def bind_attribute(machine: Machine, attribute: Value, owner: Value, cls: Class) -> Value:
+    """What an object of `cls` has under the name of a class attribute."""
+    function = as_function(attribute)
+    if function is None or function.kind == "staticmethod":
+        return attribute
+    if function.kind == "property":
+        return machine.call_function(function, [owner], {}, Site(function.module.file, 1))
+    if function.kind == "classmethod":
+        return Value(Bound(attribute, Value(cls)), attribute.origin)
+    return Value(Bound(attribute, owner), attribute.origin)
+
+
+# Classes of the repository as values.
+
+
+@kind_of(Class)
+class OwnClass(Invocable[Class]):
+    """Classes of the repository."""
+
+    symbolic = True
+    hashable = True
+
+    def getattr(self, machine: Machine, base: Value, name: str) -> Value:
+        data = self.data(base)
+        attribute = data.lookup(name)
+        if attribute is not None:
+            function = as_function(attribute)
+            if function is not None and function.kind == "classmethod":
+                return Value(Bound(attribute, base), attribute.origin)
+            return (
+                enum_member(data, name, attribute)
+                if is_enum_member(data, name, attribute)
+                else attribute
+            )
+        if name in ("__name__", "__qualname__"):
+            return Value(data.name, base.origin)
+        if name == "__module__":
+            return Value(data.module.name)
+        if name == "__dict__":
+            return Value(data.attrs)
+        if name == "__members__":
+            return Value(enum_members_by_name(data))
+        if name in ("__annotations__", "__dataclass_fields__"):
+            return Value({key: unknown() for key in record_fields(machine, data)})
+        for external in data.external_bases():
+            return Value(Symbol(f"{external}.{name}", base), base.origin)
+        return not_there(machine, name, "AttributeError")
+
+    def setattr(self, machine: Machine, base: Value, name: str, value: Value) -> None:
+        self.data(base).attrs[name] = value
+
+    def delattr(self, base: Value, name: str) -> None:
+        self.data(base).attrs.pop(name, None)
+
+    def getitem(self, machine: Machine, base: Value, index: Value) -> Value:
+        key = index.text
+        if key is not None and key in self.data(base).attrs:
+            return machine.getattr(base, key)
+        return base
+
+    def call(self, machine: Machine, func: Value, call: Invocation) -> Value:
+        return instantiate(machine, self.data(func), call.args, call.kwargs, call.site)
+
+    def has(self, machine: Machine, value: Value, name: str) -> bool | None:
+        if name == "__dict__" or self.data(value).lookup(name) is not None:
+            return True
+        return False if is_foreign(name) else None
+
+    def class_of(self, value: Value) -> Class | None:
+        return self.data(value)
+
+    def names(self, value: Value) -> set[str] | None:
+        return self.data(value).names()
+
+    def attributes(self, value: Value) -> Value:
+        return Value(self.data(value).attrs, value.origin)
+
+
+# Construction of objects of the repository's classes, and the fields of records.
+
+
+def record_fields(machine: Machine, cls: Class) -> dict[str, Value]:
+    """A record class's fields with their default values, inherited ones first."""
+    fields: dict[str, Value] = {}
+    for base in reversed(cls.external_bases()):
+        fields.update(machine.plugins.defaults(base))
+    for current in reversed(cls.mro()):
+        for name in current.annotations:
+            default = current.attrs.get(name)
+            line = current.lines.get(name)
+            origin = Origin("default", current.module.file, line)
+            if default is None:
+                fields.setdefault(name, Value(Unknown(name), origin))
+                continue
+            fields[name] = _field_default(machine, default, origin, current)
+        for name, value in current.attrs.items():
+            if name in fields and name not in current.annotations and value.known:
+                fields[name] = value
+    return fields
+
+
+def _field_default(machine: Machine, default: Value, origin: Origin, cls: Class) -> Value:
+    data = as_call(default)
+    if data is not None and last_part(data.path) in FIELD_CALLS:
+        stated = data.kwargs.get("default")
+        if stated is None and data.args and last_part(data.path) != "subparsers":
+            stated = data.args[0]
+        factory = data.kwargs.get("default_factory") or data.kwargs.get("factory")
+        if stated is None and factory is not None:
+            made = machine.call(factory, [], {}, Site(cls.module.file, origin.line or 1))
+            return Value(made.data, origin)
+        if stated is None and last_part(data.path) in ("list_field", "mutable_field"):
+            return Value(list(data.args), origin)
+        return Value(Unknown() if stated is None or _is_no_default(stated) else stated.data, origin)
+    if isinstance(default.data, Instance | AttrDict | Call):
+        return default
+    return Value(Unknown() if _is_no_default(default) else default.data, origin)
+
+
+def _is_no_default(value: Value) -> bool:
+    """Whether it stands for no default: `dataclasses.MISSING`, `omegaconf.MISSING`."""
+    symbol = as_symbol(value)
+    return symbol is not None and "MISSING" in symbol.path
+
+
+def instantiate(
+    machine: Machine, cls: Class, args: list[Value], kwargs: dict[str, Value], site: Site
+) -> Value:
+    """Construct an object as far as that can be followed."""
+    externals = [last_part(base) for base in cls.external_bases()]
+    if not ENUM_BASES.isdisjoint(externals):
+        return call_enum(cls, args)
+    instance = Instance(cls, args=args, kwargs=kwargs)
+    if not MAPPING_BASES.isdisjoint(externals):
+        instance.items = Value({})
+    elif not LIST_BASES.isdisjoint(externals):
+        instance.items = Value([])
+    value = Value(instance, Origin("code", site.file, site.line))
+    call = Invocation(f"{cls.module.name}.{cls.name}", args, kwargs, site)
+    machine.observer.called(machine, call, value, cls)
+    if externals:
+        made = machine.plugins.constructed(machine, value, call)
+        if made is not None:
+            return made
+    machine.observer.constructs(instance)
+    init = cls.method("__init__")
+    if is_record(cls) and init is None:
+        instance.attrs.update(_record_arguments(machine, cls, args, kwargs))
+        after = cls.method("__post_init__")
+        if after is not None:
+            machine.call_function(after, [value], {}, site)
+        return value
+    if instance.mapping is not None and cls.lookup("__init__") is None:
+        fill_mapping(machine, instance.mapping, args, kwargs)
+    if init is not None:
+        if is_network(cls):
+            _run_network(machine, cls, init, [value, *args], kwargs, site)
+        else:
+            machine.call_function(init, [value, *args], kwargs, site)
+    elif (maker := cls.method("__new__")) is not None:
+        made = machine.call_function(maker, [Value(cls), *args], kwargs, site)
+        if as_instance(made) is not None:
+            return made
+    return value
+
+
+def _run_network(
+    machine: Machine,
+    cls: Class,
+    init: Function,
+    args: list[Value],
+    kwargs: dict[str, Value],
+    site: Site,
+) -> None:
+    """Follow a network's constructor a little way: its parts matter less than its name."""
+    if len(machine.networks) >= 2:
+        return
+    machine.networks.append(cls.name)
+    limit = machine.step_limit
+    machine.step_limit = min(limit, machine.steps + machine.limits.network_steps)
+    try:
+        machine.call_function(init, args, kwargs, site)
+    except BudgetSpent:
+        if machine.steps > limit or machine.out_of_time():
+            raise
+    finally:
+        machine.step_limit = limit
+        machine.networks.pop()
+
+
+def _record_arguments(
+    machine: Machine, cls: Class, args: list[Value], kwargs: dict[str, Value]
+) -> dict[str, Value]:
+    values = record_fields(machine, cls)
+    names = list(values)
+    values.update(machine.plugins.arguments(machine, cls))
+    for name, value in zip(names, args, strict=False):
+        values[name] = value
+    values.update(kwargs)
+    return values
+
+
+# Members of the repository's enums, each the same object always.
+
+
+def call_enum(cls: Class, args: list[Value]) -> Value:
+    """What calling an enum gives: the member that is meant, or what was given."""
+    wanted = args[0] if args else unknown()
+    for member in enum_members_by_name(cls).values():
+        instance = as_instance(member)
+        same = instance and wanted.known and instance.attrs["value"].plain() == wanted.plain()
+        if same or member.data is wanted.data:
+            return member
+    return wanted
+
+
+def is_enum_member(cls: Class, name: str, value: Value) -> bool:
+    """Whether a class attribute is a member of an enum."""
+    return (
+        as_function(value) is None
+        and not name.startswith("_")
+        and any(last_part(base) in ENUM_BASES for base in cls.external_bases())
+    )
+
+
+def enum_members(value: Value) -> Value:
+    """What a loop over an enum class goes over; `value` itself for other classes."""
+    cls = as_class(value)
+    if cls is None or ENUM_BASES.isdisjoint(map(last_part, cls.external_bases())):
+        return value
+    return Value(list(enum_members_by_name(cls).values()), value.origin)
+
+
+def enum_members_by_name(cls: Class) -> dict[str, Value]:
+    """The members of an enum, none for other classes."""
+    return {
+        n: enum_member(cls, n, held)
+        for n, held in cls.attrs.items()
+        if is_enum_member(cls, n, held)
+    }
+
+
+def enum_member(cls: Class, name: str, value: Value) -> Value:
+    """`Class.MEMBER` of an enum: an object with `name` and `value`."""
+    if as_call(value) is not None and last_part(path_of(value)) == "auto":
+        numbers = [n for n, held in cls.attrs.items() if is_enum_member(cls, n, held)]
+        value = Value(1 + numbers.index(name), value.origin)
+    attrs = {"name": Value(name, value.origin), "value": value, "_value_": value}
+    return Value(cls.members.setdefault(name, Instance(cls, attrs)), value.origin)

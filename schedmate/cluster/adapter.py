@@ -1,0 +1,371 @@
+"""What schedmate asks of a cluster, whichever scheduler it has: the interface of its adapter.
+
+An adapter observes (jobs, their descriptions, nodes, ended runs, logs) and is an `Executor`: it
+probes and takes the actions of `actions.py`. It decides nothing; a `Guard` is called before every
+action, inside the transaction that records its intent, and may forbid it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+
+from schedmate.base.errors import ActionError
+from schedmate.cluster.actions import Action
+from schedmate.jobs import JobRecord, JobSpec
+
+if TYPE_CHECKING:
+    from schedmate.cluster.record import PlanStatus, Record
+
+
+LookedUp = Literal[
+    "ready",  # the precondition holds and the action has not been taken, or only in part
+    "done",  # in effect, by this action's own mark if it leaves one
+    "moot",  # its purpose is met already, by somebody else: it is skipped, and never undone
+    "changed",  # none of these: the target is gone, or not as the plan expects
+]
+
+
+class Finding(NamedTuple):
+    """The state of an action, as observed on the cluster."""
+
+    state: LookedUp
+    detail: str = ""
+    """The observation, for people."""
+
+
+class Answer(NamedTuple):
+    """The result of an action.
+
+    `unknown`: it cannot be determined, as there was no answer in time, or one that makes no sense.
+    A probe follows before anything else.
+    """
+
+    outcome: Literal["done", "failed", "unknown"]
+    detail: str = ""
+    data: dict[str, Any] = {}  # noqa: RUF012 - a NamedTuple's default, which nobody changes
+
+
+class ExecutorError(ActionError):
+    """An executor could not determine or do something: its scheduler does not answer, or a command
+    of the site failed.
+
+    Whether an action was taken is unknown.
+    """
+
+
+class RefusedError(ActionError):
+    """A guard forbids an action.
+
+    `wait_s`: time after which it would allow it [s]; None: a person has to decide. `observed`: an
+    observation to record: what, about, data.
+    """
+
+    def __init__(
+        self,
+        rule: str,
+        message: str,
+        *,
+        wait_s: float | None = None,
+        observed: tuple[str, str, dict[str, Any]] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.rule = rule
+        """Which guard: `kill switch`, `circuit breaker`, `cool-down` ..."""
+        self.wait_s = wait_s
+        self.observed = observed
+
+
+class Executor(Protocol):
+    """Takes actions on one cluster. Raises `ExecutorError` for a state that it cannot determine.
+
+    It does not decide whether, how often or in which order actions are taken.
+    """
+
+    name: str
+    """For people and the record: `slurm`, `local`."""
+
+    def probe(self, action: Action) -> Finding:
+        """Determine, without a change, whether an action can be taken, is done, or no longer
+        applies.
+
+        `done` must mean that this very action is in effect: a node that somebody else drained is
+        `moot` for `Drain`. An action of several steps that was interrupted is `ready`, and `act`
+        takes the remaining steps.
+        """
+        ...
+
+    def act(self, action: Action, *, key: str, timeout_s: float) -> Answer:
+        """Take an action whose intent is recorded, within a time limit.
+
+        `key` is the same for every attempt at this step, for schedulers that recognise a repeated
+        request. An action without an answer in time is `unknown`.
+        """
+        ...
+
+
+class Ran(NamedTuple):
+    """Result of a command on nodes.
+
+    `exit_code` is None if it could not be run or did not end in time, which is no evidence about
+    the nodes; `detail` has the reason.
+    """
+
+    exit_code: int | None
+    output: str
+    detail: str = ""
+
+
+class Runner(Protocol):
+    """Runs the administrator's diagnostics on nodes without jobs (Slurm: an exclusive step with a
+    node list).
+
+    It changes nothing that outlives the command.
+    """
+
+    def run(
+        self, command: tuple[str, ...], nodes: tuple[str, ...], *, key: str, timeout_s: float
+    ) -> Ran:
+        """Run a command once over all of `nodes` together, and end it after `timeout_s`."""
+        ...
+
+
+class NoRunner:
+    """A `Runner` for a cluster on which no diagnostics are run; `where` names it for people."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+
+    def run(
+        self, command: tuple[str, ...], nodes: tuple[str, ...], *, key: str, timeout_s: float
+    ) -> Ran:
+        """See `Runner.run`; the result of the diagnostics is unknown here."""
+        return Ran(None, "", f"schedmate runs no diagnostics on {self._where}")
+
+
+class Guard(Protocol):
+    """Decides whether an action may be taken: `check` allows it or raises."""
+
+    def check(self, record: Record, status: PlanStatus, action: Action, *, undo: bool) -> None:
+        """Raise `RefusedError`, or allow the action.
+
+        It runs inside the transaction that records the intent, so the record cannot change before
+        that is written. It must be quick and must not query the cluster: its state is passed in
+        beforehand.
+        """
+        ...
+
+
+class Unguarded:
+    """A guard that allows everything, for tests and for actions that change no node or job."""
+
+    def check(self, record: Record, status: PlanStatus, action: Action, *, undo: bool) -> None:
+        """Allow the action."""
+
+
+# What an adapter observes: jobs, their descriptions, nodes, ended runs and logs.
+
+
+FAILURES = frozenset({"FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL"})
+"""Ends of a job that are diagnosed; a cancelled, preempted or timed-out job has no failure."""
+
+
+class LiveJob(NamedTuple):
+    """One pending or running job, or all that is pending of an array: it is ordered as one."""
+
+    id: str
+    group: str
+    """Id shared by the tasks of an array; that of the job itself if it is not in one."""
+    state: Literal["PENDING", "RUNNING"]
+    user: str
+    queues: tuple[str, ...]
+    submitted: float | None
+    """[s since epoch]"""
+    started: float | None
+    """[s since epoch]"""
+    nodes: tuple[str, ...]
+    held: bool
+    reason: str
+    """Why it waits, in the scheduler's words."""
+    priority: int | None = None
+    task: int | None = None
+    """Its index in the array; None for a single job."""
+
+    @property
+    def key(self) -> str:
+        """A key that is constant while this submission is in the queue."""
+        return run_key(self.group, self.submitted)
+
+
+def run_key(group: str, submitted: float | None) -> str:
+    """Key of a submission of a job or array: ids are reused some day, and a requeue is a new
+    submission."""
+    return f"{group}@{int(submitted or 0)}"
+
+
+class Description(NamedTuple):
+    """The owner's description of a job: the advisor's input, and the path of its log."""
+
+    spec: JobSpec
+    log: str
+    """The pattern of its log, in the scheduler's notation."""
+    problems: tuple[str, ...] = ()
+    """Why it is incomplete, if it is."""
+    no_code: str = ""
+    """Why the location of its code is unknown, if it is."""
+
+
+class LiveNode(NamedTuple):
+    """A node as the scheduler reports it."""
+
+    name: str
+    healthy: bool
+    """Whether it takes jobs, or would when those on it have ended."""
+    drained: bool
+    busy: bool
+    reason: str
+    queues: tuple[str, ...]
+    gpus: int = 0
+    gpus_used: int = 0
+
+
+class EndedRun(NamedTuple):
+    """One run of a job that is over, as accounting has it; `record` has no metadata."""
+
+    job: str
+    """The id that people and the scheduler's commands use: `17`, `12_3`."""
+    raw: str
+    """The scheduler's internal id: for a task of an array a separate number."""
+    group: str
+    record: JobRecord
+    nodes: tuple[str, ...]
+    workdir: str
+    log: str
+    """The pattern of its log path, if accounting has it."""
+    task: int | None = None
+    attempt: int | None = None
+    """Which run this is of one submission, where the scheduler itself starts a job again."""
+
+    @property
+    def key(self) -> str:
+        """The key of the submission, equal to `LiveJob.key` while the job was in the queue."""
+        return run_key(self.group, self.record.submit_time)
+
+    @property
+    def run(self) -> str:
+        """The unique key of this run."""
+        key = run_key(self.job, self.record.submit_time)
+        return key if self.attempt is None else f"{key}#{self.attempt}"
+
+
+class ClusterAdapter(Executor, Protocol):
+    """One cluster. Every method raises `ExecutorError` if its scheduler does not answer, so that an
+    empty result means that there is nothing."""
+
+    cluster: str
+    """The cluster's name: part of the ids of plans and of jobs in the history."""
+
+    def jobs(self) -> list[LiveJob]:
+        """Pending and running jobs. Called every few seconds, so it must be cheap."""
+        ...
+
+    def describe(self, jobs: Sequence[str]) -> dict[str, Description]:
+        """Descriptions of these jobs, by id, without jobs that the scheduler does not know.
+
+        Jobs that have ended are known for some minutes.
+        """
+        ...
+
+    def nodes(self) -> list[LiveNode]:
+        """All nodes."""
+        ...
+
+    def ended(self, since: float) -> list[EndedRun]:
+        """Runs that ended at `since` [s since epoch] or later, once accounting is complete for
+        them."""
+        ...
+
+    def restarts(self, run: EndedRun) -> int | None:
+        """How often the job was restarted before this run; None when the scheduler has forgotten
+        the job."""
+        ...
+
+    def order_values(self, jobs: Iterable[str]) -> dict[str, int]:
+        """The place in the queue (`Order`'s unit) that pending jobs have now."""
+        ...
+
+    def log_path(self, job: LiveJob | EndedRun, pattern: str, spec: JobSpec) -> Path | None:
+        """The path of a run's log; None: unknown."""
+        ...
+
+    def node_logs(self, run: EndedRun) -> list[Path]:
+        """Logs of the nodes of a run, as files that no job can write."""
+        ...
+
+
+class Observer:
+    """An adapter to derive one's own from: it sees nothing and does nothing until methods say
+    more."""
+
+    name = "observer"
+    cluster = "cluster"
+
+    def jobs(self) -> list[LiveJob]:
+        """See `ClusterAdapter.jobs`."""
+        return []
+
+    def describe(self, jobs: Sequence[str]) -> dict[str, Description]:
+        """See `ClusterAdapter.describe`."""
+        return {}
+
+    def nodes(self) -> list[LiveNode]:
+        """See `ClusterAdapter.nodes`."""
+        return []
+
+    def ended(self, since: float) -> list[EndedRun]:
+        """See `ClusterAdapter.ended`."""
+        return []
+
+    def restarts(self, run: EndedRun) -> int | None:
+        """See `ClusterAdapter.restarts`."""
+        return None
+
+    def order_values(self, jobs: Iterable[str]) -> dict[str, int]:
+        """See `ClusterAdapter.order_values`."""
+        return {}
+
+    def log_path(self, job: LiveJob | EndedRun, pattern: str, spec: JobSpec) -> Path | None:
+        """See `ClusterAdapter.log_path`: the pattern is the path."""
+        return Path(pattern) if pattern else None
+
+    def node_logs(self, run: EndedRun) -> list[Path]:
+        """See `ClusterAdapter.node_logs`."""
+        return []
+
+    def probe(self, action: Action) -> Finding:
+        """See `Executor.probe`."""
+        raise ExecutorError(f"the adapter {self.name} takes no action {action.kind!r}.")
+
+    def act(self, action: Action, *, key: str, timeout_s: float) -> Answer:
+        """See `Executor.act`."""
+        raise ExecutorError(f"the adapter {self.name} takes no action {action.kind!r}.")
+
+
+# How long to wait before a scheduler that did not answer is asked again.
+
+
+LONGEST_WAIT_S = 300.0
+"""The longest pause while the scheduler does not answer [s]."""
+
+
+def pause_s(poll_s: float, failures: int, chance: float) -> float:
+    """The pause after this number of failed passes in a row [s].
+
+    It doubles, up to `LONGEST_WAIT_S`. `chance`, from 0 to 1, shortens it by up to a quarter, so
+    that agents that lost one controller do not all return at once.
+    """
+    if not failures:
+        return poll_s
+    longest = max(poll_s, LONGEST_WAIT_S)
+    return float(min(longest, poll_s * 2.0 ** min(failures, 30)) * (1.0 - 0.25 * chance))

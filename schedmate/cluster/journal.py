@@ -1,0 +1,324 @@
+"""An append-only SQLite file whose rows are chained by hashes; `record.py` defines its meaning.
+
+Any number of processes of one machine write it: each transaction takes the write lock first, so
+that what it reads cannot change before it writes. Committed data survives killed processes and
+power cuts. Times of rows are `Instant`s, whose age stays correct when the clock is set.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from schedmate.base.data import plain
+from schedmate.base.errors import InputError
+from schedmate.base.journal import Connection
+from schedmate.retrieval.database import locked, network_filesystem
+
+
+class Instant(NamedTuple):
+    """A point in time on this machine."""
+
+    time: float
+    """Time of day [s since epoch]."""
+    boot: str
+    """The boot that it belongs to; empty where the system does not say."""
+    uptime: float
+    """Time since that boot [s]."""
+
+    def age(self, now: Instant) -> float:
+        """How long ago this was [s], never less than zero."""
+        if self.boot and self.boot == now.boot:
+            return max(0.0, now.uptime - self.uptime)
+        return max(0.0, now.time - self.time)
+
+
+def instant_now() -> Instant:
+    """The present instant of this machine: wall clock, boot id and time since boot."""
+    return Instant(time.time(), _boot_id(), time.clock_gettime(time.CLOCK_BOOTTIME))
+
+
+@cache
+def _boot_id() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    except OSError:
+        return ""
+
+
+# An append-only SQLite file whose rows are chained by hashes; `record.py` defines its meaning.
+#
+# Any number of processes of one machine write it: each transaction takes the write lock first, so
+# that what it reads cannot change before it writes. Committed data survives the end of the process
+# and of the machine.
+
+
+APPLICATION_ID = 0x53434D52
+"""Marks a SQLite file as a record of this program."""
+SCHEMA_VERSION = 1
+BUSY_S = 30.0
+"""How long a writer waits for another one [s]."""
+GENESIS = "0" * 64
+"""The hash before the first entry."""
+
+
+class RecordError(InputError):
+    """The record cannot be opened, read or written; nothing was recorded."""
+
+
+class Entry(NamedTuple):
+    """One row of the record."""
+
+    seq: int
+    """1, 2, 3 ... without gaps."""
+    at: Instant
+    kind: str
+    about: str
+    """The id of a plan, or the subject of an observation."""
+    actor: str
+    """The author: a person's name, `agent`, `policy: ...`."""
+    body: dict[str, Any]
+    hash: str
+
+
+class Verified(NamedTuple):
+    """Result of a check of the chain: `broken` describes the fault and its place, or is None."""
+
+    entries: int
+    head: str
+    broken: str | None
+
+
+class Journal:
+    """The file. Raises `RecordError` for everything that SQLite, the disk or the file refuses."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        read_only: bool = False,
+        now: Callable[[], Instant] = instant_now,
+    ) -> None:
+        self.path, self.read_only, self.now = path, read_only, now
+        self._lock, self._depth = threading.RLock(), 0
+        with self._explained():
+            self._db = self._open()
+        try:
+            with self._explained():
+                self._prepare()
+        except BaseException:
+            self._db.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release the file; may be repeated."""
+        with self._lock:
+            self._db.close()
+
+    def _open(self) -> sqlite3.Connection:
+        if self.read_only:
+            if not self.path.is_file():
+                raise RecordError(
+                    f"{self.path}: no record yet; `schedmate recover plan` begins one"
+                )
+        else:
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.path.touch(mode=0o600, exist_ok=True)
+        return sqlite3.connect(
+            f"{self.path.resolve().as_uri()}?mode={'ro' if self.read_only else 'rw'}",
+            uri=True,
+            timeout=BUSY_S,
+            isolation_level=None,
+            check_same_thread=False,
+            factory=Connection,
+        )
+
+    def _prepare(self) -> None:
+        version = self._version()
+        if not version and self.read_only:
+            raise RecordError(f"{self.path}: an empty file, not a record")
+        if not version:
+            with locked(self.path.with_name(self.path.name + ".lock"), wait=True):
+                if not self._version():
+                    self._make()
+        if not self.read_only:
+            # an intent must outlive a power cut, or an action could be taken twice after it
+            self._db.execute("PRAGMA synchronous = EXTRA")
+
+    def _version(self) -> int:
+        tables = int(self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+        marked = int(self._db.execute("PRAGMA application_id").fetchone()[0])
+        version = int(self._db.execute("PRAGMA user_version").fetchone()[0])
+        if tables and marked != APPLICATION_ID:
+            raise RecordError(f"{self.path}: a database, but not a record of schedmate")
+        if version > SCHEMA_VERSION:
+            raise RecordError(f"{self.path}: written by a newer schedmate; upgrade this one")
+        return version
+
+    def _make(self) -> None:
+        if network_filesystem(self.path.parent) is None:
+            # elsewhere a rollback journal works, for processes of one machine
+            with suppress(sqlite3.OperationalError):
+                self._db.execute("PRAGMA journal_mode = WAL")
+        script = Path(__file__).with_name("record.sql").read_text("utf-8")
+        marks = f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={SCHEMA_VERSION};"
+        self._db.executescript(script.replace("COMMIT;", f"{marks}\nCOMMIT;"))
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """A transaction, atomic for every process; blocks may be nested.
+
+        An exception inside rolls back all of it.
+        """
+        if self.read_only:
+            raise RecordError(f"{self.path}: opened for reading only")
+        with self._lock:
+            if self._depth == 0:
+                with self._explained():
+                    self._db.execute("BEGIN IMMEDIATE")
+            self._depth += 1
+            try:
+                yield
+                if self._depth == 1:
+                    with self._explained():
+                        self._db.execute("COMMIT")
+            finally:
+                self._depth -= 1
+                if self._depth == 0 and self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+
+    def append(self, kind: str, about: str, actor: str, body: dict[str, Any]) -> Entry:
+        """Add one row, in a `writing` block; it is there for good when that ends."""
+        text = _canonical(body)
+        last = self.rows("SELECT seq, hash FROM entries ORDER BY seq DESC LIMIT 1")
+        seq, before = (int(last[0][0]) + 1, str(last[0][1])) if last else (1, GENESIS)
+        at = self.now()
+        kind, about, actor = (plain(kind), plain(about), plain(actor))
+        digest = _digest(before, (seq, *at, kind, about, actor, text))
+        self.change(
+            "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (seq, *at, kind, about, actor, text, digest),
+        )
+        return Entry(seq, at, kind, about, actor, json.loads(text), digest)
+
+    def change(self, sql: str, values: Sequence[Any] = ()) -> int:
+        """Execute a statement inside a `writing` block; return the number of rows it changed."""
+        with self._lock, self._explained():
+            return self._db.execute(sql, values).rowcount
+
+    def rows(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """All rows of a SELECT."""
+        with self._lock, self._explained():
+            return self._db.execute(sql, values).fetchall()
+
+    def entries(
+        self, *, after: int = 0, about: str | None = None, kind: str | None = None
+    ) -> Iterator[Entry]:
+        """The rows past a number, oldest first; those about a subject, or of a kind, if named."""
+        while True:
+            rows = self.rows(
+                "SELECT * FROM entries WHERE seq > ? AND (? IS NULL OR about = ?) "
+                "AND (? IS NULL OR kind = ?) ORDER BY seq LIMIT 500",
+                (after, about, about, kind, kind),
+            )
+            for row in rows:
+                yield entry_of(row)
+            if len(rows) < 500:
+                return
+            after = int(rows[-1][0])
+
+    def head(self) -> tuple[int, str]:
+        """Number and hash of the last row: kept elsewhere, they prove that none was cut off."""
+        rows = self.rows("SELECT seq, hash FROM entries ORDER BY seq DESC LIMIT 1")
+        return (int(rows[0][0]), str(rows[0][1])) if rows else (0, GENESIS)
+
+    def verify(self, checkpoint: tuple[int, str] | None = None) -> Verified:
+        """Verify the whole chain. `checkpoint`: a `head` stored elsewhere that it must contain."""
+        before, count = GENESIS, 0
+        broken: str | None = None
+        for entry in self._chain():
+            *row, digest = entry
+            count += 1
+            if row[0] != count:
+                broken = f"entry {count} is missing"
+            elif digest != _digest(before, row):
+                broken = f"entry {count} is not what was written"
+            elif checkpoint is not None and count == checkpoint[0] and digest != checkpoint[1]:
+                broken = f"entry {count} is not the one that was known"
+            if broken:
+                return Verified(count, before, broken)
+            before = str(digest)
+        if checkpoint is not None and checkpoint[0] > count:
+            broken = f"it ends at entry {count}, and {checkpoint[0]} were known"
+        return Verified(count, before, broken)
+
+    def _chain(self) -> Iterator[tuple[Any, ...]]:
+        after = 0
+        while rows := self.rows(
+            "SELECT * FROM entries WHERE seq > ? ORDER BY seq LIMIT 500", (after,)
+        ):
+            yield from rows
+            after = int(rows[-1][0])
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            raise RecordError(f"{self.path}: {_advice(error)}") from error
+        except OSError as error:
+            reason = error.strerror or error
+            raise RecordError(
+                f"{self.path}: cannot be opened or written ({reason}); check the rights of its "
+                f"directory, or name another one."
+            ) from error
+        except sqlite3.DatabaseError as error:
+            raise RecordError(
+                f"{self.path}: cannot be used as a record ({error}); restore a copy, or move it "
+                f"away to begin a new one"
+            ) from error
+
+
+def entry_of(row: Sequence[Any]) -> Entry:
+    """An entry from all columns of its row."""
+    seq, time, boot, uptime, kind, about, actor, body, digest = row
+    return Entry(seq, Instant(time, boot, uptime), kind, about, actor, json.loads(body), digest)
+
+
+def _canonical(body: dict[str, Any]) -> str:
+    return json.dumps(plain(body), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _digest(before: str, row: Sequence[Any]) -> str:
+    return sha256(json.dumps([before, *row]).encode()).hexdigest()
+
+
+def _advice(error: sqlite3.OperationalError) -> str:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return f"another process has been writing for over {BUSY_S:.0f} s; try again later"
+    if code == sqlite3.SQLITE_FULL:
+        return "the disk is full, nothing was done; make room and run this again"
+    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
+        return f"cannot be opened or written ({error}); check the rights of its directory"
+    return f"the database failed ({error})"

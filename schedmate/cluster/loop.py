@@ -1,0 +1,726 @@
+"""The reconcile loop over a cluster: observe, advise, follow and diagnose, plan, guard, act,
+record.
+
+`Agent.once` makes one pass and returns what it found and did (`Pass`); `watch` repeats passes. A
+pass may be interrupted anywhere: its findings are in the `Memory`, its actions in the `Record`, and
+the next pass resumes from there. If the scheduler does not answer, nothing is done, and the cluster
+runs as without schedmate.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from schedmate.base.errors import SchedmateError
+from schedmate.base.files import children, exists
+from schedmate.base.inputs import format_duration
+from schedmate.cluster.actions import REASON_PREFIX, Action, Annotate
+from schedmate.cluster.adapter import (
+    FAILURES,
+    ClusterAdapter,
+    Description,
+    EndedRun,
+    ExecutorError,
+    LiveJob,
+    RefusedError,
+    pause_s,
+)
+from schedmate.cluster.bounds import (
+    AdviseBounds,
+    Bounds,
+    check_band,
+    is_ordered,
+    moved_trust,
+    order_to_set,
+    order_value,
+)
+from schedmate.cluster.memory import KnownJob, Memory
+from schedmate.cluster.record import Plan, PlanStatus, Purpose, Reason, Record, carry_out
+from schedmate.jobs import Diagnosis, Estimate, JobSpec, Progress, WorkloadMetadata
+from schedmate.mate import SchedMate
+
+if TYPE_CHECKING:
+    from schedmate.cluster.recovery.recover import ClusterRecovery
+
+REPORT_SCHEMA = "schedmate.agent-pass/v1"
+
+
+class _PassPart(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Estimated(_PassPart):
+    """An estimate of a job that is new, or for which more runs are known now."""
+
+    job: str
+    user: str
+    estimate: Estimate
+    again: bool = False
+
+
+class Followed(_PassPart):
+    """A running job whose log was read."""
+
+    job: str
+    log: str
+    progress: Progress
+
+
+class Failed(_PassPart):
+    """A run that failed, and what its logs say."""
+
+    job: str
+    run: str
+    state: str
+    nodes: tuple[str, ...]
+    log: str | None
+    diagnosis: Diagnosis | None
+    plan: str | None = Field(None, description="The id of the plan that was proposed for it")
+
+
+class Done(_PassPart):
+    """An action that was taken, or would be in a dry run."""
+
+    plan: str | None = Field(None, description="Null in a dry run")
+    action: Action
+    state: str = Field(description="`would` in a dry run, else the state of its plan")
+    detail: str = ""
+
+
+class Pass(_PassPart):
+    """The report of one pass over a cluster: what the agent saw, did, and could not do."""
+
+    cluster: str
+    time: float = Field(description="When it began [s since epoch]")
+    took_s: float = Field(0.0, description="Wall time [s]")
+    dry_run: bool = False
+    stopped: bool = Field(False, description="The kill switch is set: nothing was changed")
+    pending: int = 0
+    running: int = 0
+    unread: int = Field(0, description="Jobs whose code is left for the next pass")
+    estimated: list[Estimated] = Field(default_factory=list)
+    actions: list[Done] = Field(default_factory=list)
+    learned: int = Field(0, description="Ended runs that went into the history")
+    followed: list[Followed] = Field(default_factory=list)
+    failed: list[Failed] = Field(default_factory=list)
+    waiting: list[str] = Field(default_factory=list, description="Plans that wait for approval")
+    problems: list[str] = Field(default_factory=list, description="What could not be done, and why")
+
+    @property
+    def eventful(self) -> bool:
+        """Whether there is anything to report."""
+        return bool(self.estimated or self.actions or self.learned or self.failed or self.problems)
+
+
+# Runs that have ended: all are learned from, those that failed are diagnosed.
+
+
+MOST_LEARNED = 200
+"""Most runs that are learned from in one pass."""
+
+LEARNED_UNTIL, BEGUN = "learned until", "begun"
+
+
+class Failure(NamedTuple):
+    """A run that failed: what recovery plans from."""
+
+    cluster: str
+    run: EndedRun
+    restarts: int
+    """Restarts of the job before this run."""
+    diagnosis: Diagnosis
+    log: str | None
+
+
+class EndedRuns:
+    """Learns from each run exactly once, even if the process is killed.
+
+    A run counts as learned once everything about it is stored; work repeated after an interruption
+    has the same ids and replaces itself.
+    """
+
+    def __init__(
+        self,
+        adapter: ClusterAdapter,
+        mate: SchedMate,
+        memory: Memory,
+        record: Record | None,
+        bounds: Bounds,
+        healer: ClusterRecovery | None,
+    ) -> None:
+        self._adapter = adapter
+        self._mate = mate
+        self._memory = memory
+        self._record = record
+        self._bounds = bounds
+        self._healer = healer
+
+    def learn(self, report: Pass, now: float) -> list[EndedRun]:
+        """Learn from the runs that ended since the last call; the first call only sets the time.
+
+        Returns the runs for which accounting is complete, including those learned before.
+        """
+        bounds = self._bounds.learn
+        begun = self._memory.mark(BEGUN)
+        if begun is None:  # what ended before the agent began is for `import`
+            begun = float(int(now))  # accounting has whole seconds only
+            self._memory.set_mark(BEGUN, begun)
+        since = max(begun, (self._memory.mark(LEARNED_UNTIL) or now) - bounds.overlap)
+        runs = [run for run in self._adapter.ended(since) if (run.record.end_time or 0.0) >= begun]
+        new = self._memory.new_runs(run.run for run in runs)
+        left = [run for run in runs if run.run in new]
+        left.sort(key=lambda run: run.record.end_time or 0.0)
+        for run in left[:MOST_LEARNED]:
+            self._take_in(run, report, now)
+        if len(left) <= MOST_LEARNED:
+            self._memory.set_mark(LEARNED_UNTIL, now)
+            self._memory.forget(now)
+        return runs
+
+    def _take_in(self, run: EndedRun, report: Pass, now: float) -> None:
+        record, trust, user = run.record, None, run.record.user
+        known_job = self._memory.known(run.key)
+        if known_job is not None and user is not None:
+            before = self._memory.trust().get(user, 1.0)
+            trust = moved_trust(before, known_job.estimate, record)
+        if known_job is None:
+            known_job = self._read_late(run, now)
+        record = record.model_copy(
+            update={
+                "metadata": known_job.metadata,
+                "command": known_job.spec.command or record.command,
+            }
+        )
+        if self._record is not None and self._bounds.learn.allowed:
+            self._mate.learn([record])
+        if record.state in FAILURES and self._bounds.diagnose.allowed:
+            failed, failure = self.look_into(run, now, known_job)
+            if self._record is not None:
+                self._propose(failed, failure)
+            report.failed.append(failed)
+        self._memory.learned(run.run, now, user, trust)
+        report.learned += 1
+
+    def _read_late(self, run: EndedRun, now: float) -> KnownJob:
+        """A job that came and went between two passes, or ended before the agent began."""
+        described = self._adapter.describe([run.raw]).get(run.raw)
+        if described is None:
+            spec = JobSpec(
+                repo=run.workdir or None,
+                command=run.record.command,
+                name=run.record.name,
+                user=run.record.user,
+                launch=run.record.launch,
+            )
+            described = Description(spec, run.log)
+        known_job = read_job(self._mate, run.key, described, self._bounds.advise.each, now)
+        self._memory.remember(known_job)
+        return known_job
+
+    def look_into(
+        self, run: EndedRun, now: float, known_job: KnownJob | None = None
+    ) -> tuple[Failed, Failure | None]:
+        """The diagnosis of a run's logs, and recovery's plan for it; nothing is recorded."""
+        known_job = known_job or self._memory.known(run.key) or self._read_late(run, now)
+        spec = known_job.spec.model_copy(update={"job_id": run.job, "node_names": list(run.nodes)})
+        path = self._adapter.log_path(run, known_job.log, spec)
+        diagnosis = None
+        if path is not None and exists(path):
+            deadline = self._bounds.diagnose.each
+            nodes = self._adapter.node_logs(run)
+            diagnosis = self._mate.on_failure(spec, path, node_logs=nodes, deadline_s=deadline)
+        failed = Failed(
+            job=run.job,
+            run=run.run,
+            state=run.record.state,
+            nodes=run.nodes,
+            log=str(path) if path else None,
+            diagnosis=diagnosis,
+        )
+        failure = None
+        if diagnosis is not None and self._healer is not None:
+            restarts = self._adapter.restarts(run)
+            if restarts is not None:  # None: the scheduler has forgotten the job
+                failure = Failure(self._adapter.cluster, run, restarts, diagnosis, failed.log)
+        return failed, failure
+
+    def _propose(self, failed: Failed, failure: Failure | None) -> None:
+        assert self._record is not None
+        if not any(self._record.entries(kind="failure", about=failed.run)):
+            document = failed.model_dump(mode="json", exclude_defaults=True)
+            self._record.observe("failure", failed.run, by="schedmate agent", data=document)
+        if failure is not None and self._healer is not None:
+            status = self._healer.propose(failure)
+            failed.plan = status.plan.id if status is not None else None
+
+
+def read_job(
+    mate: SchedMate, key: str, description: Description, budget_s: float, now: float
+) -> KnownJob:
+    """A job's metadata and estimate from its code; an abstained estimate without metadata.
+
+    `budget_s` bounds the reading [s of CPU time], `now` is in [s since epoch].
+    """
+    spec = description.spec
+    metadata, launch = WorkloadMetadata(), spec.launch
+    if description.no_code:
+        estimate = Estimate(reason=description.no_code)
+        return KnownJob(key, now, spec, metadata, estimate, description.log)
+    try:
+        analysis = mate.analyze(spec, budget_s=budget_s)
+        metadata, estimate, launch = analysis.metadata, analysis.estimate, analysis.launch
+    except (SchedmateError, OSError) as error:
+        # the command derived from the script was typed by no user
+        problem = f"{error}".split("...` ", 1)[-1]
+        estimate = Estimate(reason=f"its code cannot be read: {problem}")
+    spec = spec.model_copy(update={"launch": launch})
+    return KnownJob(key, now, spec, metadata, estimate, description.log)
+
+
+# The agent: one pass, and what it does to order, notes and running jobs.
+
+
+class Agent:
+    """The agent of one cluster. `record` is None in a dry run, which changes nothing."""
+
+    def __init__(
+        self,
+        adapter: ClusterAdapter,
+        mate: SchedMate,
+        memory: Memory,
+        record: Record | None,
+        bounds: Bounds,
+        *,
+        healer: ClusterRecovery | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.adapter = adapter
+        self.bounds = bounds
+        self._mate = mate
+        self._memory = memory
+        self._record = record
+        self._healer = healer
+        self._clock = clock
+        self._acting = Acting(adapter, record, bounds, healer)
+        self._ended = EndedRuns(adapter, mate, memory, record, bounds, healer)
+        self._advising = Advising(adapter, mate, memory, bounds.advise, clock)
+        self._due: dict[str, float] = {}
+
+    def once(self) -> Pass:
+        """Make one pass and return its report.
+
+        A step that fails is one of its `problems` and does not stop the others. Raises
+        `ExecutorError` if the scheduler does not answer.
+        """
+        began = time.perf_counter()
+        now = self._clock()
+        jobs = self.adapter.jobs()
+        report = Pass(
+            cluster=self.adapter.cluster,
+            time=now,
+            dry_run=self._record is None,
+            stopped=exists(self.bounds.kill_switch),
+            pending=sum(job.state == "PENDING" for job in jobs),
+            running=sum(job.state == "RUNNING" for job in jobs),
+        )
+        steps: list[Callable[[list[LiveJob], Pass], None]] = [
+            self._go_on,
+            self._advise,
+            self._order,
+            self._annotate,
+            self._learn,
+            self._follow,
+        ]
+        for step in steps:
+            try:
+                step(jobs, report)
+            except (SchedmateError, OSError) as error:
+                # a step that fails (its database is down) does not stop the others
+                report.problems.append(f"{step.__name__.strip('_').replace('_', ' ')}: {error}")
+        if self._record is not None:
+            waiting = self._record.plans(states={"proposed"})
+            report.waiting = [status.plan.id for status in waiting]
+        report.took_s = round(time.perf_counter() - began, 3)
+        return report
+
+    def look_into(self, run: EndedRun, now: float) -> tuple[Failed, Plan | None]:
+        """Diagnosis and plan of a failed run; nothing is stored or carried out."""
+        failed, failure = self._ended.look_into(run, now)
+        if failure is None or self._healer is None:
+            return failed, None
+        return failed, self._healer.preview(failure)
+
+    def _go_on(self, _jobs: list[LiveJob], report: Pass) -> None:
+        self._acting.go_on(report)
+
+    def _advise(self, jobs: list[LiveJob], report: Pass) -> None:
+        self._advising.advise(jobs, report)
+
+    # -- order and notes ---------------------------------------------------
+
+    def _order(self, jobs: list[LiveJob], report: Pass) -> None:
+        bounds = self.bounds.order
+        if not bounds.allowed or report.stopped or not self._is_due("order", bounds.every):
+            return
+        trust, set_values = self._memory.trust(), self._memory.ordering()
+        wanted = {
+            job.id: order_value(
+                bounds,
+                self._advising.estimates.get(job.key),
+                trust=trust.get(job.user, 1.0),
+                waited_s=report.time - (job.submitted or report.time),
+            )
+            for job in jobs
+            if is_ordered(bounds, job)
+        }
+        sure = self._memory.surely_given()
+        differs = [
+            job
+            for job, value in wanted.items()
+            if sure.get(job, 0) != value or (job in set_values and job not in sure)
+        ]
+        if differs:
+            present = self.adapter.order_values(differs)
+            has = {job: value for job, value in present.items() if value == wanted[job]}
+            self._memory.give(has, has, sure=True)  # set by an earlier pass that was interrupted
+            action = order_to_set({job: wanted[job] for job in differs}, present, set_values)
+            if action is not None:
+                self._memory.give(action.values, action.previous, sure=False)
+                if self._acting.do(
+                    "ordering", action, report, "shorter jobs first, by their estimates"
+                ):
+                    self._memory.give(action.values, action.previous, sure=True)
+        self._memory.forget_given(job.id for job in jobs)
+
+    def _annotate(self, jobs: list[LiveJob], report: Pass) -> None:
+        bounds = self.bounds.annotate
+        if bounds.where == "off" or report.stopped:
+            return
+        pending = {job.id: job for job in jobs if job.state == "PENDING"}
+        noted = self._memory.noted(job.key for job in pending.values())
+        estimates = self._advising.estimates
+        texts = {
+            id_: note_of(estimates[job.key])
+            for id_, job in pending.items()
+            if job.key in estimates and not estimates[job.key].abstained
+        }
+        texts = {id_: text for id_, text in texts.items() if noted.get(pending[id_].key) != text}
+        texts = dict(list(texts.items())[: bounds.most])
+        if texts and self._acting.do(
+            "annotation", Annotate(texts=texts), report, "estimates to be seen"
+        ):
+            self._memory.note({pending[id_].key: text for id_, text in texts.items()}, report.time)
+
+    # -- running and ended jobs --------------------------------------
+
+    def _learn(self, jobs: list[LiveJob], report: Pass) -> None:
+        spool = self.bounds.learn.spool
+        dropped = [] if spool is None else spooled_files(spool)
+        if not self._is_due("learn", self.bounds.learn.every) and not dropped:
+            return
+        runs = self._ended.learn(report, self._clock())
+        if self._record is not None:
+            remove_spooled(dropped, {run.raw for run in runs}, self._clock())
+        if report.learned:
+            self._advising.stale = {job.key for job in jobs if job.state == "PENDING"}
+
+    def _follow(self, jobs: list[LiveJob], report: Pass) -> None:
+        bounds = self.bounds.follow
+        if not bounds.allowed:
+            return
+        running = {job.id: job for job in jobs if job.state == "RUNNING"}
+        seen = self._memory.progress()
+        if set(seen) - set(running):
+            self._memory.only_running(running)
+        deadline = time.monotonic() + bounds.seconds
+        due = sorted(running, key=lambda id_: self._due.get(f"log of {id_}", 0.0))
+        for id_ in due:
+            if time.monotonic() >= deadline or not self._is_due(f"log of {id_}", bounds.every):
+                break
+            job = running[id_]
+            known_job = self._memory.known(job.key)
+            path = self.adapter.log_path(job, known_job.log, known_job.spec) if known_job else None
+            if known_job is None or path is None or not _has_text(path):
+                continue
+            progress = self._mate.on_progress(known_job.spec, path)
+            if progress is not None:
+                self._memory.keep_progress(id_, job.key, self._clock(), progress)
+                report.followed.append(Followed(job=id_, log=str(path), progress=progress))
+        logs = {f"log of {id_}" for id_ in running}
+        self._due = {
+            what: at for what, at in self._due.items() if what in logs or " of " not in what
+        }
+
+    def take_back_order(self) -> int:
+        """Reset the order values of pending jobs to 0, and return the number of jobs.
+
+        Raises `ExecutorError` if this fails.
+        """
+        set_values = self._memory.ordering()
+        jobs = [job.id for job in self.adapter.jobs() if job.state == "PENDING"]
+        present = self.adapter.order_values(job for job in jobs if job in set_values)
+        action = order_to_set(dict.fromkeys(present, 0), present, set_values)
+        if action is None:
+            return 0
+        report = Pass(cluster=self.adapter.cluster, time=self._clock())
+        if not self._acting.do("ordering", action, report, "the order is reset"):
+            raise ExecutorError("; ".join(report.problems))
+        self._memory.forget_given([])
+        return len(action.values)
+
+    def _is_due(self, what: str, every_s: float) -> bool:
+        now = time.monotonic()
+        if now < self._due.get(what, 0.0):
+            return False
+        self._due[what] = now + every_s
+        return True
+
+
+def note_of(estimate: Estimate) -> str:
+    """An estimate as the note on a job."""
+    low, high = estimate.duration_p10_s, estimate.duration_p90_s
+    text = f"{REASON_PREFIX} about {format_duration(estimate.duration_s or 0.0)}"
+    if low is not None and high is not None:
+        text += f" ({format_duration(low)} to {format_duration(high)})"
+    count = len(estimate.neighbours)
+    return f"{text}, from {count} past run{'s' * (count != 1)}"
+
+
+def _has_text(path: Path) -> bool:
+    """Whether a log is not empty."""
+    try:
+        return path.stat().st_size > 0
+    except OSError:
+        return False
+
+
+@contextmanager
+def only_agent(record: Record, cluster: str) -> Iterator[None]:
+    """Hold the lease of a cluster's agent until the process ends, in whatever way.
+
+    Raises `ClaimedError` at once if another agent holds it.
+    """
+    with record.claim(f"agent of {cluster}"):
+        yield
+
+
+# Repeats an agent's passes: the pauses between them, and the backoff after failures.
+
+
+def watch(
+    agent: Agent,
+    tell: Callable[[Pass], None],
+    warn: Callable[[str], None],
+    *,
+    wait: Callable[[float], object] = time.sleep,
+    goes_on: Callable[[], bool] = lambda: True,
+) -> None:
+    """Make passes until `goes_on` is false. An outage is reported when it starts and ends."""
+    failures = 0
+    while goes_on():
+        began = time.monotonic()
+        try:
+            report = agent.once()
+        except ExecutorError as error:
+            if not failures:
+                warn(f"{error}; nothing is done until it answers again.")
+            failures += 1
+        else:
+            if failures:
+                warn("the scheduler answers again.")
+            failures = 0
+            tell(report)
+        took = time.monotonic() - began if not failures else 0.0
+        # an agent that is slow pauses as long as it worked: it never takes more than half a core
+        rest = pause_s(agent.bounds.poll, failures, random.random())  # noqa: S311 - no secret
+        if goes_on():
+            wait(max(rest - took, min(took, rest)))
+
+
+# Estimates of queued jobs: from their code once, within a time budget, and again as runs end.
+
+
+DESCRIBED = 20
+"""Most new jobs described by one call of the adapter, which costs a command for each script."""
+
+
+class Advising:
+    """The Scheduling Advisor's part of the loop."""
+
+    def __init__(
+        self,
+        adapter: ClusterAdapter,
+        mate: SchedMate,
+        memory: Memory,
+        bounds: AdviseBounds,
+        clock: Callable[[], float],
+    ) -> None:
+        self._adapter, self._mate, self._memory = adapter, mate, memory
+        self._bounds, self._clock = bounds, clock
+        self.estimates: dict[str, Estimate] = {}
+        """Estimates of the jobs in the queue, by key."""
+        self.stale: set[str] = set()
+        """Keys of waiting jobs whose estimates are older than the last run that ended."""
+
+    def advise(self, jobs: list[LiveJob], report: Pass) -> None:
+        """Estimate the jobs that have no estimate yet, those that wait first."""
+        deadline = time.monotonic() + self._bounds.seconds
+        keys = {job.key for job in jobs}
+        self.estimates = {key: estimate for key, estimate in self.estimates.items() if key in keys}
+        missing = [key for key in keys if key not in self.estimates]
+        self.estimates |= self._memory.estimates(missing)
+        new = {job.key: job for job in jobs if job.key not in self.estimates}
+        # waiting jobs first: running ones cannot be reordered any more
+        queue = sorted(new.values(), key=lambda job: (job.state != "PENDING", job.submitted or 0.0))
+        done = 0
+        while done < len(queue) and time.monotonic() < deadline:
+            some = queue[done : done + DESCRIBED]
+            described = self._adapter.describe([job.id for job in some])
+            for job in some:
+                if time.monotonic() >= deadline:
+                    break
+                done += 1
+                if job.id in described:
+                    self._read_code(job, described[job.id], report)
+        report.unread = len(queue) - done
+        self._advise_again([job for job in jobs if job.state == "PENDING"], deadline, report)
+
+    def _read_code(self, job: LiveJob, description: Description, report: Pass) -> None:
+        known_job = read_job(self._mate, job.key, description, self._bounds.each, self._clock())
+        self._memory.remember(known_job)
+        self.estimates[job.key] = known_job.estimate
+        report.problems += description.problems  # reported once, as the job is remembered
+        report.estimated.append(Estimated(job=job.id, user=job.user, estimate=known_job.estimate))
+
+    def _advise_again(self, pending: Sequence[LiveJob], deadline: float, report: Pass) -> None:
+        """Update estimates of waiting jobs when more runs are known; code is not read again."""
+        for job in pending:
+            if time.monotonic() >= deadline:
+                return
+            if job.key not in self.stale:
+                continue
+            self.stale.discard(job.key)
+            known_job = self._memory.known(job.key)
+            if known_job is None or known_job.metadata == WorkloadMetadata():
+                continue
+            estimate = self._mate.estimate(known_job.metadata, known_job.spec.launch, self._clock())
+            if estimate.duration_s != known_job.estimate.duration_s:
+                self._memory.remember(known_job._replace(estimate=estimate))
+                self.estimates[job.key] = estimate
+                report.estimated.append(
+                    Estimated(job=job.id, user=job.user, estimate=estimate, again=True)
+                )
+
+
+# Actions of an agent: each is a plan, recorded before it is carried out.
+
+
+EXPIRY_S = 300.0
+"""After this time a change of order that was not begun is not begun any more [s]."""
+
+AGENT = "schedmate agent"
+"""The agent's name in the record."""
+
+
+class Acting:
+    """Carries out plans, its own and those of recovery; in a dry run (no record) only reports
+    them."""
+
+    def __init__(
+        self,
+        adapter: ClusterAdapter,
+        record: Record | None,
+        bounds: Bounds,
+        healer: ClusterRecovery | None,
+    ) -> None:
+        self._adapter = adapter
+        self._record = record
+        self._bounds = bounds
+        self._healer = healer
+
+    def go_on(self, report: Pass) -> None:
+        """Carry out approved plans, and finish those of an interrupted agent."""
+        if self._record is None or report.stopped:
+            return
+        self._record.expire()
+        for status in reversed(self._record.plans(states={"approved", "applying"}, limit=1000)):
+            if status.plan.cluster == self._adapter.cluster:
+                self._carry_out(status.plan, report)
+
+    def do(self, purpose: Purpose, action: Action, report: Pass, why: str) -> bool:
+        """Plan an action, approve it by the bounds, carry it out; whether it was done."""
+        if self._record is None:
+            report.actions.append(Done(action=action, state="would"))
+            return False
+        text = action.model_dump_json()
+        key = f"{purpose} at {report.time:.3f} {sha256(text.encode()).hexdigest()[:16]}"
+        plan = Plan.of(
+            purpose,
+            cluster=self._adapter.cluster,
+            key=key,
+            created=report.time,
+            expires=report.time + EXPIRY_S,
+            reason=Reason(summary=why),
+            actions=[action],
+        )
+        with (
+            self._record.writing()
+        ):  # in one transaction, so that no other approval can come between
+            self._record.propose(plan, by=AGENT)
+            self._record.approve(plan.id, by="policy: bounds.yaml")
+        return self._carry_out(plan, report)
+
+    def _carry_out(self, plan: Plan, report: Pass) -> bool:
+        assert self._record is not None
+        if plan.purpose != "recovery":
+            result = carry_out(self._record, plan.id, self._adapter, self, by=AGENT)
+        elif self._healer is not None:
+            result = self._healer.apply(plan.id)
+        else:  # approved elsewhere: the agent with recovery.yaml carries it out
+            return False
+        state, detail = result.status.state, result.detail
+        report.actions += [
+            Done(plan=plan.id, action=action, state=state, detail=detail) for action in plan.actions
+        ]
+        if result.stopped:
+            report.problems.append(f"plan {plan.id}: {result.stopped}: {result.detail}")
+        return result.stopped is None
+
+    def check(self, record: Record, status: PlanStatus, action: Action, *, undo: bool) -> None:
+        """As a `Guard` of the agent's own plans: the kill switch and the band."""
+        if exists(self._bounds.kill_switch):
+            place, wait_s = self._bounds.kill_switch, self._bounds.poll
+            raise RefusedError("kill switch", f"{place} is there.", wait_s=wait_s)
+        check_band(self._bounds.order, action, undo=undo)
+
+
+# Files that an epilog writes when a run ends, so that the agent reacts before the next poll.
+#
+# Their names are `JOB.RESTARTS`; nothing else about them is trusted: how the run ended is read
+# from accounting.
+
+
+OLDEST_SPOOLED_S = 600.0
+"""Age at which a file is removed if accounting does not know its run [s]."""
+
+
+def spooled_files(spool: Path) -> list[Path]:
+    """The complete files; names that begin with a dot are still being written."""
+    return [path for path in children(spool) if not path.name.startswith(".")]
+
+
+def remove_spooled(dropped: Iterable[Path], ended_jobs: set[str], now: float) -> None:
+    """Remove the files of jobs that are known to have ended, and old ones."""
+    for path in dropped:
+        with suppress(OSError):
+            job = path.name.partition(".")[0]
+            if job in ended_jobs or now - path.lstat().st_mtime > OLDEST_SPOOLED_S:
+                path.unlink()

@@ -1,0 +1,242 @@
+"""An agent's memory between passes and restarts, in SQLite beside its record.
+
+It has the estimate of each job, the runs learned from, the users' trust (how well their jobs keep
+to their estimates), and the order values that were set. It can be deleted: then jobs in the queue
+are read again, and trust starts anew. Changes to the cluster are in the `Record`, not here.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from schedmate.base.data import dumps
+from schedmate.base.errors import InputError
+from schedmate.base.journal import Connection
+from schedmate.jobs import Estimate, JobSpec, Progress, WorkloadMetadata
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS known (
+    key TEXT PRIMARY KEY, user TEXT, at REAL, spec TEXT, metadata TEXT, estimate TEXT, log TEXT);
+CREATE TABLE IF NOT EXISTS ended (run TEXT PRIMARY KEY, at REAL);
+CREATE TABLE IF NOT EXISTS trust (user TEXT PRIMARY KEY, value REAL, runs INTEGER);
+CREATE TABLE IF NOT EXISTS given (job TEXT PRIMARY KEY, value INTEGER, before INTEGER,
+    sure INTEGER);
+CREATE TABLE IF NOT EXISTS noted (key TEXT PRIMARY KEY, at REAL, text TEXT);
+CREATE TABLE IF NOT EXISTS progress (job TEXT PRIMARY KEY, key TEXT, at REAL, document TEXT);
+CREATE TABLE IF NOT EXISTS marks (name TEXT PRIMARY KEY, value TEXT);
+"""
+
+KEPT_S = 30 * 86_400.0
+"""Time for which jobs that are over are remembered [s]."""
+
+
+class KnownJob(NamedTuple):
+    """Metadata and estimate of a job, from when it was first seen."""
+
+    key: str
+    at: float
+    spec: JobSpec
+    metadata: WorkloadMetadata
+    estimate: Estimate
+    log: str
+
+
+class Memory:
+    """The agent's SQLite file. One agent writes it, any process may read it."""
+
+    def __init__(self, path: Path, *, read_only: bool = False, scratch: bool = False) -> None:
+        """`scratch` works on a copy that is thrown away, for dry runs."""
+        self.path = path
+        try:
+            if scratch:
+                self._db = sqlite3.connect(":memory:", factory=Connection)
+                if path.exists():
+                    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as real:
+                        real.backup(self._db)
+            elif read_only:
+                self._db = sqlite3.connect(f"file:{path}?mode=ro", uri=True, factory=Connection)
+            else:
+                path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                self._db = sqlite3.connect(path, factory=Connection, timeout=30.0)
+                self._db.execute("PRAGMA journal_mode = WAL")
+            if not read_only:
+                self._db.executescript(SCHEMA)
+        except (sqlite3.Error, OSError) as error:
+            raise InputError(
+                f"cannot open the agent's memory {path}: {error}; it can be deleted."
+            ) from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    # -- jobs ------------------------------------------------------------
+
+    def unknown(self, keys: Iterable[str]) -> set[str]:
+        """The keys of which nothing is stored."""
+        wanted = list(keys)
+        rows = self._db.execute(
+            "SELECT key FROM known WHERE key IN (SELECT value FROM json_each(?))",
+            (json.dumps(wanted),),
+        )
+        return set(wanted) - {key for (key,) in rows}
+
+    def remember(self, job: KnownJob) -> None:
+        """Store the findings about a job."""
+        with self._db:
+            self._db.execute(
+                "INSERT OR REPLACE INTO known VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (
+                    *(job.key, job.spec.user, job.at),
+                    job.spec.model_dump_json(),
+                    job.metadata.model_dump_json(by_alias=True),
+                    job.estimate.model_dump_json(),
+                    job.log,
+                ),
+            )
+
+    def known(self, key: str) -> KnownJob | None:
+        """The remembered data of a job."""
+        row = self._db.execute(
+            "SELECT key, at, spec, metadata, estimate, log FROM known WHERE key = ?", (key,)
+        ).fetchone()
+        return None if row is None else _known_job(row)
+
+    def estimates(self, keys: Iterable[str]) -> dict[str, Estimate]:
+        """The estimates of jobs, by key."""
+        rows = self._db.execute(
+            "SELECT key, estimate FROM known WHERE key IN (SELECT value FROM json_each(?))",
+            (json.dumps(list(keys)),),
+        )
+        return {key: Estimate.model_validate_json(text) for key, text in rows}
+
+    def keep_progress(self, job: str, key: str, at: float, progress: Progress) -> None:
+        """Store the last progress of a running job and when its log was read [s since epoch]."""
+        with self._db:
+            self._db.execute(
+                "INSERT OR REPLACE INTO progress VALUES (?, ?, ?, ?)",
+                (job, key, at, progress.model_dump_json()),
+            )
+
+    def progress(self) -> dict[str, tuple[float, Progress]]:
+        """Last known progress of running jobs and when it was read [s since epoch], by job."""
+        rows = self._db.execute("SELECT job, at, document FROM progress")
+        return {job: (at, Progress.model_validate_json(text)) for job, at, text in rows}
+
+    def only_running(self, jobs: Iterable[str]) -> None:
+        """Delete the progress of all other jobs."""
+        with self._db:
+            self._db.execute(
+                "DELETE FROM progress WHERE job NOT IN (SELECT value FROM json_each(?))",
+                (json.dumps(list(jobs)),),
+            )
+
+    # -- runs that ended ---------------------------------------------------
+
+    def new_runs(self, runs: Iterable[str]) -> set[str]:
+        """The runs that were not learned from yet."""
+        wanted = list(runs)
+        done = self._db.execute(
+            "SELECT run FROM ended WHERE run IN (SELECT value FROM json_each(?))",
+            (json.dumps(wanted),),
+        )
+        return set(wanted) - {run for (run,) in done}
+
+    def learned(self, run: str, at: float, user: str | None, trust: float | None) -> None:
+        """Store, in one transaction, that a run was learned from and its user's trust since."""
+        with self._db:
+            self._db.execute("INSERT OR IGNORE INTO ended VALUES (?, ?)", (run, at))
+            if user is not None and trust is not None:
+                self._db.execute(
+                    "INSERT INTO trust VALUES (?, ?, 1) ON CONFLICT (user) DO UPDATE "
+                    "SET value = excluded.value, runs = runs + 1",
+                    (user, trust),
+                )
+
+    def trust(self) -> dict[str, float]:
+        """Trust by user, if it ever changed; otherwise it is 1."""
+        return dict(self._db.execute("SELECT user, value FROM trust"))
+
+    # -- the rest ----------------------------------------------------------
+
+    def ordering(self) -> dict[str, tuple[int, int]]:
+        """The last and the previous order value of jobs; after an interruption, either may be
+        set."""
+        rows = self._db.execute("SELECT job, value, before FROM given")
+        return {job: (value, before) for job, value, before in rows}
+
+    def surely_given(self) -> dict[str, int]:
+        """The order values that jobs certainly have."""
+        return dict(self._db.execute("SELECT job, value FROM given WHERE sure"))
+
+    def give(self, values: Mapping[str, int], before: Mapping[str, int], *, sure: bool) -> None:
+        """Store that order values are about to be set or, if `sure`, that they are."""
+        with self._db:
+            self._db.executemany(
+                "INSERT OR REPLACE INTO given VALUES (?, ?, ?, ?)",
+                [(job, value, before[job], sure) for job, value in values.items()],
+            )
+
+    def forget_given(self, but: Iterable[str]) -> None:
+        """Delete the order values of all jobs but these."""
+        with self._db:
+            self._db.execute(
+                "DELETE FROM given WHERE job NOT IN (SELECT value FROM json_each(?))",
+                (json.dumps(list(but)),),
+            )
+
+    def noted(self, keys: Iterable[str]) -> dict[str, str]:
+        """The notes on jobs, by key."""
+        return dict(
+            self._db.execute(
+                "SELECT key, text FROM noted WHERE key IN (SELECT value FROM json_each(?))",
+                (json.dumps(list(keys)),),
+            )
+        )
+
+    def note(self, texts: Mapping[str, str], at: float) -> None:
+        """Store that notes were written on jobs, by key."""
+        with self._db:
+            self._db.executemany(
+                "INSERT OR REPLACE INTO noted VALUES (?, ?, ?)",
+                [(key, at, text) for key, text in texts.items()],
+            )
+
+    def mark(self, name: str) -> Any:
+        """A value kept under a name, or None."""
+        row = self._db.execute("SELECT value FROM marks WHERE name = ?", (name,)).fetchone()
+        return None if row is None else json.loads(row[0])
+
+    def set_mark(self, name: str, value: Any) -> None:
+        """Keep a value under a name."""
+        with self._db:
+            self._db.execute("INSERT OR REPLACE INTO marks VALUES (?, ?)", (name, dumps(value)))
+
+    def forget(self, now: float) -> None:
+        """Delete what has been over for long."""
+        with self._db:
+            for table in ("known", "ended", "noted"):
+                self._db.execute(f"DELETE FROM {table} WHERE at < ?", (now - KEPT_S,))  # noqa: S608
+
+
+def _known_job(row: tuple[Any, ...]) -> KnownJob:
+    key, at, spec, metadata, estimate, log = row
+    return KnownJob(
+        key,
+        at,
+        JobSpec.model_validate_json(spec),
+        WorkloadMetadata.model_validate_json(metadata),
+        Estimate.model_validate_json(estimate),
+        log,
+    )

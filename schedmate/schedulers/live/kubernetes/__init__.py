@@ -1,1 +1,0 @@
-"""Kubernetes through its API server: what schedmate watches and does there."""

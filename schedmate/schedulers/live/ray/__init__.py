@@ -1,1 +1,0 @@
-"""Ray under the queue: its nodes, actors that hold GPUs, a cluster on this machine to try it on."""

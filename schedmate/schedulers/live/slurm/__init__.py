@@ -1,1 +1,0 @@
-"""Slurm: what its commands print (`reading/`), and what schedmate does with them."""

@@ -1,1 +1,0 @@
-"""Logs of simulated jobs, as real text: their progress lines and their failures."""

@@ -1,1 +1,0 @@
-"""The simulated world besides jobs and policy: progress, interference and failures."""
