@@ -214,6 +214,8 @@ class Description(NamedTuple):
     """Why it is incomplete, if it is."""
     no_code: str = ""
     """Why the location of its code is unknown, if it is."""
+    errors: str = ""
+    """The pattern of a second file that its errors go to, if they do not go to its log."""
 
 
 class LiveNode(NamedTuple):
@@ -246,6 +248,8 @@ class EndedRun(NamedTuple):
     task: int | None = None
     attempt: int | None = None
     """Which run this is of one submission, where the scheduler itself starts a job again."""
+    errors: str = ""
+    """The pattern of a second file that its errors go to, if accounting has it."""
 
     @property
     def key(self) -> str:
@@ -257,6 +261,12 @@ class EndedRun(NamedTuple):
         """The unique key of this run."""
         key = run_key(self.job, self.record.submit_time)
         return key if self.attempt is None else f"{key}#{self.attempt}"
+
+    @property
+    def never_ran(self) -> bool:
+        """Whether it ended before it began: cancelled in the queue. Nothing is to be learned."""
+        took = bool(self.nodes or self.record.duration_s)
+        return not took and self.record.state not in (*FAILURES, "COMPLETED")
 
 
 class ClusterAdapter(Executor, Protocol):
@@ -275,6 +285,10 @@ class ClusterAdapter(Executor, Protocol):
 
         Jobs that have ended are known for some minutes.
         """
+        ...
+
+    def describe_ended(self, run: EndedRun) -> Description | None:
+        """What can still be known of a job that has ended; None: only what `run` says."""
         ...
 
     def nodes(self) -> list[LiveNode]:
@@ -319,6 +333,10 @@ class Observer:
         """See `ClusterAdapter.describe`."""
         return {}
 
+    def describe_ended(self, run: EndedRun) -> Description | None:
+        """See `ClusterAdapter.describe_ended`."""
+        return self.describe([run.raw]).get(run.raw)
+
     def nodes(self) -> list[LiveNode]:
         """See `ClusterAdapter.nodes`."""
         return []
@@ -355,8 +373,8 @@ class Observer:
 # How long to wait before a scheduler that did not answer is asked again.
 
 
-LONGEST_WAIT_S = 300.0
-"""The longest pause while the scheduler does not answer [s]."""
+LONGEST_WAIT_S = 60.0
+"""The longest pause while the scheduler does not answer [s]: failures are to be seen soon after."""
 
 
 def pause_s(poll_s: float, failures: int, chance: float) -> float:

@@ -88,6 +88,7 @@ class LearnBounds(_Section):
 
     allowed: bool = True
     every: Seconds = Field(30.0, description="How often accounting is asked [s]")
+    seconds: Seconds = Field(5.0, description="Time spent on learning in one pass [s]")
     overlap: Seconds = Field(
         600.0, description="How far back it is asked again, since rows are completed late [s]"
     )
@@ -109,6 +110,9 @@ class DiagnoseBounds(_Section):
 
     allowed: bool = True
     each: Seconds = Field(60.0, description="Time spent on one job's logs at most [s]")
+    seconds: Seconds = Field(
+        20.0, description="Time after which no further log is begun in one pass [s]"
+    )
 
 
 class SlurmBounds(_Section):

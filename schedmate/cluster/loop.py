@@ -44,7 +44,14 @@ from schedmate.cluster.bounds import (
 )
 from schedmate.cluster.memory import KnownJob, Memory
 from schedmate.cluster.record import Plan, PlanStatus, Purpose, Reason, Record, carry_out
-from schedmate.jobs import Diagnosis, Estimate, JobSpec, Progress, WorkloadMetadata
+from schedmate.jobs import (
+    Diagnosis,
+    Estimate,
+    JobRecord,
+    JobSpec,
+    Progress,
+    WorkloadMetadata,
+)
 from schedmate.mate import SchedMate
 
 if TYPE_CHECKING:
@@ -106,6 +113,8 @@ class Pass(_PassPart):
     pending: int = 0
     running: int = 0
     unread: int = Field(0, description="Jobs whose code is left for the next pass")
+    undiagnosed: int = Field(0, description="Failed runs that are left for the next pass")
+    unlearned: int = Field(0, description="Ended runs to be learned from in the next passes")
     estimated: list[Estimated] = Field(default_factory=list)
     actions: list[Done] = Field(default_factory=list)
     learned: int = Field(0, description="Ended runs that went into the history")
@@ -120,11 +129,14 @@ class Pass(_PassPart):
         return bool(self.estimated or self.actions or self.learned or self.failed or self.problems)
 
 
-# Runs that have ended: all are learned from, those that failed are diagnosed.
+# Runs that have ended: those that failed are diagnosed, at once; all are learned from, later.
 
 
-MOST_LEARNED = 200
-"""Most runs that are learned from in one pass."""
+LEARNED_AT_ONCE = 20
+"""Runs that go into the history together."""
+
+MOST_FAULTS = 2
+"""Runs in one pass that may raise an error before the rest is left for the next."""
 
 LEARNED_UNTIL, BEGUN = "learned until", "begun"
 
@@ -141,10 +153,13 @@ class Failure(NamedTuple):
 
 
 class EndedRuns:
-    """Learns from each run exactly once, even if the process is killed.
+    """Diagnoses and learns from each run exactly once, even if the process is killed.
 
-    A run counts as learned once everything about it is stored; work repeated after an interruption
-    has the same ids and replaces itself.
+    A pass reads which runs have ended (`read`), looks into failures (`diagnose`) and learns
+    (`learn`), the latest runs first and for a limited time each; what is left comes in the next
+    pass. Jobs that were cancelled before they ran are only marked. A run counts as diagnosed or
+    learned once everything about it is stored; work repeated after an interruption has the same
+    ids and replaces itself.
     """
 
     def __init__(
@@ -162,87 +177,159 @@ class EndedRuns:
         self._record = record
         self._bounds = bounds
         self._healer = healer
+        self.undiagnosed: list[EndedRun] = []
+        """Failed runs that are still to be looked into, the latest first."""
+        self.unlearned: list[EndedRun] = []
+        """Runs that are still to be learned from, the latest first."""
+        self._read_at: float | None = None
 
-    def learn(self, report: Pass, now: float) -> list[EndedRun]:
-        """Learn from the runs that ended since the last call; the first call only sets the time.
+    def read(self, now: float) -> list[EndedRun]:
+        """Read which runs have ended; the first call only sets the time.
 
         Returns the runs for which accounting is complete, including those learned before.
         """
-        bounds = self._bounds.learn
         begun = self._memory.mark(BEGUN)
         if begun is None:  # what ended before the agent began is for `import`
             begun = float(int(now))  # accounting has whole seconds only
             self._memory.set_mark(BEGUN, begun)
-        since = max(begun, (self._memory.mark(LEARNED_UNTIL) or now) - bounds.overlap)
+        overlap = self._bounds.learn.overlap
+        since = max(begun, (self._memory.mark(LEARNED_UNTIL) or now) - overlap)
         runs = [run for run in self._adapter.ended(since) if (run.record.end_time or 0.0) >= begun]
-        new = self._memory.new_runs(run.run for run in runs)
+        new = self._memory.unlearned(run.run for run in runs)
         left = [run for run in runs if run.run in new]
-        left.sort(key=lambda run: run.record.end_time or 0.0)
-        for run in left[:MOST_LEARNED]:
-            self._take_in(run, report, now)
-        if len(left) <= MOST_LEARNED:
-            self._memory.set_mark(LEARNED_UNTIL, now)
-            self._memory.forget(now)
+        never_ran = [run.run for run in left if run.never_ran]
+        if never_ran:
+            self._memory.learned(never_ran, now, {})
+        left = [run for run in left if not run.never_ran]
+        left.sort(key=lambda run: -(run.record.end_time or 0.0))
+        failed = [run.run for run in left if run.record.state in FAILURES]
+        to_diagnose = self._memory.undiagnosed(failed) if self._bounds.diagnose.allowed else set()
+        self.undiagnosed = [run for run in left if run.run in to_diagnose]
+        self.unlearned = left
+        self._read_at = now
         return runs
 
-    def _take_in(self, run: EndedRun, report: Pass, now: float) -> None:
-        record, trust, user = run.record, None, run.record.user
-        known_job = self._memory.known(run.key)
-        if known_job is not None and user is not None:
-            before = self._memory.trust().get(user, 1.0)
-            trust = moved_trust(before, known_job.estimate, record)
-        if known_job is None:
-            known_job = self._read_late(run, now)
-        record = record.model_copy(
-            update={
-                "metadata": known_job.metadata,
-                "command": known_job.spec.command or record.command,
-            }
-        )
+    def diagnose(self, report: Pass, now: float) -> None:
+        """Look into failed runs, and have recovery plan for them."""
+
+        def take_in(some: list[EndedRun]) -> None:
+            for run in some:
+                failed, failure = self.look_into(run, now)
+                if self._record is not None:
+                    self._propose(failed, failure)
+                report.failed.append(failed)
+                self._memory.diagnosed(run.run, now)
+
+        seconds = self._bounds.diagnose.seconds
+        self.undiagnosed = self._in_time(self.undiagnosed, 1, seconds, take_in, report)
+        report.undiagnosed = len(self.undiagnosed)
+
+    def learn(self, report: Pass, now: float) -> None:
+        """Learn from runs whose failure, if they failed, has been looked into."""
+
+        def take_in(some: list[EndedRun]) -> None:
+            self._learn(some, now)
+            report.learned += len(some)
+
+        waiting = {run.run for run in self.undiagnosed}
+        ready = [run for run in self.unlearned if run.run not in waiting]
+        seconds = self._bounds.learn.seconds
+        left = self._in_time(ready, LEARNED_AT_ONCE, seconds, take_in, report)
+        unlearned = {run.run for run in left} | waiting
+        self.unlearned = [run for run in self.unlearned if run.run in unlearned]
+        report.unlearned = len(self.unlearned)
+        if self._read_at is not None and not self.unlearned:
+            self._memory.set_mark(LEARNED_UNTIL, self._read_at)
+            self._memory.forget(now)
+            self._read_at = None
+
+    def _in_time(
+        self,
+        runs: list[EndedRun],
+        at_once: int,
+        seconds: float,
+        take_in: Callable[[list[EndedRun]], None],
+        report: Pass,
+    ) -> list[EndedRun]:
+        """Take in runs until the time is over; gives what is left, faulty ones last.
+
+        A run that cannot be taken in (its directory is odd, the disk is full) does not hold up the
+        others: it is a problem of the pass, and comes again.
+        """
+        deadline, at = time.monotonic() + seconds, 0
+        faulty: list[list[EndedRun]] = []
+        while at < len(runs) and time.monotonic() < deadline and len(faulty) < MOST_FAULTS:
+            some = runs[at : at + at_once]
+            at += len(some)
+            try:
+                take_in(some)
+            except (SchedmateError, OSError) as error:
+                faulty.append(some)
+                report.problems.append(f"run {some[0].run}: {error}")
+        return runs[at:] + [run for some in faulty for run in some]
+
+    def _learn(self, runs: list[EndedRun], now: float) -> None:
+        records: list[JobRecord] = []
+        present = self._memory.trust()
+        trust: dict[str, tuple[float, int]] = {}
+        for run in reversed(runs):  # trust moves in the order of the runs' ends
+            record, user = run.record, run.record.user
+            known_job = self._memory.known(run.key)
+            if known_job is not None and user is not None:
+                before, count = trust.get(user, (present.get(user, 1.0), 0))
+                trust[user] = moved_trust(before, known_job.estimate, record), count + 1
+            if known_job is None:
+                known_job = self._read_late(run, now)
+            command = known_job.spec.command or record.command
+            records.append(
+                record.model_copy(update={"metadata": known_job.metadata, "command": command})
+            )
         if self._record is not None and self._bounds.learn.allowed:
-            self._mate.learn([record])
-        if record.state in FAILURES and self._bounds.diagnose.allowed:
-            failed, failure = self.look_into(run, now, known_job)
-            if self._record is not None:
-                self._propose(failed, failure)
-            report.failed.append(failed)
-        self._memory.learned(run.run, now, user, trust)
-        report.learned += 1
+            self._mate.learn(records)
+        self._memory.learned([run.run for run in runs], now, trust)
 
     def _read_late(self, run: EndedRun, now: float) -> KnownJob:
         """A job that came and went between two passes, or ended before the agent began."""
-        described = self._adapter.describe([run.raw]).get(run.raw)
-        if described is None:
-            spec = JobSpec(
-                repo=run.workdir or None,
-                command=run.record.command,
-                name=run.record.name,
-                user=run.record.user,
-                launch=run.record.launch,
-            )
-            described = Description(spec, run.log)
-        known_job = read_job(self._mate, run.key, described, self._bounds.advise.each, now)
+        budget_s = self._bounds.advise.each
+        known_job = read_job(self._mate, run.key, self._description(run), budget_s, now)
         self._memory.remember(known_job)
         return known_job
 
-    def look_into(
-        self, run: EndedRun, now: float, known_job: KnownJob | None = None
-    ) -> tuple[Failed, Failure | None]:
-        """The diagnosis of a run's logs, and recovery's plan for it; nothing is recorded."""
-        known_job = known_job or self._memory.known(run.key) or self._read_late(run, now)
-        spec = known_job.spec.model_copy(update={"job_id": run.job, "node_names": list(run.nodes)})
-        path = self._adapter.log_path(run, known_job.log, spec)
+    def _description(self, run: EndedRun) -> Description:
+        """A job that is not in the memory, from what the scheduler or its accounting still has."""
+        described = self._adapter.describe_ended(run)
+        if described is not None:
+            return described
+        spec = JobSpec(
+            repo=run.workdir or None,
+            command=run.record.command,
+            name=run.record.name,
+            user=run.record.user,
+            launch=run.record.launch,
+        )
+        return Description(spec, run.log, errors=run.errors)
+
+    def look_into(self, run: EndedRun, now: float) -> tuple[Failed, Failure | None]:
+        """The diagnosis of a run's logs, and recovery's plan for it; nothing is recorded.
+
+        The code of a job is not needed for that, and is not read.
+        """
+        # both have `spec`, `log` and `errors`
+        job = self._memory.known(run.key) or self._description(run)
+        spec = job.spec.model_copy(update={"job_id": run.job, "node_names": list(run.nodes)})
+        paths = self._logs_of(run, job, spec)
+        written = [path for path in paths if _has_text(path)]
         diagnosis = None
-        if path is not None and exists(path):
+        if written:
             deadline = self._bounds.diagnose.each
             nodes = self._adapter.node_logs(run)
-            diagnosis = self._mate.on_failure(spec, path, node_logs=nodes, deadline_s=deadline)
+            diagnosis = self._mate.on_failure(spec, written, node_logs=nodes, deadline_s=deadline)
         failed = Failed(
             job=run.job,
             run=run.run,
             state=run.record.state,
             nodes=run.nodes,
-            log=str(path) if path else None,
+            log=str((written or paths)[0]) if paths else None,
             diagnosis=diagnosis,
         )
         failure = None
@@ -251,6 +338,13 @@ class EndedRuns:
             if restarts is not None:  # None: the scheduler has forgotten the job
                 failure = Failure(self._adapter.cluster, run, restarts, diagnosis, failed.log)
         return failed, failure
+
+    def _logs_of(self, run: EndedRun, job: KnownJob | Description, spec: JobSpec) -> list[Path]:
+        """The log of a run, and the file of its errors if it has one."""
+        paths = [self._adapter.log_path(run, job.log, spec)]
+        if job.errors:
+            paths.append(self._adapter.log_path(run, job.errors, spec))
+        return [path for path in dict.fromkeys(paths) if path is not None]
 
     def _propose(self, failed: Failed, failure: Failure | None) -> None:
         assert self._record is not None
@@ -273,7 +367,7 @@ def read_job(
     metadata, launch = WorkloadMetadata(), spec.launch
     if description.no_code:
         estimate = Estimate(reason=description.no_code)
-        return KnownJob(key, now, spec, metadata, estimate, description.log)
+        return KnownJob(key, now, spec, metadata, estimate, description.log, description.errors)
     try:
         analysis = mate.analyze(spec, budget_s=budget_s)
         metadata, estimate, launch = analysis.metadata, analysis.estimate, analysis.launch
@@ -282,7 +376,7 @@ def read_job(
         problem = f"{error}".split("...` ", 1)[-1]
         estimate = Estimate(reason=f"its code cannot be read: {problem}")
     spec = spec.model_copy(update={"launch": launch})
-    return KnownJob(key, now, spec, metadata, estimate, description.log)
+    return KnownJob(key, now, spec, metadata, estimate, description.log, description.errors)
 
 
 # The agent: one pass, and what it does to order, notes and running jobs.
@@ -332,6 +426,7 @@ class Agent:
             running=sum(job.state == "RUNNING" for job in jobs),
         )
         steps: list[Callable[[list[LiveJob], Pass], None]] = [
+            self._diagnose,
             self._go_on,
             self._advise,
             self._order,
@@ -421,14 +516,17 @@ class Agent:
 
     # -- running and ended jobs --------------------------------------
 
-    def _learn(self, jobs: list[LiveJob], report: Pass) -> None:
-        spool = self.bounds.learn.spool
+    def _diagnose(self, _jobs: list[LiveJob], report: Pass) -> None:
+        spool, now = self.bounds.learn.spool, self._clock()
         dropped = [] if spool is None else spooled_files(spool)
-        if not self._is_due("learn", self.bounds.learn.every) and not dropped:
-            return
-        runs = self._ended.learn(report, self._clock())
-        if self._record is not None:
-            remove_spooled(dropped, {run.raw for run in runs}, self._clock())
+        if self._is_due("learn", self.bounds.learn.every) or dropped:
+            runs = self._ended.read(now)
+            if self._record is not None:
+                remove_spooled(dropped, {run.raw for run in runs}, now)
+        self._ended.diagnose(report, now)
+
+    def _learn(self, jobs: list[LiveJob], report: Pass) -> None:
+        self._ended.learn(report, self._clock())
         if report.learned:
             self._advising.stale = {job.key for job in jobs if job.state == "PENDING"}
 
@@ -450,7 +548,7 @@ class Agent:
             path = self.adapter.log_path(job, known_job.log, known_job.spec) if known_job else None
             if known_job is None or path is None or not _has_text(path):
                 continue
-            progress = self._mate.on_progress(known_job.spec, path)
+            progress = self._mate.on_progress(known_job.spec, path, deadline_s=bounds.seconds)
             if progress is not None:
                 self._memory.keep_progress(id_, job.key, self._clock(), progress)
                 report.followed.append(Followed(job=id_, log=str(path), progress=progress))

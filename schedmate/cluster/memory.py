@@ -21,8 +21,10 @@ from schedmate.jobs import Estimate, JobSpec, Progress, WorkloadMetadata
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS known (
-    key TEXT PRIMARY KEY, user TEXT, at REAL, spec TEXT, metadata TEXT, estimate TEXT, log TEXT);
+    key TEXT PRIMARY KEY, user TEXT, at REAL, spec TEXT, metadata TEXT, estimate TEXT, log TEXT,
+    errors TEXT NOT NULL DEFAULT '');
 CREATE TABLE IF NOT EXISTS ended (run TEXT PRIMARY KEY, at REAL);
+CREATE TABLE IF NOT EXISTS diagnosed (run TEXT PRIMARY KEY, at REAL);
 CREATE TABLE IF NOT EXISTS trust (user TEXT PRIMARY KEY, value REAL, runs INTEGER);
 CREATE TABLE IF NOT EXISTS given (job TEXT PRIMARY KEY, value INTEGER, before INTEGER,
     sure INTEGER);
@@ -44,6 +46,8 @@ class KnownJob(NamedTuple):
     metadata: WorkloadMetadata
     estimate: Estimate
     log: str
+    errors: str = ""
+    """Pattern of a second file that its errors go to, if they do not go to its log."""
 
 
 class Memory:
@@ -66,6 +70,7 @@ class Memory:
                 self._db.execute("PRAGMA journal_mode = WAL")
             if not read_only:
                 self._db.executescript(SCHEMA)
+                _add_columns(self._db)
         except (sqlite3.Error, OSError) as error:
             raise InputError(
                 f"cannot open the agent's memory {path}: {error}; it can be deleted."
@@ -96,20 +101,21 @@ class Memory:
         """Store the findings about a job."""
         with self._db:
             self._db.execute(
-                "INSERT OR REPLACE INTO known VALUES (?, ?, ?, ?, ?, ?, ?)",
+                "INSERT OR REPLACE INTO known VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     *(job.key, job.spec.user, job.at),
                     job.spec.model_dump_json(),
                     job.metadata.model_dump_json(by_alias=True),
                     job.estimate.model_dump_json(),
-                    job.log,
+                    *(job.log, job.errors),
                 ),
             )
 
     def known(self, key: str) -> KnownJob | None:
         """The remembered data of a job."""
         row = self._db.execute(
-            "SELECT key, at, spec, metadata, estimate, log FROM known WHERE key = ?", (key,)
+            "SELECT key, at, spec, metadata, estimate, log, errors FROM known WHERE key = ?",
+            (key,),
         ).fetchone()
         return None if row is None else _known_job(row)
 
@@ -144,25 +150,43 @@ class Memory:
 
     # -- runs that ended ---------------------------------------------------
 
-    def new_runs(self, runs: Iterable[str]) -> set[str]:
+    def unlearned(self, runs: Iterable[str]) -> set[str]:
         """The runs that were not learned from yet."""
+        return self._not_in("ended", runs)
+
+    def undiagnosed(self, runs: Iterable[str]) -> set[str]:
+        """The runs whose failure was not looked into yet."""
+        return self._not_in("diagnosed", runs)
+
+    def _not_in(self, table: str, runs: Iterable[str]) -> set[str]:
         wanted = list(runs)
         done = self._db.execute(
-            "SELECT run FROM ended WHERE run IN (SELECT value FROM json_each(?))",
+            f"SELECT run FROM {table} WHERE run IN (SELECT value FROM json_each(?))",  # noqa: S608
             (json.dumps(wanted),),
         )
         return set(wanted) - {run for (run,) in done}
 
-    def learned(self, run: str, at: float, user: str | None, trust: float | None) -> None:
-        """Store, in one transaction, that a run was learned from and its user's trust since."""
+    def diagnosed(self, run: str, at: float) -> None:
+        """Store that a failed run was looked into."""
         with self._db:
-            self._db.execute("INSERT OR IGNORE INTO ended VALUES (?, ?)", (run, at))
-            if user is not None and trust is not None:
-                self._db.execute(
-                    "INSERT INTO trust VALUES (?, ?, 1) ON CONFLICT (user) DO UPDATE "
-                    "SET value = excluded.value, runs = runs + 1",
-                    (user, trust),
-                )
+            self._db.execute("INSERT OR IGNORE INTO diagnosed VALUES (?, ?)", (run, at))
+
+    def learned(
+        self, runs: Iterable[str], at: float, trust: Mapping[str, tuple[float, int]]
+    ) -> None:
+        """Store, in one transaction, that runs were learned from, and what that says of users.
+
+        `trust` has a user's trust since, and by how many of the runs.
+        """
+        with self._db:
+            self._db.executemany(
+                "INSERT OR IGNORE INTO ended VALUES (?, ?)", [(run, at) for run in runs]
+            )
+            self._db.executemany(
+                "INSERT INTO trust VALUES (?, ?, ?) ON CONFLICT (user) DO UPDATE "
+                "SET value = excluded.value, runs = runs + excluded.runs",
+                [(user, value, count) for user, (value, count) in trust.items()],
+            )
 
     def trust(self) -> dict[str, float]:
         """Trust by user, if it ever changed; otherwise it is 1."""
@@ -226,12 +250,12 @@ class Memory:
     def forget(self, now: float) -> None:
         """Delete what has been over for long."""
         with self._db:
-            for table in ("known", "ended", "noted"):
+            for table in ("known", "ended", "diagnosed", "noted"):
                 self._db.execute(f"DELETE FROM {table} WHERE at < ?", (now - KEPT_S,))  # noqa: S608
 
 
 def _known_job(row: tuple[Any, ...]) -> KnownJob:
-    key, at, spec, metadata, estimate, log = row
+    key, at, spec, metadata, estimate, log, errors = row
     return KnownJob(
         key,
         at,
@@ -239,4 +263,12 @@ def _known_job(row: tuple[Any, ...]) -> KnownJob:
         WorkloadMetadata.model_validate_json(metadata),
         Estimate.model_validate_json(estimate),
         log,
+        errors,
     )
+
+
+def _add_columns(db: sqlite3.Connection) -> None:
+    """Add what a memory of an earlier version lacks."""
+    columns = {row[1] for row in db.execute("PRAGMA table_info(known)")}
+    if "errors" not in columns:
+        db.execute("ALTER TABLE known ADD COLUMN errors TEXT NOT NULL DEFAULT ''")

@@ -86,7 +86,8 @@ def test_what_is_remembered_is_there_after_a_restart(tmp_path: Path) -> None:
     with Memory(path) as memory:
         memory.remember(known("1@5"))
         memory.give({"1": 500}, {"1": 0}, sure=False)
-        memory.learned("1@5", 1.0, "alice", 0.8)
+        memory.learned(["1@5"], 1.0, {"alice": (0.8, 1)})
+        memory.diagnosed("3@5", 1.0)
     with Memory(path) as memory:
         assert memory.known("1@5") == known("1@5")
         assert set(memory.estimates(["1@5", "2@5"])) == {"1@5"}
@@ -94,7 +95,8 @@ def test_what_is_remembered_is_there_after_a_restart(tmp_path: Path) -> None:
         assert memory.surely_given() == {}
         memory.give({"1": 500}, {"1": 0}, sure=True)
         assert memory.surely_given() == {"1": 500}
-        assert memory.new_runs(["1@5", "2@5"]) == {"2@5"}
+        assert memory.unlearned(["1@5", "2@5"]) == {"2@5"}
+        assert memory.undiagnosed(["1@5", "3@5"]) == {"1@5"}
         assert memory.trust() == {"alice": 0.8}
         memory.forget(KEPT_S + 2.0)
         assert memory.known("1@5") is None

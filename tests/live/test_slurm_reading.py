@@ -34,6 +34,7 @@ from schedmate.cluster.slurm.reading import (
     parse_nodes,
     parse_queue,
     parse_rows,
+    submission_of,
     with_steps,
 )
 
@@ -364,3 +365,36 @@ TASK = RUN._replace(array="12", task=3)
 )
 def test_a_log_s_pattern(pattern: str, run: LogRun, path: str) -> None:
     assert str(log_path(pattern, "/w", run)) == path
+
+
+WRAPPED = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n"
+SCRIPT = "#!/bin/sh\n#SBATCH -o 'a b-%j' # c\n\n#SBATCH -e f\nx\n#SBATCH -o no"
+
+
+@pytest.mark.parametrize(
+    ("line", "script", "stdout", "stderr", "command"),
+    [
+        ("sbatch -Qo../disk-%j.out -N1 t.sh gpt2 30", None, "../disk-%j.out", "", "t.sh gpt2 30"),
+        ("sbatch --output=a/%x-%4j -e e-%j t.sh -o o", None, "a/%x-%4j", "e-%j", "t.sh -o o"),
+        ("sbatch --out a.log --hold --err=b.log t.sh", None, "a.log", "b.log", "t.sh"),
+        # of what follows a word that is no option, only a pattern of Slurm's counts
+        ("sbatch --wrap python t.py -o out.bin -o ../d-%j.out", None, "../d-%j.out", "", ""),
+        ("sbatch --job-name my job -o x-%j.out t.sh", None, "x-%j.out", "", "job -o x-%j.out t.sh"),
+        # and not what the stored script shows to be the job's own
+        ("sbatch -N 1 --wrap train -o o-%j.bin", WRAPPED + "train -o o-%j.bin\n", "", "", ""),
+        ("sbatch --wrap train -o %j -o d", WRAPPED + "train -o %j\n", "d", "", ""),
+        # the script says what the line does not
+        ("sbatch -e e t.sh", SCRIPT, "a b-%j", "e", "t.sh"),
+        ("sbatch -o", None, "", "", ""),
+        ("", None, "", "", ""),
+    ],
+)
+def test_a_submit_line_says_where_the_log_is(
+    line: str, script: str | None, stdout: str, stderr: str, command: str
+) -> None:
+    assert submission_of(line, script) == (stdout, stderr, command)
+
+
+@given(st.text(), st.none() | st.text())
+def test_any_submit_line_is_read(line: str, script: str | None) -> None:
+    submission_of(line, script)

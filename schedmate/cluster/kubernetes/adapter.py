@@ -511,6 +511,10 @@ class KubernetesAdapter(KubernetesActs):
         """See `ClusterAdapter.describe`."""
         return {id_: self._described(self._seen[id_]) for id_ in jobs if id_ in self._seen}
 
+    def describe_ended(self, run: EndedRun) -> Description | None:
+        """See `ClusterAdapter.describe_ended`."""
+        return self.describe([run.raw]).get(run.raw)
+
     def _described(self, job: Workload) -> Description:
         """A job's description; with the reason if its object cannot be read."""
         try:

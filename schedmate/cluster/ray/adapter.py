@@ -49,6 +49,10 @@ class QueueAdapter:
                 )
         return descriptions
 
+    def describe_ended(self, run: EndedRun) -> Description | None:
+        """See `ClusterAdapter.describe_ended`."""
+        return self.describe([run.raw]).get(run.raw)
+
     def nodes(self) -> list[LiveNode]:
         """See `ClusterAdapter.nodes`."""
         drains = self._store.drains()

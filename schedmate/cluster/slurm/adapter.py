@@ -65,6 +65,7 @@ from schedmate.cluster.slurm.reading import (
     parse_nodes,
     parse_queue,
     parse_rows,
+    submission_of,
     with_steps,
 )
 from schedmate.jobs import JobSpec, LaunchConfig
@@ -185,11 +186,19 @@ class Lookups:
 
     def restarts(self, run: EndedRun) -> int | None:
         """See `ClusterAdapter.restarts`. A requeue is a new submission of the job."""
-        job = self.job(run.job)
-        if job is None:
-            return None
-        again = job.submitted != run.record.submit_time
-        return max(0, job.restarts - again)
+        fields = ("-O", "RestartCnt:20,SubmitTime:24")  # nothing that a user writes
+        try:
+            printed = self.commands.run("squeue", "-h", "-a", "-t", "all", "-j", run.raw, *fields)
+        except CommandError as error:
+            if "Invalid job id" in error.said:
+                return None
+            raise
+        for line in printed.splitlines():
+            cells = line.split()
+            if len(cells) != 2 or not cells[0].isdigit():
+                raise ShapeError(f"squeue printed {clean(line, 80)!r}, which are not restarts.")
+            return max(0, int(cells[0]) - (parse_time(cells[1]) != run.record.submit_time))
+        return None
 
     def read_nodes(self) -> list[Node]:
         """All nodes."""
@@ -510,6 +519,37 @@ class SlurmAdapter(SlurmActs):
             return None
         return text if len(text) <= LONGEST_SCRIPT else None
 
+    def describe_ended(self, run: EndedRun) -> Description | None:
+        """See `ClusterAdapter.describe_ended`: by accounting, once the controller has forgotten."""
+        described = self.describe([run.raw]).get(run.raw)
+        if described is not None:
+            return described
+        script = self._stored_script(run)
+        submission = submission_of(run.record.command or "", script)
+        nodes = run.record.launch.nodes
+        spec = JobSpec(
+            repo=run.workdir or None,
+            command=launch_command(submission.command, script, run.workdir, nodes)
+            or run.record.command,
+            name=run.record.name,
+            user=run.record.user,
+            launch=run.record.launch,
+            submit_time=run.record.submit_time,
+        )
+        return Description(
+            spec, run.log or submission.stdout, errors=run.errors or submission.stderr
+        )
+
+    def _stored_script(self, run: EndedRun) -> str | None:
+        """The batch script that accounting keeps, where the site lets it (`job_script`)."""
+        try:
+            printed = self.commands.run("sacct", "-B", "-j", run.group)
+        except CommandError:
+            return None
+        head, _, text = printed.partition("\n" + "-" * 80 + "\n")
+        known = head.startswith("Batch Script for") and text.startswith("#!")
+        return text if known and len(text) <= LONGEST_SCRIPT else None
+
     def log_path(self, job: LiveJob | EndedRun, pattern: str, spec: JobSpec) -> Path | None:
         """See `ClusterAdapter.log_path`."""
         if not job.nodes:
@@ -576,6 +616,7 @@ class SlurmAdapter(SlurmActs):
         record = record_of(row, steps)
         group, _, task = row["jobid"].partition("_")
         key = f"{self.cluster}/{row['jobid']}@{int(record.submit_time or 0)}"
+        submission = submission_of(row["submitline"], None)
         return EndedRun(
             job=row["jobid"],
             raw=row["jobidraw"],
@@ -583,8 +624,9 @@ class SlurmAdapter(SlurmActs):
             record=record.model_copy(update={"job_id": key}),
             nodes=hosts_of(row["nodelist"]),
             workdir=row["workdir"],
-            log=row.get("stdout", ""),
+            log=row.get("stdout") or submission.stdout,
             task=int(task) if task.isdigit() else None,
+            errors=row.get("stderr") or submission.stderr,
         )
 
 
@@ -621,7 +663,8 @@ def _description(details: Details, script: str | None) -> Description:
         launch=LaunchConfig(gpus=gpus, nodes=nodes, gpu_type=gpu_type, time_limit_s=limit),
         submit_time=submitted,
     )
-    return Description(spec, details.stdout)
+    errors = "" if details.stderr in (details.stdout, "N/A") else details.stderr
+    return Description(spec, details.stdout, errors=errors)
 
 
 def launch_command(

@@ -11,6 +11,7 @@ import json
 import math
 import re
 import secrets
+import shlex
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
@@ -359,7 +360,7 @@ def parse_factors(text: str) -> dict[str, int]:
 DETAIL_FIELDS = {
     "JobID": 20, "ArrayJobID": 20, "UserName": 64, "NumNodes": 20, "tres-alloc": 400,
     "TimeLimit": 40, "SubmitTime": 24, "Name": 512, "WorkDir": 4096, "Command": 4096,
-    "STDOUT": 4096, "Comment": 512,
+    "STDOUT": 4096, "STDERR": 4096, "Comment": 512,
 }  # fmt: skip
 """Fields and their widths [characters]; longer text is cut off."""
 
@@ -379,7 +380,9 @@ class Details(NamedTuple):
     command: str
     """The script and its arguments, without the quotes they had; empty for `--wrap`."""
     stdout: str
-    """The pattern of its log path; see `logpath`."""
+    """The pattern of its log path; see `log_path`."""
+    stderr: str
+    """The same of its errors; where they go to the log, that of the log."""
     comment: str
 
 
@@ -425,8 +428,8 @@ SACCT_COLUMNS = (
 )  # fmt: skip
 """Columns requested from every version."""
 
-NEWER_COLUMNS = ("Restarts", "FailedNode", "StdOut")
-"""Columns requested from versions that have them: 24.11, 23.02, 24.05."""
+NEWER_COLUMNS = ("Restarts", "FailedNode", "StdOut", "StdErr")
+"""Columns requested from versions that have them: 24.11, 23.02, and 24.05 for both files."""
 
 SETTLED_S = 120.0
 """How long after an end its row may still change [s]."""
@@ -539,6 +542,110 @@ def _pattern_value(match: re.Match[str], run: LogRun) -> str:
     }
     value = words[symbol]
     return value.zfill(min(int(match[1] or 0), _WIDEST)) if value.isdigit() else value
+
+
+# Where a job's log is by its submit line and script, when the controller has forgotten the job.
+
+
+class Submission(NamedTuple):
+    """What a submit line and a batch script say of a job; empty where they do not."""
+
+    stdout: str
+    """The pattern of its log."""
+    stderr: str
+    """The pattern of its errors; empty if they go to the log."""
+    command: str
+    """The script and its arguments, without the quotes they had."""
+
+
+_WITH_VALUE = frozenset("aAbBcCdDeFGiJLmMnNopPqStwx")
+"""Short options of sbatch that take a value."""
+
+_WITHOUT_VALUE = frozenset({
+    "contiguous", "exclusive", "get-user-env", "help", "hold", "ignore-pbs", "kill-on-bad-exit",
+    "label", "nice", "no-kill", "no-requeue", "overcommit", "overlap", "oversubscribe",
+    "parsable", "propagate", "quiet", "reboot", "requeue", "share", "spread-job", "test-only",
+    "unbuffered", "usage", "use-min-nodes", "verbose", "version", "wait",
+})  # fmt: skip
+"""Long options that take no value, or only one after `=`."""
+
+_WRAPPED = "# This script was created by sbatch --wrap.\n\n"
+
+
+def submission_of(submit_line: str, script: str | None) -> Submission:
+    """A job's files and command by accounting's `SubmitLine` and the stored batch script.
+
+    Slurm joins the words of a submit line by spaces and loses their quotes. An option after the
+    first word that is no option may therefore belong to the job's own command; such a pattern
+    counts only if it has a symbol of Slurm's (`%j`). Options of the line precede those of the
+    script (sbatch(1)).
+    """
+    line = submit_line
+    if script is not None and _WRAPPED in script:
+        line = line.replace(script.partition(_WRAPPED)[2].strip(), "COMMAND", 1)
+    words = line.split()[1:]
+    of_line, end = _files_of(words)
+    behind = _files_behind(words[end:])
+    in_script = _files_in(script or "")
+    return Submission(
+        stdout=of_line.get("o") or behind.get("o") or in_script.get("o", ""),
+        stderr=of_line.get("e") or behind.get("e") or in_script.get("e", ""),
+        command="" if "--wrap" in submit_line else " ".join(words[end:]),
+    )
+
+
+def _files_of(words: list[str]) -> tuple[dict[str, str], int]:
+    """The values of `-o` and `-e`, and the index of the first word that is no option."""
+    files: dict[str, str] = {}
+    at = 0
+    while at < len(words) and words[at].startswith("-") and words[at] != "-":
+        option, value, at = _option_at(words, at)
+        if option in ("o", "e") and value:
+            files[option] = value
+    return files, at
+
+
+def _option_at(words: list[str], at: int) -> tuple[str, str, int]:
+    """The option at an index (`o`, `e` or another), its value, and the index behind both."""
+    word = words[at]
+    if word.startswith("--"):
+        name, equals, value = word[2:].partition("=")
+        if not equals and name not in _WITHOUT_VALUE:
+            at, value = at + 1, (words[at + 1] if at + 1 < len(words) else "")
+        named = [one for one in ("output", "error") if len(name) > 2 and one.startswith(name)]
+        return named[0][0] if named else "", value, at + 1
+    for index, letter in enumerate(word[1:], 2):
+        if letter in _WITH_VALUE:
+            if word[index:]:
+                return letter, word[index:], at + 1
+            return letter, words[at + 1] if at + 1 < len(words) else "", at + 2
+    return "", "", at + 1
+
+
+def _files_behind(words: list[str]) -> dict[str, str]:
+    """Patterns with a symbol of Slurm's that `-o` and `-e` have anywhere in these words."""
+    files = {}
+    for at, word in enumerate(words):
+        if word.startswith("-"):
+            option, value, _ = _option_at(words, at)
+            if option in ("o", "e") and _LOG_SYMBOL.search(value):
+                files[option] = value
+    return files
+
+
+def _files_in(script: str) -> dict[str, str]:
+    """The values of `-o` and `-e` in the `#SBATCH` lines at the head of a script."""
+    files: dict[str, str] = {}
+    for line in script.splitlines():
+        if line.startswith("#SBATCH"):
+            try:
+                words = shlex.split(line.removeprefix("#SBATCH"), comments=True)
+            except ValueError:
+                words = line.removeprefix("#SBATCH").split()
+            files |= _files_of(words)[0]
+        elif line.strip() and not line.startswith("#"):
+            break
+    return files
 
 
 # The configuration as `scontrol show config` prints it.
