@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from schedmate.base.data import plain
-from schedmate.base.errors import InputError, UsageError
+from schedmate.base.errors import InputError, SchedmateError, UsageError
 from schedmate.base.terminal import clean
 from schedmate.jobs import (
     Diagnosis,
@@ -313,6 +313,28 @@ class SchedMate:
             spec, self.settings.budget_s if budget_s is None else budget_s
         )
         return self._conclude(spec, extraction, began, with_model=True)
+
+    def analyze_variants(
+        self, specs: Sequence[JobSpec], *, budget_s: float | None = None
+    ) -> list[Analysis | SchedmateError]:
+        """`analyze` for jobs of one repository with different commands, in one process.
+
+        `budget_s` [s of CPU time] is for each. No language model is asked. What `analyze` would
+        raise for a job is in its place. Raises `UsageError` for jobs of several repositories.
+        """
+        self._ensure_open()
+        budget_s = self.settings.budget_s if budget_s is None else budget_s
+        analyses: list[Analysis | SchedmateError] = []
+        for spec, found in zip(specs, self._readers.extract_variants(specs, budget_s), strict=True):
+            if isinstance(found, SchedmateError):
+                analyses.append(found)
+                continue
+            began = time.perf_counter()
+            try:
+                analyses.append(self._conclude(spec, found, began, with_model=False))
+            except SchedmateError as error:
+                analyses.append(error)
+        return analyses
 
     def prompt(self, spec: JobSpec) -> dict[str, Any] | None:
         """The request that `analyze` would send first, or None if it would send none.

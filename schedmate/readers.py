@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Self
 
 from schedmate.agent import Extraction
 from schedmate.base.confine.client import Confinement
 from schedmate.base.confine.limits import MEMORY_MB, Limits
-from schedmate.base.errors import UsageError
+from schedmate.base.errors import InputError, LimitError, SchedmateError, UsageError
 from schedmate.jobs import Diagnosis, JobSpec, LaunchConfig, Progress, WorkloadMetadata
 
 UNPACKED_MB = 4 << 10
@@ -29,6 +29,7 @@ BACKSTOP = 2.0, 5.0
 budget, and so much for what the budget does not count [s]."""
 
 EXTRACT = f"{__name__}:extract_work"
+EXTRACT_VARIANTS = f"{__name__}:extract_variants_work"
 TRACK = f"{__name__}:track_work"
 DIAGNOSE = f"{__name__}:diagnose_work"
 
@@ -85,13 +86,43 @@ class Readers:
             "wall_s": wall_s,
         }
         answer = self._confinement.run(EXTRACT, request, limits, f"the repository {spec.repo}")
-        return Extraction(
-            WorkloadMetadata.model_validate(answer["metadata"]),
-            LaunchConfig.model_validate(answer["launch"]),
-            answer["warnings"],
-            answer["timing_s"],
-            answer["entry"],
-        )
+        return _extraction(answer)
+
+    def extract_variants(
+        self, specs: Sequence[JobSpec], budget_s: float
+    ) -> list[Extraction | SchedmateError]:
+        """`extract` for jobs of one repository, in one process; `budget_s` is for each.
+
+        An error stands in the place of its job. If the process is ended at a limit, each job is
+        read in its own, so that one does not take the others with it.
+        """
+        if len({spec.repo for spec in specs}) > 1:
+            raise UsageError("variants are jobs of one repository.")
+        if len(specs) > 1 and specs[0].repo:
+            times, more_s = BACKSTOP
+            cpu_s = len(specs) * (times * budget_s + more_s)
+            limits = Limits(None, cpu_s, self._memory_mb, TABLES_MB)
+            variants = [
+                {"command": spec.command, "launch": spec.launch.model_dump(mode="json")}
+                for spec in specs
+            ]
+            request = {"repo": specs[0].repo, "variants": variants, "budget_s": budget_s}
+            what = f"the repository {specs[0].repo}"
+            with suppress(LimitError):
+                answers = self._confinement.run(EXTRACT_VARIANTS, request, limits, what)
+                return [
+                    InputError(answer["error"]) if "error" in answer else _extraction(answer)
+                    for answer in answers
+                ]
+        found: list[Extraction | SchedmateError] = []
+        for spec in specs:
+            try:
+                found.append(self.extract(spec, budget_s))
+            except SchedmateError as error:
+                found.append(error)
+            except OSError as error:
+                found.append(InputError(str(error)))
+        return found
 
     def track(
         self,
@@ -130,6 +161,16 @@ class Readers:
         return self._confinement.run(work, request, limits, what)
 
 
+def _extraction(answer: Any) -> Extraction:
+    return Extraction(
+        WorkloadMetadata.model_validate(answer["metadata"]),
+        LaunchConfig.model_validate(answer["launch"]),
+        answer["warnings"],
+        answer["timing_s"],
+        answer["entry"],
+    )
+
+
 def extract_work(request: Any) -> Any:
     """`Readers.extract` in the confined process."""
     from schedmate.agent.static import extract
@@ -148,6 +189,17 @@ def extract_work(request: Any) -> Any:
         "timing_s": extraction.timing_s,
         "entry": extraction.entry,
     }
+
+
+def extract_variants_work(request: Any) -> Any:
+    """`Readers.extract_variants` in the confined process."""
+    answers = []
+    for variant in request["variants"]:
+        try:
+            answers.append(extract_work({**request, **variant, "wall_s": None}))
+        except SchedmateError as error:
+            answers.append({"error": str(error)})
+    return answers
 
 
 def track_work(request: Any) -> Any:
@@ -177,7 +229,7 @@ def diagnose_work(request: Any) -> Any:
 def warm(work: str) -> None:
     """Do the work once, on a small sample, to load its modules and tables."""
     sample = Path(__file__).parent / "sample"
-    if work == EXTRACT:
+    if work in (EXTRACT, EXTRACT_VARIANTS):
         launch = LaunchConfig(gpus=8, nodes=1).model_dump(mode="json")
         for command in ("torchrun train.py --config config.yaml --epochs 3", None):
             extract_work(

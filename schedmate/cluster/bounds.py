@@ -103,6 +103,9 @@ class FollowBounds(_Section):
     allowed: bool = True
     every: Seconds = Field(60.0, description="How often each log is read [s]")
     seconds: Seconds = Field(5.0, description="Time spent on logs in one pass [s]")
+    silence: Seconds = Field(
+        120.0, description="Shortest silence of a log by which its job counts as stalled [s]"
+    )
 
 
 class DiagnoseBounds(_Section):

@@ -9,9 +9,11 @@ runs as without schedmate.
 
 from __future__ import annotations
 
+import math
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
@@ -52,7 +54,7 @@ from schedmate.jobs import (
     Progress,
     WorkloadMetadata,
 )
-from schedmate.mate import SchedMate
+from schedmate.mate import Analysis, SchedMate
 
 if TYPE_CHECKING:
     from schedmate.cluster.recovery.recover import ClusterRecovery
@@ -112,6 +114,10 @@ class Pass(_PassPart):
     stopped: bool = Field(False, description="The kill switch is set: nothing was changed")
     pending: int = 0
     running: int = 0
+    stalled: int = Field(0, description="Running jobs whose logs are silent for too long")
+    newly_stalled: list[str] = Field(
+        default_factory=list, description="Those that were not stalled in the pass before"
+    )
     unread: int = Field(0, description="Jobs whose code is left for the next pass")
     undiagnosed: int = Field(0, description="Failed runs that are left for the next pass")
     unlearned: int = Field(0, description="Ended runs to be learned from in the next passes")
@@ -126,7 +132,8 @@ class Pass(_PassPart):
     @property
     def eventful(self) -> bool:
         """Whether there is anything to report."""
-        return bool(self.estimated or self.actions or self.learned or self.failed or self.problems)
+        work = self.estimated or self.actions or self.learned or self.newly_stalled
+        return bool(work or self.failed or self.problems)
 
 
 # Runs that have ended: those that failed are diagnosed, at once; all are learned from, later.
@@ -269,31 +276,30 @@ class EndedRuns:
         return runs[at:] + [run for some in faulty for run in some]
 
     def _learn(self, runs: list[EndedRun], now: float) -> None:
+        known_jobs = {run.key: self._memory.known(run.key) for run in runs}
+        late = {run.key: run for run in runs if known_jobs[run.key] is None}
+        # they came and went between two passes, or ended before the agent began
+        described = [(key, self._description(run)) for key, run in late.items()]
+        for known_job in CodeReader(self._mate, self._bounds.advise.each).known_jobs(
+            described, now
+        ):
+            self._memory.remember(known_job)
+            known_jobs[known_job.key] = known_job
         records: list[JobRecord] = []
         present = self._memory.trust()
         trust: dict[str, tuple[float, int]] = {}
         for run in reversed(runs):  # trust moves in the order of the runs' ends
-            record, user = run.record, run.record.user
-            known_job = self._memory.known(run.key)
-            if known_job is not None and user is not None:
+            record, user, job = run.record, run.record.user, known_jobs[run.key]
+            assert job is not None
+            if run.key not in late and user is not None:
                 before, count = trust.get(user, (present.get(user, 1.0), 0))
-                trust[user] = moved_trust(before, known_job.estimate, record), count + 1
-            if known_job is None:
-                known_job = self._read_late(run, now)
-            command = known_job.spec.command or record.command
-            records.append(
-                record.model_copy(update={"metadata": known_job.metadata, "command": command})
-            )
+                trust[user] = moved_trust(before, job.estimate, record), count + 1
+            command = job.spec.command or record.command
+            update = {"metadata": job.metadata, "command": command}
+            records.append(record.model_copy(update=update))
         if self._record is not None and self._bounds.learn.allowed:
             self._mate.learn(records)
         self._memory.learned([run.run for run in runs], now, trust)
-
-    def _read_late(self, run: EndedRun, now: float) -> KnownJob:
-        """A job that came and went between two passes, or ended before the agent began."""
-        budget_s = self._bounds.advise.each
-        known_job = read_job(self._mate, run.key, self._description(run), budget_s, now)
-        self._memory.remember(known_job)
-        return known_job
 
     def _description(self, run: EndedRun) -> Description:
         """A job that is not in the memory, from what the scheduler or its accounting still has."""
@@ -356,27 +362,84 @@ class EndedRuns:
             failed.plan = status.plan.id if status is not None else None
 
 
-def read_job(
-    mate: SchedMate, key: str, description: Description, budget_s: float, now: float
-) -> KnownJob:
-    """A job's metadata and estimate from its code; an abstained estimate without metadata.
+class CodeReader:
+    """Reads the code of jobs, for one pass: metadata and an estimate; without code, an abstained
+    one.
 
-    `budget_s` bounds the reading [s of CPU time], `now` is in [s since epoch].
+    Jobs of one directory with the same script, arguments and resources share one reading: within a
+    pass each reading would see the same files. Other variants of a directory are read together in
+    one process, which costs a fifth of a process each.
     """
-    spec = description.spec
-    metadata, launch = WorkloadMetadata(), spec.launch
-    if description.no_code:
-        estimate = Estimate(reason=description.no_code)
-        return KnownJob(key, now, spec, metadata, estimate, description.log, description.errors)
-    try:
-        analysis = mate.analyze(spec, budget_s=budget_s)
-        metadata, estimate, launch = analysis.metadata, analysis.estimate, analysis.launch
-    except (SchedmateError, OSError) as error:
-        # the command derived from the script was typed by no user
-        problem = f"{error}".split("...` ", 1)[-1]
-        estimate = Estimate(reason=f"its code cannot be read: {problem}")
-    spec = spec.model_copy(update={"launch": launch})
-    return KnownJob(key, now, spec, metadata, estimate, description.log, description.errors)
+
+    AT_ONCE = 10
+    """Most variants that are read in one process."""
+
+    def __init__(self, mate: SchedMate, budget_s: float) -> None:
+        """`budget_s` bounds the reading of each job [s of CPU time]."""
+        self._mate, self._budget_s = mate, budget_s
+        self._read: dict[tuple[str, ...], Analysis | SchedmateError] = {}
+        self._cost_s: dict[str, float] = {}
+        """Time that a variant of a directory took [s]."""
+
+    def known_jobs(
+        self, jobs: Sequence[tuple[str, Description]], now: float, deadline: float = math.inf
+    ) -> Iterator[KnownJob]:
+        """The jobs, by key and description; at least the first, not all if the time is over before.
+
+        `now` is in [s since epoch], `deadline` by `time.monotonic` [s].
+        """
+        variants: dict[tuple[str, ...], list[tuple[str, Description]]] = {}
+        for key, description in jobs:
+            if description.no_code:
+                yield _unread_job(key, description, description.no_code, now)
+            else:
+                variants.setdefault(_variant_of(description.spec), []).append((key, description))
+        first = True
+        while variants and (first or time.monotonic() < deadline):
+            first = False
+            variant = next(iter(variants))
+            if variant not in self._read:
+                self._read_with_siblings(variant, variants, deadline)
+            analysis = self._read[variant]
+            for key, description in variants.pop(variant):
+                if isinstance(analysis, SchedmateError):
+                    # the command derived from the script was typed by no user
+                    problem = f"{analysis}".split("...` ", 1)[-1]
+                    why = f"its code cannot be read: {problem}"
+                    yield _unread_job(key, description, why, now)
+                    continue
+                spec = description.spec.model_copy(update={"launch": analysis.launch})
+                yield KnownJob(
+                    *(key, now, spec, analysis.metadata, analysis.estimate),
+                    *(description.log, description.errors),
+                )
+
+    def _read_with_siblings(
+        self,
+        variant: tuple[str, ...],
+        variants: Mapping[tuple[str, ...], list[tuple[str, Description]]],
+        deadline: float,
+    ) -> None:
+        """Read a variant, and with it others of its directory if there is time for them."""
+        repo = variant[0]
+        cost_s, left_s = self._cost_s.get(repo), deadline - time.monotonic()
+        count = 1 if cost_s is None else int(max(1, min(self.AT_ONCE, left_s / cost_s)))
+        siblings = [one for one in variants if one[0] == repo and one not in self._read][:count]
+        specs = [variants[one][0][1].spec for one in siblings]
+        began = time.monotonic()
+        answers = self._mate.analyze_variants(specs, budget_s=self._budget_s)
+        self._cost_s[repo] = max(1e-3, (time.monotonic() - began) / len(siblings))
+        self._read.update(zip(siblings, answers, strict=True))
+
+
+def _variant_of(spec: JobSpec) -> tuple[str, ...]:
+    return spec.repo or "", spec.command or "", spec.launch.model_dump_json()
+
+
+def _unread_job(key: str, description: Description, why: str, now: float) -> KnownJob:
+    estimate = Estimate(reason=why)
+    files = description.log, description.errors
+    return KnownJob(key, now, description.spec, WorkloadMetadata(), estimate, *files)
 
 
 # The agent: one pass, and what it does to order, notes and running jobs.
@@ -534,6 +597,8 @@ class Agent:
         bounds = self.bounds.follow
         if not bounds.allowed:
             return
+        from schedmate.logparse.progress.silence import with_silence
+
         running = {job.id: job for job in jobs if job.state == "RUNNING"}
         seen = self._memory.progress()
         if set(seen) - set(running):
@@ -549,13 +614,48 @@ class Agent:
             if known_job is None or path is None or not _has_text(path):
                 continue
             progress = self._mate.on_progress(known_job.spec, path, deadline_s=bounds.seconds)
-            if progress is not None:
-                self._memory.keep_progress(id_, job.key, self._clock(), progress)
-                report.followed.append(Followed(job=id_, log=str(path), progress=progress))
+            if progress is None:
+                continue
+            before, now = seen[id_][1] if id_ in seen else None, self._clock()
+            written = max(_written_at(path, now), job.started or 0.0)
+            progress = with_silence(progress, before, written, now, least_s=bounds.silence)
+            followed = Followed(job=id_, log=str(path), progress=progress)
+            if progress.stalled and not (before is not None and before.stalled):
+                report.newly_stalled.append(id_)
+                if self._record is not None:
+                    document = followed.model_dump(mode="json", exclude_defaults=True)
+                    self._record.observe("stalled", job.key, by=AGENT, data=document)
+            self._memory.keep_progress(id_, job.key, now, progress)
+            seen[id_] = now, progress
+            report.followed.append(followed)
+        stalled = {id_ for id_, (_, each) in seen.items() if each.stalled and id_ in running}
+        report.stalled = len(stalled)
+        self._note_stalled({id_: seen[id_][1] for id_ in stalled}, running, report)
         logs = {f"log of {id_}" for id_ in running}
         self._due = {
             what: at for what, at in self._due.items() if what in logs or " of " not in what
         }
+
+    def _note_stalled(
+        self, stalled: Mapping[str, Progress], running: Mapping[str, LiveJob], report: Pass
+    ) -> None:
+        """Say beside a running job that it seems to hang, and that it goes on if it does."""
+        bounds = self.bounds.annotate
+        if bounds.where == "off" or report.stopped:
+            return
+        keys = {f"{job.key} {id_} stalled": id_ for id_, job in running.items()}
+        noted = self._memory.noted(keys)
+        texts = {}
+        for key, id_ in keys.items():
+            text = stall_note(stalled[id_]) if id_ in stalled else GOES_ON
+            if noted.get(key) != text and (id_ in stalled or key in noted):
+                texts[key] = text
+        texts = dict(list(texts.items())[: bounds.most])
+        by_job = {keys[key]: text for key, text in texts.items()}
+        if by_job and self._acting.do(
+            "annotation", Annotate(texts=by_job), report, "jobs that seem to hang are to be seen"
+        ):
+            self._memory.note(texts, report.time)
 
     def take_back_order(self) -> int:
         """Reset the order values of pending jobs to 0, and return the number of jobs.
@@ -590,6 +690,26 @@ def note_of(estimate: Estimate) -> str:
         text += f" ({format_duration(low)} to {format_duration(high)})"
     count = len(estimate.neighbours)
     return f"{text}, from {count} past run{'s' * (count != 1)}"
+
+
+GOES_ON = f"{REASON_PREFIX} its log goes on"
+"""The note on a job that was stalled."""
+
+
+def stall_note(progress: Progress) -> str:
+    """The note on a running job whose log is silent for too long."""
+    since = time.strftime("%Y-%m-%d %H:%M", time.localtime(progress.silent_since))
+    every = format_duration(progress.line_every_s or 0.0)
+    return f"{REASON_PREFIX} stalled? its log is silent since {since}, a line came every {every}"
+
+
+def _written_at(path: Path, now: float) -> float:
+    """When a log, or the newest of the files of a folder, was written [s since epoch]."""
+    times = []
+    for file in [path, *(children(path) if path.is_dir() else [])]:
+        with suppress(OSError):
+            times.append(file.stat().st_mtime)
+    return max(times, default=now)
 
 
 def _has_text(path: Path) -> bool:
@@ -650,6 +770,21 @@ DESCRIBED = 20
 """Most new jobs described by one call of the adapter, which costs a command for each script."""
 
 
+def newest_first(jobs: Iterable[LiveJob]) -> list[LiveJob]:
+    """Jobs in the order in which their code is read.
+
+    Each user's newest job comes before anybody's second, and so on, so that neither an old backlog
+    nor another user's thousand jobs keep a newcomer waiting. Running jobs come last: they cannot be
+    reordered any more.
+    """
+    ranks: Counter[tuple[str, str]] = Counter()
+    ordered: list[tuple[bool, int, int, LiveJob]] = []
+    for job in sorted(jobs, key=lambda job: -(job.submitted or 0.0)):
+        ranks[job.state, job.user] += 1
+        ordered.append((job.state != "PENDING", ranks[job.state, job.user], len(ordered), job))
+    return [job for *_, job in sorted(ordered, key=lambda one: one[:3])]
+
+
 class Advising:
     """The Scheduling Advisor's part of the loop."""
 
@@ -668,34 +803,34 @@ class Advising:
         self.stale: set[str] = set()
         """Keys of waiting jobs whose estimates are older than the last run that ended."""
 
-    def advise(self, jobs: list[LiveJob], report: Pass) -> None:
-        """Estimate the jobs that have no estimate yet, those that wait first."""
+    def advise(self, jobs_now: list[LiveJob], report: Pass) -> None:
+        """Estimate the jobs that have no estimate yet, in the order of `newest_first`."""
         deadline = time.monotonic() + self._bounds.seconds
-        keys = {job.key for job in jobs}
+        keys = {job.key for job in jobs_now}
         self.estimates = {key: estimate for key, estimate in self.estimates.items() if key in keys}
         missing = [key for key in keys if key not in self.estimates]
         self.estimates |= self._memory.estimates(missing)
-        new = {job.key: job for job in jobs if job.key not in self.estimates}
-        # waiting jobs first: running ones cannot be reordered any more
-        queue = sorted(new.values(), key=lambda job: (job.state != "PENDING", job.submitted or 0.0))
+        new = {job.key: job for job in jobs_now if job.key not in self.estimates}
+        queue = newest_first(new.values())
+        reader = CodeReader(self._mate, self._bounds.each)
         done = 0
         while done < len(queue) and time.monotonic() < deadline:
-            some = queue[done : done + DESCRIBED]
-            described = self._adapter.describe([job.id for job in some])
-            for job in some:
-                if time.monotonic() >= deadline:
-                    break
-                done += 1
-                if job.id in described:
-                    self._read_code(job, described[job.id], report)
+            some = {job.key: job for job in queue[done : done + DESCRIBED]}
+            described = self._adapter.describe([job.id for job in some.values()])
+            jobs = [(job.key, described[job.id]) for job in some.values() if job.id in described]
+            estimated = 0
+            for known_job in reader.known_jobs(jobs, self._clock(), deadline):
+                estimated += 1
+                job = some[known_job.key]
+                report.problems += described[job.id].problems  # once, as the job is remembered
+                self._keep(known_job, job, report)
+            done += len(some) - (len(jobs) - estimated)
         report.unread = len(queue) - done
-        self._advise_again([job for job in jobs if job.state == "PENDING"], deadline, report)
+        self._advise_again([job for job in jobs_now if job.state == "PENDING"], deadline, report)
 
-    def _read_code(self, job: LiveJob, description: Description, report: Pass) -> None:
-        known_job = read_job(self._mate, job.key, description, self._bounds.each, self._clock())
+    def _keep(self, known_job: KnownJob, job: LiveJob, report: Pass) -> None:
         self._memory.remember(known_job)
         self.estimates[job.key] = known_job.estimate
-        report.problems += description.problems  # reported once, as the job is remembered
         report.estimated.append(Estimated(job=job.id, user=job.user, estimate=known_job.estimate))
 
     def _advise_again(self, pending: Sequence[LiveJob], deadline: float, report: Pass) -> None:

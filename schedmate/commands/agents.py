@@ -391,6 +391,12 @@ def pass_lines(result: Pass) -> Iterator[Line]:
         progress = followed.progress
         eta = "" if progress.eta_s is None else f", {format_duration(progress.eta_s)} left"
         step = "" if progress.step_time_s is None else f"{progress.step_time_s:.3g} s a step"
+        if progress.stalled and progress.silent_since is not None:
+            silent = format_duration(result.time - progress.silent_since)
+            every = format_duration(progress.line_every_s or 0.0)
+            text = f"its log is silent for {silent}, a line came every {every}"
+            yield f"job {followed.job} seems to hang: {text}", "bad"
+            continue
         yield f"job {followed.job}: {step}{eta}", None
     if result.waiting:
         yield (

@@ -91,6 +91,29 @@ class Progress(BaseModel):
         default=None,
         description="When the latest of them was written, as the log says [s since epoch]",
     )
+    line_every_s: float | None = Field(
+        default=None, gt=0, description="Usual time between two lines about progress [s]"
+    )
+    silence_limit_s: float | None = Field(
+        default=None,
+        gt=0,
+        description="Longest silence to be expected of the log by its own rhythm, pauses for "
+        "evaluation and checkpoints included [s]",
+    )
+    read_at: float | None = Field(
+        default=None, description="When the log of a running job was read [s since epoch]"
+    )
+    silent_since: float | None = Field(
+        default=None, description="When it was last seen to be written then [s since epoch]"
+    )
+    longest_silence_s: float = Field(
+        default=0.0, ge=0, description="Longest silence so far that it came back from [s]"
+    )
+    stalled: bool = Field(
+        default=False,
+        description="It is silent for much longer than to be expected: the job may hang, and "
+        "there is no `eta_s`",
+    )
     notes: list[str] = Field(default_factory=list, description="Decisions on units and the like")
     reason: str | None = Field(default=None, description="Why there is no step time")
 

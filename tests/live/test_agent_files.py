@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedmate.base.errors import SettingsError
-from schedmate.cluster.adapter import LONGEST_WAIT_S, pause_s
+from schedmate.cluster.adapter import LONGEST_WAIT_S, LiveJob, pause_s
 from schedmate.cluster.bounds import Bounds, load_bounds
+from schedmate.cluster.loop import newest_first
 from schedmate.cluster.memory import KEPT_S, KnownJob, Memory
 from schedmate.cluster.recovery.configuration import load_configuration
 from schedmate.jobs import Estimate, JobSpec, WorkloadMetadata
@@ -124,3 +125,13 @@ def test_pauses_grow_and_are_bounded(poll_s: float, failures: int, chance: float
         assert pause == poll_s
     assert 0 < pause <= max(poll_s, LONGEST_WAIT_S)
     assert pause_s(poll_s, failures + 1, chance) >= 0.75 * min(pause, LONGEST_WAIT_S)
+
+
+def waiting(id_: str, user: str, submitted: float, state: str = "PENDING") -> LiveJob:
+    return LiveJob(id_, id_, state, user, (), submitted, None, (), held=False, reason="")  # type: ignore[arg-type]
+
+
+def test_code_is_read_of_everybody_s_newest_job_first() -> None:
+    jobs = [waiting(f"a{n}", "alice", n) for n in range(5)]
+    jobs += [waiting("b0", "bob", 1.5), waiting("r", "carol", 99.0, "RUNNING")]
+    assert [job.id for job in newest_first(jobs)] == ["a4", "b0", "a3", "a2", "a1", "a0", "r"]

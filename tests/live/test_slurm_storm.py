@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from agents import AgentFiles
 from slurm_testbed import USER, Testbed, missing, until
-from training_jobs import NODE_FAULT, make_repository
+from training_jobs import NODE_FAULT, TrainingJob, make_repository, submit
+
+from schedmate.cluster.loop import Pass
+from schedmate.commands.agents import pass_lines
+from schedmate.jobs import JobSpec
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
@@ -114,3 +120,92 @@ def test_the_log_of_a_job_that_the_controller_has_forgotten_is_found(
         by_default: f"{folder}/slurm-{by_default}.out",
     }
     assert {one.diagnosis and one.diagnosis.error_name for one in found.failed} == {"ECC Error"}
+
+
+def test_a_newcomer_does_not_wait_behind_the_backlog(bed: Testbed, files: AgentFiles) -> None:
+    """One user's hundreds of variants are read in parts, and the newest job always comes next."""
+    repository = bed.jobs_folder / "training"
+    files.know(repository)
+    files.allow(advise={"seconds": 0.5})
+    path = f"--export=ALL,PATH={repository / 'bin'}:/usr/bin:/bin"
+    line = f"for n in $(seq 150); do sbatch -QH --gres=gpu:4 -N1 {path} train.sh gpt2 $n; done"
+    bed.run("sh", "-c", f"cd {repository}; {line}", user=USER, timeout=300)
+    with files.opened() as setup:
+        first = setup.agent.once()
+        assert first.pending == 150
+        assert first.unread > 0
+        time.sleep(1.0)  # submission times have whole seconds
+        newcomer = submit(bed, repository, TrainingJob("resnet18", 30), "-H")
+        second = setup.agent.once()
+        assert newcomer == second.estimated[0].job
+        assert second.estimated[0].estimate.duration_s == pytest.approx(1.5, rel=0.2)
+
+
+def test_jobs_with_the_same_command_share_one_reading(
+    bed: Testbed, files: AgentFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = bed.jobs_folder / "training"
+    files.know(repository)
+    jobs = [submit(bed, repository, TrainingJob("gpt2", 30), "-H") for _ in range(12)]
+    jobs += [submit(bed, repository, TrainingJob("gpt2", 10 * n), "-H") for n in range(4, 10)]
+    read: list[int] = []
+    with files.opened() as setup:
+        real = setup.mate._readers.extract_variants
+
+        def counted(specs: Sequence[JobSpec], budget_s: float) -> Any:
+            read.append(len(specs))
+            return real(specs, budget_s)
+
+        monkeypatch.setattr(setup.mate._readers, "extract_variants", counted)
+        found = setup.agent.once()
+    estimates = {one.job: one.estimate.duration_s for one in found.estimated}
+    assert set(estimates) == set(jobs)
+    assert len({estimates[job] for job in jobs[:12]}) == 1
+    assert len(set(estimates.values())) == 7
+    # seven variants, most of them in one process
+    assert sum(read) == 7
+    assert len(read) < 7
+
+
+def test_a_job_that_goes_silent_is_noticed_and_one_that_goes_on_is_cleared(
+    bed: Testbed, files: AgentFiles
+) -> None:
+    files.allow(follow={"every": 0.001, "silence": 4, "seconds": 30}, annotate={"where": "comment"})
+    hang = bed.jobs_folder / "hang"
+    say = 'echo "Epoch [$n/1000], Loss: 0.5, time: 0.2 s"; sleep 0.2'
+    script = f"for n in $(seq 1000); do {say}; while [ -e {hang} ]; do sleep 0.1; done; done"
+    job = bed.submit(script, "-o", str(bed.jobs_folder / "hang-%j.out"), gpus=1)
+    log = bed.jobs_folder / f"hang-{job}.out"
+
+    def comment() -> str:
+        return bed.queue("%k")[0][0]
+
+    with files.opened() as setup:
+        until("its log", 60, lambda: log.exists() and "[20/" in log.read_text())
+        passes: list[Pass] = [setup.agent.once()]
+        (followed,) = passes[0].followed
+        assert followed.progress.eta_s is not None
+        assert not passes[0].stalled
+        hang.touch()
+
+        def passed(done: Callable[[Pass], bool]) -> bool:
+            passes.append(setup.agent.once())
+            return done(passes[-1])
+
+        until("it is noticed", 60, lambda: passed(lambda one: one.newly_stalled == [job]))
+        (followed,) = passes[-1].followed
+        assert followed.progress.stalled
+        assert followed.progress.eta_s is None
+        assert "its log is silent since" in comment()
+        (again,) = [setup.agent.once()]
+        assert again.stalled == 1
+        assert not again.newly_stalled
+        assert not again.actions
+        assert any("seems to hang" in text for text, _ in pass_lines(again))
+        hang.unlink()
+        until("it goes on", 60, lambda: passed(lambda one: one.stalled == 0))
+        assert passes[-1].followed[0].progress.eta_s is not None
+        assert "its log goes on" in comment()
+    bed.run("scancel", job)
+    with files.kept() as record:
+        assert len(list(record.entries(kind="stalled"))) == 1

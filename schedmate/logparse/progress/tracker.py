@@ -47,6 +47,7 @@ from schedmate.logparse.progress.series import (
     swap_totals,
     typical,
 )
+from schedmate.logparse.progress.silence import set_rhythm
 from schedmate.logparse.progress.steptime import StepTime, is_of_training, step_time
 from schedmate.logparse.reading import Log, LogError, LogFile
 from schedmate.logparse.reading.lines import dated
@@ -177,6 +178,7 @@ def conclude(file: LogFile, samples: list[Sample], batch: int | None = None) -> 
     if file.size <= NUMBERED:
         numbers = dict.fromkeys(file.line_number(sample.offset) for sample in used[:LISTED])
         progress.lines = list(numbers)
+    set_rhythm(progress, used, file)
     return progress
 
 

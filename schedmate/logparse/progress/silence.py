@@ -1,0 +1,110 @@
+"""How long a job's log may say nothing before the job is likely to hang, by the log's own rhythm.
+
+A training prints a line every so many steps, and pauses for evaluation and checkpoints. Its log is
+compared with itself: `set_rhythm` finds how often lines about progress came and which silence is
+still to be expected; `with_silence` marks a job whose log is silent for longer. Nothing follows
+from that but the mark: a pause may be longer than any before.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from statistics import median
+
+from schedmate.jobs import Progress
+from schedmate.logparse.progress.line import Sample, is_about_something_else
+from schedmate.logparse.progress.series import one_stream
+from schedmate.logparse.reading import LogFile
+
+USUAL_TIMES = 20.0
+"""A silence of this many usual gaps between lines is to be expected."""
+LONGEST_TIMES = 3.0
+"""So is one of this many times the longest gap, which has evaluations and checkpoints."""
+PAUSE_TIMES = 5.0
+"""How many times longer a silence may be after a line about an evaluation or a checkpoint."""
+SURVIVED_TIMES = 2.0
+"""A silence that the log came back from is to be expected again, this many times as long."""
+BUFFER = 8192
+"""Bytes that a program writes at once if its output is buffered."""
+
+
+def set_rhythm(progress: Progress, used: list[Sample], file: LogFile) -> None:
+    """Set `line_every_s` and `silence_limit_s` by the lines that were used, the newest first."""
+    lines = one_stream(used)[::-1]
+    gaps = _gaps_by_clock(lines, "time") or _gaps_by_clock(lines, "elapsed_s")
+    longest = max(gaps, default=0.0)
+    if not gaps:
+        gaps = _gaps_by_count(lines, progress)
+    usual = median(gaps) if gaps else progress.step_time_s or progress.epoch_time_s
+    if usual is None or usual <= 0:
+        return
+    limit = max(USUAL_TIMES * usual, LONGEST_TIMES * longest)
+    written = abs(lines[-1].offset - lines[0].offset)
+    last = next(iter(file.pieces_reversed()), None)
+    if last is not None and file.read(file.size - 1, 1) not in (b"\n", b"\r") and written:
+        # its last line is not whole: it is written in blocks
+        limit = max(limit, LONGEST_TIMES * BUFFER * sum(gaps) / written)
+    if last is not None and is_about_something_else(last.data[:400].decode("utf-8", "replace")):
+        limit *= PAUSE_TIMES
+    progress.line_every_s, progress.silence_limit_s = usual, limit
+
+
+def _gaps_by_clock(lines: list[Sample], clock: str) -> list[float]:
+    """Times between lines by their timestamps or elapsed time, which starts again with an epoch."""
+    times = [value for line in lines if (value := getattr(line, clock)) is not None]
+    return [later - earlier for earlier, later in pairwise(times) if later > earlier]
+
+
+def _gaps_by_count(lines: list[Sample], progress: Progress) -> list[float]:
+    """The same by the steps or epochs between lines."""
+    counts: list[float] = [line.iteration for line in lines if line.iteration is not None]
+    step_s = progress.step_time_s
+    if step_s is None:
+        counts = [line.epoch for line in lines if line.epoch is not None]
+        step_s = progress.epoch_time_s
+    if step_s is None:
+        return []
+    return [(later - earlier) * step_s for earlier, later in pairwise(counts) if later > earlier]
+
+
+def with_silence(
+    progress: Progress, before: Progress | None, written: float, now: float, *, least_s: float
+) -> Progress:
+    """Progress with how long the log of a running job has been silent, and whether that is stalled.
+
+    Args:
+        progress: as its log says now, `before` as it was at the last look.
+        written: when the log was written last, as far as that is known [s since epoch].
+        now: when it was read [s since epoch].
+        least_s: a shorter silence is never stalled [s].
+
+    The time left is withdrawn while a job is stalled: what the log said of it holds no more.
+    """
+    survived = 0.0 if before is None else before.longest_silence_s
+    since = min(written, now)
+    if before is not None and before.silent_since is not None and before.read_at is not None:
+        if _says_the_same(progress, before):
+            since = before.silent_since
+        else:
+            since = min(max(since, before.read_at), now)
+            survived = max(survived, before.read_at - before.silent_since)
+    stalled = False
+    if progress.silence_limit_s is not None and progress.ended is None:
+        limit = max(progress.silence_limit_s, least_s, SURVIVED_TIMES * survived)
+        stalled = now - since > limit
+    return progress.model_copy(
+        update={
+            "read_at": now,
+            "silent_since": since,
+            "longest_silence_s": survived,
+            "stalled": stalled,
+            "eta_s": None if stalled else progress.eta_s,
+        }
+    )
+
+
+_OF_SILENCE = {"read_at", "silent_since", "longest_silence_s", "stalled", "eta_s"}
+
+
+def _says_the_same(progress: Progress, before: Progress) -> bool:
+    return progress.model_dump(exclude=_OF_SILENCE) == before.model_dump(exclude=_OF_SILENCE)
