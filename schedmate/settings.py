@@ -29,6 +29,7 @@ from pydantic_settings import (
 from schedmate.base.errors import SettingsError
 from schedmate.base.files import Place, is_remote, place_of
 from schedmate.base.inputs import fault_meaning
+from schedmate.base.reading import MOST_SETTINGS, open_binary
 
 UNREAD_FILE = "schedmate.toml"
 """The file that earlier versions read from the current directory; users are told how to name it."""
@@ -318,8 +319,9 @@ def _tell_unread(path: Path) -> None:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        path.stat()  # pydantic takes a missing file for an empty one
-        values = TomlConfigSettingsSource(Settings, toml_file=path)()
+        # pydantic takes a missing file for an empty one, and waits for a pipe
+        with open_binary(path, most=MOST_SETTINGS):
+            values = TomlConfigSettingsSource(Settings, toml_file=path)()
     except OSError as error:
         raise SettingsError(
             f"cannot read the settings file {path}: {error.strerror}; correct the path, or leave "

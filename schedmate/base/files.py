@@ -9,6 +9,7 @@ counts as missing. A `Place` is a directory or a database's address.
 from __future__ import annotations
 
 import fcntl
+import fnmatch
 import gzip
 import os
 import re
@@ -263,6 +264,21 @@ def children(folder: Path) -> list[Path]:
         return sorted(folder.iterdir())
     except (OSError, ValueError):
         return []
+
+
+def walk(root: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+    """`os.walk`, at most `MAX_DEPTH` levels deep: up to Python 3.11 it recurses for each level."""
+    top = os.fspath(root).rstrip("/").count("/")
+    for folder, folders, names in os.walk(root):
+        if folder.count("/") - top >= MAX_DEPTH:
+            folders.clear()
+        yield folder, folders, names
+
+
+def paths_called(root: Path, pattern: str) -> Iterator[Path]:
+    """The files and folders below `root` whose name matches `pattern`, as by `walk`."""
+    for folder, folders, names in walk(root):
+        yield from (Path(folder, name) for name in fnmatch.filter([*folders, *names], pattern))
 
 
 def matching_paths(folder: Path, pattern: str, most: int) -> list[Path]:

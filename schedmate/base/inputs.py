@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from schedmate.base.data import LONGEST_S
@@ -51,6 +52,16 @@ def _seconds(stripped: str) -> float:
         return float(stripped)
     except ValueError:
         return -1.0
+
+
+def moment_of(seconds: float) -> datetime:
+    """The time in UTC at `seconds` since the epoch; the nearest one of the years 2 to 9998 that a
+    calendar here has."""
+    return datetime.fromtimestamp(min(max(seconds, _FIRST_MOMENT), _LAST_MOMENT), UTC)
+
+
+_FIRST_MOMENT = datetime(2, 1, 1, tzinfo=UTC).timestamp()
+_LAST_MOMENT = datetime(9998, 12, 31, tzinfo=UTC).timestamp()
 
 
 def format_duration(seconds: float) -> str:

@@ -24,9 +24,9 @@ from pydantic import (
     model_validator,
 )
 
-from schedmate.base.data import parse_yaml
 from schedmate.base.errors import SettingsError, reason_of
 from schedmate.base.inputs import fault_sentence, parse_duration
+from schedmate.base.reading import MOST_SETTINGS, open_binary, parse_document
 from schedmate.cluster import cluster_kind, cluster_names
 from schedmate.cluster.actions import Action, Order
 from schedmate.cluster.adapter import Finding, LiveJob, RefusedError
@@ -215,9 +215,9 @@ def load_bounds(path: Path | None) -> Bounds:
     import yaml
 
     try:
-        with path.open("rb") as stream:
+        with open_binary(path, most=MOST_SETTINGS) as stream:
             mode = os.fstat(stream.fileno()).st_mode
-            text = stream.read(1 << 20).decode("utf-8")
+            text = stream.read().decode("utf-8")
     except (OSError, ValueError) as error:
         raise SettingsError(
             f"cannot read {path}: {reason_of(error)}; name the file with --bounds, or leave it out "
@@ -229,7 +229,7 @@ def load_bounds(path: Path | None) -> Bounds:
             f"run: chmod go-w {path}"
         )
     try:
-        document = parse_yaml(text)
+        document = parse_document(text, path)
     except yaml.YAMLError as error:
         raise SettingsError(
             f"{path} is not YAML: {reason_of(error)}; `schedmate slurm doctor` checks it once it "

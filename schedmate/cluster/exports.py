@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from schedmate.base.errors import InputError, similar_file
+from schedmate.base.reading import open_binary, parse_json, read_text
 from schedmate.cluster import clusters
 from schedmate.cluster.kubernetes.snapshot import read_kubernetes
 from schedmate.schedulers.fleet import document, openb
@@ -28,10 +29,10 @@ def read_snapshot(path: Path) -> FleetSnapshot:
     try:
         if path.is_dir():
             return _read_folder(path)
-        with path.open("rb") as stream:
+        with open_binary(path) as stream:
             if stream.read(4) == _MAGIC:
                 return document.read_parquet(path)
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     except FileNotFoundError:
         raise InputError(
             f"there is no snapshot {path}"
@@ -59,7 +60,7 @@ def _read_folder(path: Path) -> FleetSnapshot:
             f"{path} is the trace openb, which is many snapshots; choose one with `schedmate fleet "
             "convert --at TIME`, or with --fill."
         )
-    files = [(file, file.read_text("utf-8")) for file in sorted(path.glob("*.json"))]
+    files = [(file, read_text(file)) for file in sorted(path.glob("*.json"))]
     if not files:
         raise InputError(
             f"{path} has no JSON files; put the exports of kubectl or scontrol there (see "
@@ -79,10 +80,7 @@ def _kubernetes_items(files: list[tuple[Path, str]]) -> Iterator[Any]:
 
 
 def _json_object(path: Path, text: str) -> dict[str, Any]:
-    try:
-        fields = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not complete JSON: {error}; export it again.") from None
+    fields = parse_json(text, path)
     if not isinstance(fields, dict):
         raise InputError(f"{path} is not an object; see docs/fleet.md for what to export.")
     return fields

@@ -327,6 +327,7 @@ def analyze_batch(
     """Analyse the lines of `batch`; gives how many failed and how many abstained."""
     from schedmate.base.files import parquet_rows
     from schedmate.base.objects import local_copy
+    from schedmate.base.reading import open_text
     from schedmate.commands.batch import COLUMNS, Analyst, analyze_many
     from schedmate.mate import SchedMate
 
@@ -338,7 +339,7 @@ def analyze_batch(
                 lines = open(0, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
             else:
                 path = stack.enter_context(local_copy(Path(batch)))
-                lines = stack.enter_context(path.open(encoding="utf-8", errors="replace"))
+                lines = stack.enter_context(open_text(path, errors="replace", pipe=True))
         except OSError as error:
             raise InputError(
                 f"cannot read {batch}: {error.strerror}; --batch takes a file of JSON lines or -."

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import typer
 
 from schedmate.base.errors import InputError, SchedmateError, UsageError, did_you_mean
+from schedmate.base.reading import MOST_SETTINGS, read_text
 from schedmate.base.terminal import clean, say
 from schedmate.cluster import BUNDLED, cluster_kind, cluster_names, clusters
 from schedmate.commands.options import HistoryOption, LlmBaseUrl, LlmModel
@@ -108,7 +109,7 @@ def _old_settings(path: Path) -> dict[str, Any]:
     from schedmate.settings import Settings
 
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(read_text(path, most=MOST_SETTINGS))
     except (OSError, ValueError) as error:
         say(f"note: {path} cannot be read ({error}), so none of its settings are kept.")
         return {}

@@ -6,14 +6,13 @@ import shlex
 import sys
 import time
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from schedmate.base.data import dumps
 from schedmate.base.errors import InputError, UsageError
-from schedmate.base.inputs import parse_duration
+from schedmate.base.inputs import moment_of, parse_duration
 from schedmate.commands.options import JsonOption
 
 if TYPE_CHECKING:
@@ -344,7 +343,7 @@ def _print_ledger(calls: list[dict[str, Any]], totals: list[dict[str, Any]]) -> 
     columns = ("time (UTC)", "for", "job", "model", "verdict", "in", "out", "s", "why")
     listed = Table(*columns, right=("in", "out", "s"))
     for call in calls:
-        moment = datetime.fromtimestamp(call["time"], UTC)
+        moment = moment_of(call["time"])
         listed.add(
             moment.strftime("%Y-%m-%d %H:%M:%S"),
             call["purpose"],

@@ -16,7 +16,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
-from schedmate.base.errors import SchedmateError, SettingsError
+from schedmate.base.errors import InputError, SchedmateError, SettingsError
+from schedmate.base.reading import ANY_SIZE, open_binary
 from schedmate.cluster.adapter import NoRunner
 from schedmate.cluster.bounds import Bounds, DiagnoseBounds, FollowBounds, LearnBounds
 from schedmate.cluster.loop import BEGUN, Agent, watch
@@ -410,12 +411,12 @@ class Service:
             answer["run"], answer["ended"] = last.number, last.state == "ended"
             answer["path"] = str(log_of(last, rank))
             try:
-                with log_of(last, rank).open("rb") as stream:
+                with open_binary(log_of(last, rank), most=ANY_SIZE) as stream:
                     stream.seek(offset)
                     answer["text"] = stream.read(LONGEST_LOG)
                 answer["next"] = offset + len(answer["text"])
-            except OSError as error:
-                answer["error"] = error.strerror
+            except (OSError, InputError) as error:
+                answer["error"] = getattr(error, "strerror", None) or str(error)
         return answer
 
     def _queue_fields(self) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from schedmate.base.errors import InputError
+from schedmate.base.reading import read_text
 
 SOURCES = Path(__file__).parent
 README = """Made by `schedmate demo`: everything here is synthetic, no cluster ran these jobs.
@@ -35,7 +36,7 @@ def prepare(directory: Path) -> None:
     """
     readme = directory / "README.txt"
     try:
-        ours = readme.is_file() and readme.read_text(errors="replace") == README
+        ours = readme.is_file() and read_text(readme, errors="replace") == README
         if not ours and directory.exists() and any(directory.iterdir()):
             raise InputError(
                 f"{directory} holds other files, which the demonstration leaves alone; name "

@@ -29,6 +29,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from schedmate.base.errors import InputError, ModelError, Verdict
+from schedmate.base.reading import parse_document, read_text
 
 
 class ToolCall(BaseModel):
@@ -75,7 +76,7 @@ class ScriptedChat(BaseChatModel):
     def load(cls, path: Path) -> ScriptedChat:
         """The model of a script file; raises `InputError` when it is none."""
         try:
-            document = yaml.safe_load(path.read_text("utf-8"))
+            document = parse_document(read_text(path), path)
             return cls(script=Script.model_validate(document))
         except OSError as error:
             raise InputError(

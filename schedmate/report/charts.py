@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import MAXYEAR, UTC, datetime
 from itertools import count
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 from markupsafe import Markup, escape
 from numpy.typing import NDArray
 
+from schedmate.base.inputs import moment_of
 from schedmate.report.page import shown
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
@@ -103,13 +104,13 @@ def round_moments(low: float, high: float) -> tuple[float, ...]:
         return _thinned(multiples(step, low, high), MOST_DATES)
     months = next((n for n in (1, 3, 6, 12) if span <= (MOST_DATES - 1) * n * 31 * DAY), 0)
     months = months or 12 * math.ceil(span / (MOST_DATES * 366 * DAY))
-    first = datetime.fromtimestamp(low, UTC).year
+    first = moment_of(low).year
     moments: list[float] = []
     for month in count(0, months):
         moment = datetime(1, 1, 1, tzinfo=UTC).replace(
-            year=first - first % max(1, months // 12) + month // 12, month=1 + month % 12
+            year=max(1, first - first % max(1, months // 12)) + month // 12, month=1 + month % 12
         )
-        if (at := moment.timestamp()) > high:
+        if (at := moment.timestamp()) > high or moment.year + months // 12 >= MAXYEAR - 1:
             return _thinned(moments, MOST_DATES)
         if at >= low:
             moments.append(at)
@@ -155,7 +156,7 @@ def duration_labels(ticks: Sequence[float]) -> list[str]:
 
 def date_labels(ticks: Sequence[float]) -> list[str]:
     """Moments [s since epoch] as years, months, days or minutes of UTC, all in one form."""
-    dates = [datetime.fromtimestamp(0, UTC) + timedelta(seconds=one) for one in ticks]
+    dates = [moment_of(one) for one in ticks]
     if any(one % DAY for one in ticks):
         days = {one.date() for one in dates}
         return [f"{one:%H:%M}" if len(days) == 1 else f"{one:%m-%d %H:%M}" for one in dates]
@@ -222,7 +223,7 @@ def factor_text(score: float) -> str:
 
 
 def _moment_text(seconds: float) -> str:
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M}"
+    return f"{moment_of(seconds):%Y-%m-%d %H:%M}"
 
 
 def _ratio_text(value: float) -> str:

@@ -7,11 +7,10 @@ control the terminal.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from schedmate.base.files import without_shared_folders
-from schedmate.base.inputs import format_duration
+from schedmate.base.inputs import format_duration, moment_of
 from schedmate.base.terminal import Screen, Table, Tone, clean, counted, say
 from schedmate.jobs import (
     Diagnosis,
@@ -489,7 +488,7 @@ def show_stats(stats: HistoryStats, screen: Screen) -> None:
 
 
 def _utc_text(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return moment_of(seconds).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def _flat_fields(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:

@@ -6,11 +6,11 @@ import base64
 import hashlib
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from schedmate.base.inputs import moment_of
 from schedmate.base.terminal import strip_escapes, visible
 
 if TYPE_CHECKING:
@@ -84,5 +84,5 @@ def environment(folder: Path) -> Environment:
 @cache
 def _environment() -> Environment:
     templates = environment(FOLDER)
-    templates.filters["date"] = lambda seconds: f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d}"
+    templates.filters["date"] = lambda seconds: f"{moment_of(seconds):%Y-%m-%d}"
     return templates

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
-from schedmate.base.inputs import format_duration
+from schedmate.base.inputs import format_duration, moment_of
 from schedmate.base.terminal import Screen, Table, Tone, counted, say
 from schedmate.cluster.record import PlanState
 from schedmate.cluster.recovery.document import PlanDocument, RecoverDocument
@@ -119,4 +117,4 @@ def _next(document: RecoverDocument, what: str) -> None:
 
 
 def _when(time: float) -> str:
-    return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    return moment_of(time).strftime("%Y-%m-%d %H:%M:%SZ")

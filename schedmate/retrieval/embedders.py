@@ -10,7 +10,6 @@ hosted. Their packages are imported by the embedder that needs them, when it is 
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import os
 import re
@@ -29,8 +28,10 @@ from schedmate.base.errors import (
     installing,
     require,
 )
+from schedmate.base.files import paths_called
 from schedmate.base.plugins import EMBEDDERS as GROUP
 from schedmate.base.plugins import load_plugin, plugins
+from schedmate.base.reading import ANY_SIZE, open_binary, parse_json, read_text
 from schedmate.base.terminal import counted
 
 if TYPE_CHECKING:
@@ -312,7 +313,7 @@ def _pooling(model: str) -> str:
     """How the model makes one vector of a text's tokens, as its files say: cls or mean."""
     config = Path(model) / "1_Pooling" / "config.json"
     if config.is_file():
-        says = json.loads(config.read_text(encoding="utf-8"))
+        says = parse_json(read_text(config), config)
         return "mean" if says.get("pooling_mode_mean_tokens") else "cls"
     return "cls"  # what the BAAI models on the hub use
 
@@ -322,10 +323,10 @@ def _weights_digest(folder: Path) -> str:
     if not folder.is_dir():
         return ""
     digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*")):
+    for path in sorted(paths_called(folder, "*")):
         if path.is_file() and path.suffix in (".json", ".safetensors", ".bin", ".pt"):
             digest.update(f"{path.relative_to(folder)} {path.stat().st_size} ".encode())
-            with path.open("rb") as file:
+            with open_binary(path, most=ANY_SIZE) as file:
                 digest.update(file.read(1 << 20))
     return f"-{digest.hexdigest()[:8]}"
 

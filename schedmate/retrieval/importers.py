@@ -12,9 +12,10 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,13 @@ from schedmate.base.errors import (
     unreadable,
 )
 from schedmate.base.plugins import IMPORTERS, load_plugin, plugins
+from schedmate.base.reading import (
+    MOST_SETTINGS,
+    limit_lines,
+    open_binary,
+    parse_document,
+    read_text,
+)
 from schedmate.jobs import JobRecord, LaunchConfig
 from schedmate.retrieval.sacct import (
     Analyse,
@@ -125,7 +133,7 @@ def read_mapping(path: Path) -> dict[str, Column]:
     import yaml
 
     try:
-        loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
+        loaded = parse_document(read_text(path, most=MOST_SETTINGS), path)
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise InputError(
             f"cannot read the mapping file {path}: {reason_of(error)}; it has lines such as "
@@ -359,11 +367,11 @@ class Source:
     stream: IO[str]
     head: str
     size: int | None
-    _raw: IO[bytes]
+    _position: Callable[[], int]
 
     def position(self) -> int:
         """Bytes read so far."""
-        return self._raw.tell() if self.size is not None else 0
+        return self._position() if self.size is not None else 0
 
     def records(
         self,
@@ -421,26 +429,35 @@ def open_source(path: Path) -> Iterator[Source]:
     """
     with ExitStack() as stack:
         try:
-            raw, size = _open_raw(path, stack)
-            packed = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
-            head = cast("io.BufferedReader", packed).peek(_HEAD)
+            raw, position, size = _open_raw(path, stack)
+            head = raw.peek(_HEAD)
+            if not head.lstrip().startswith((b"{", b"[")):  # a whole JSON document may be one line
+                limit_lines(raw)
         except OSError as error:
             raise unreadable(path, error) from None
         # newline="" leaves line ends inside quoted CSV fields as they are.
-        stream = io.TextIOWrapper(packed, encoding="utf-8", errors="replace", newline="")
+        stream = io.TextIOWrapper(raw, encoding="utf-8", errors="replace", newline="")
         try:
-            yield Source(stream, head.decode("utf-8", errors="replace"), size, raw)
+            yield Source(stream, head.decode("utf-8", errors="replace"), size, position)
         except (EOFError, gzip.BadGzipFile) as error:
             raise InputError(f"{path} is damaged: {error}; export it again.") from None
         finally:
             stream.detach()
 
 
-def _open_raw(path: Path, stack: ExitStack) -> tuple[IO[bytes], int | None]:
+def _open_raw(
+    path: Path, stack: ExitStack
+) -> tuple[io.BufferedReader, Callable[[], int], int | None]:
+    """The unpacked bytes of a file, how far it was read, and its size [bytes] if it has one."""
     if str(path) == "-":
         unbuffered = getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)
         reader = io.BufferedReader(cast("io.RawIOBase", unbuffered), _HEAD)
         stack.callback(reader.detach)  # standard input stays open
-        return reader, None
-    raw = stack.enter_context(path.open("rb", buffering=_HEAD))
-    return raw, path.stat().st_size if path.is_file() else None
+        return cast("io.BufferedReader", reader), reader.tell, None
+    raw = stack.enter_context(open_binary(path, pipe=True, unpack=True, buffer=_HEAD))
+    descriptor = raw.fileno()
+
+    def position() -> int:
+        return os.lseek(descriptor, 0, os.SEEK_CUR)
+
+    return raw, position, path.stat().st_size if path.is_file() else None

@@ -13,10 +13,10 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from schedmate.base.errors import UsageError
+from schedmate.base.inputs import moment_of
 from schedmate.schedulers.estimators import BIN_S, DAY_S, Estimator, Load, UserMean
 from schedmate.schedulers.model import Forecast, Job
 from schedmate.schedulers.policy import require_schedulers_extra
@@ -129,7 +129,7 @@ class Learned(Estimator):
 
     def describe(self, job: Job) -> list[float]:
         """`FEATURES` of a job as known now; NaN where unknown."""
-        moment = datetime.fromtimestamp(job.submit_time, UTC)
+        moment = moment_of(job.submit_time)
         name = mask_numbers(job.name)
         _, count, last = self._users.get(job.user, (0.0, 0, math.nan))
         use = job.profile

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from schedmate.base.data import plain
 from schedmate.base.errors import InputError, UsageError
+from schedmate.base.reading import open_descriptor
 from schedmate.base.terminal import clean
 from schedmate.settings import data_dir
 
@@ -99,7 +100,7 @@ def read_token(path: Path) -> str:
     whose token is too short to be secret.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = open_descriptor(path)
         with os.fdopen(descriptor, encoding="utf-8") as stream:
             status = os.fstat(descriptor)
             text = stream.read(4096).strip()

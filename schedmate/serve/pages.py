@@ -11,7 +11,6 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -22,7 +21,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 
 from schedmate.base.errors import SchedmateError
-from schedmate.base.inputs import format_duration
+from schedmate.base.inputs import format_duration, moment_of
 from schedmate.cluster.actions import Drain, Requeue
 from schedmate.cluster.record import PlanStatus
 from schedmate.report.page import digest, environment, shown
@@ -141,9 +140,7 @@ def _script() -> str:
 @cache
 def _environment() -> Environment:
     templates = environment(FOLDER)
-    templates.filters["moment"] = lambda s: (
-        f"{datetime.fromtimestamp(s, UTC):%Y-%m-%d %H:%M:%S} UTC"
-    )
+    templates.filters["moment"] = lambda s: f"{moment_of(s):%Y-%m-%d %H:%M:%S} UTC"
     return templates
 
 

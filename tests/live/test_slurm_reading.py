@@ -214,7 +214,7 @@ def test_the_queue_as_text() -> None:
         "8|8|N/A|PENDING|0|1795362348|N/A|bob|batch||JobHeldUser\n"
         "9|9|N/A|PENDING|1|N/A|N/A|bob|batch||Nodes | required (DOWN, DRAINED)\n"
     )
-    array, task, held, odd = parse_queue(printed)
+    array, task, held, odd = parse_queue(printed.splitlines())
     assert (array.job, array.array, array.task) == ("4", "4", None)
     assert array.started is None  # the controller's guess
     assert array.partitions == ("batch", "urgent")
@@ -228,7 +228,7 @@ def test_the_queue_as_text() -> None:
 @pytest.mark.parametrize("line", ["slurm_load_jobs error: x", "1|2|3", "x|1|2|P|1|1|1|u|p|n|r"])
 def test_a_line_that_is_no_job_is_refused(line: str) -> None:
     with pytest.raises(ShapeError):
-        parse_queue(line)
+        list(parse_queue([line]))
 
 
 def test_factors() -> None:
@@ -259,11 +259,17 @@ def printed_rows(rows: list[dict[str, str]], between: str) -> str:
             }
         ),
         max_size=4,
-    )
+    ),
+    st.integers(1, 2_000),
 )
-def test_no_name_or_submit_line_can_pretend_to_be_another_row(rows: list[dict[str, str]]) -> None:
+def test_no_name_or_submit_line_can_pretend_to_be_another_row(
+    rows: list[dict[str, str]], size: int
+) -> None:
     between = delimiter()
-    found = parse_rows(printed_rows(rows, between), ASKED, between)
+    printed = printed_rows(rows, between)
+    # as it comes: a delimiter may stand on the border of two pieces
+    pieces = [printed[at : at + size] for at in range(0, len(printed), size)]
+    found = list(parse_rows(pieces, ASKED, between))
     assert [{key: row[key] for key in ("jobid", "jobname", "submitline")} for row in found] == rows
 
 
@@ -272,7 +278,7 @@ def test_a_row_that_is_cut_off_is_refused() -> None:
     whole = printed_rows([{"jobid": "1", "submitline": "sbatch a"}], between)
     for end in range(1, len(whole) - 1):
         with pytest.raises(ShapeError):
-            parse_rows(whole[:end], ASKED, between)
+            list(parse_rows([whole[:end]], ASKED, between))
 
 
 def test_steps_belong_to_the_run_above_them() -> None:

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from schedmate.base.data import load
 from schedmate.jobs import Progress
+from schedmate.logparse.numbers import read_clock
 from schedmate.logparse.progress.collect import collect
 from schedmate.logparse.progress.line import read_line
 from schedmate.logparse.progress.ratio import throughput_ratio
 from schedmate.logparse.progress.series import Tick, pace, typical
 from schedmate.logparse.progress.tracker import track
-from schedmate.logparse.progress.words import clock_s
 from schedmate.logparse.reading import LogFile, parse_line
 from schedmate.logparse.reading.storage import Memory
 
@@ -490,7 +490,7 @@ def test_an_evaluation_between_epochs_does_not_count() -> None:
     [("02:03", 123), ("1:02:03", 3723), ("1 day, 2:03:04", 93784), ("2h3m4s", 7384)],
 )
 def test_clocks(text: str, seconds: float) -> None:
-    assert clock_s(text) == seconds
+    assert read_clock(text) == seconds
 
 
 @pytest.mark.parametrize(

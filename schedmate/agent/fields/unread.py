@@ -28,7 +28,7 @@ from schedmate.agent.launch.plan import LaunchPlan
 from schedmate.agent.launch.repo import Repo
 from schedmate.agent.values import Origin, Value, lifted
 from schedmate.base.errors import InputError
-from schedmate.base.files import is_dir, is_file
+from schedmate.base.files import is_dir, is_file, paths_called
 
 _CONFIG_FLAG = re.compile(r"^-{0,2}\w*(config|cfg|recipe|preset)[\w-]*$", re.IGNORECASE)
 _WRITTEN_FLAG = re.compile(r"out|save|log|dump|report|result|write", re.IGNORECASE)
@@ -184,7 +184,7 @@ def _config_file(root: Path, plan: LaunchPlan, text: str, flag: str) -> Path | N
     stem = text.rpartition("/")[2]
     matching = [
         path
-        for path in islice(root.rglob(f"{stem}.y*ml"), 20)
+        for path in islice(paths_called(root, f"{stem}.y*ml"), 20)
         if path.with_suffix("").as_posix().endswith(f"/{text}")
     ]
     return matching[0] if len(matching) == 1 else None

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import difflib
-import os
 import posixpath
 import re
 import sys
@@ -22,7 +21,7 @@ from schedmate.agent.configs.trees import Source
 from schedmate.agent.syntax import parse_or_none
 from schedmate.agent.values import Value
 from schedmate.base.errors import InputError
-from schedmate.base.files import RealPaths, is_dir, is_file
+from schedmate.base.files import RealPaths, is_dir, is_file, walk
 
 MAX_BYTES = 2_000_000
 MAX_FILES = 100_000
@@ -85,7 +84,7 @@ class Repo:
     def files(self) -> list[str]:
         """All files, shallow ones first; hidden, vendored and built directories are left out."""
         paths: list[str] = []
-        for directory, names, files in os.walk(self.root):
+        for directory, names, files in walk(self.root):
             names[:] = sorted(
                 n for n in names if n not in _SKIPPED_FOLDERS and not n.startswith(".")
             )

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import ast
 import io
-import os
 import re
 import tokenize
 from collections import Counter, deque
@@ -22,6 +21,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from schedmate.agent.syntax import parse
+from schedmate.base.files import walk
 from schedmate.tools import RepoFiles
 
 
@@ -311,7 +311,7 @@ def files_of_job(files: RepoFiles, command: str, start: Iterable[str]) -> set[st
 
 def _list_files(root: Path) -> set[str]:
     out: set[str] = set()
-    for directory, folders, names in os.walk(root):
+    for directory, folders, names in walk(root):
         folders[:] = sorted(
             name for name in folders if not name.startswith(".") and name not in _LEFT_OUT_FOLDERS
         )

@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from schedmate import __version__
 from schedmate.base.errors import InputError, ModelError
 from schedmate.base.files import open_output
+from schedmate.base.reading import read_bytes
 from schedmate.jobs import JobSpec, ModelUse
 from schedmate.llm.scripted import Reply, Script, ToolCall
 
@@ -126,7 +127,7 @@ def load_trajectory(path: Path) -> tuple[JobSpec, ModelUse, Script]:
     Raises `InputError` if the file is not a record of a reading.
     """
     try:
-        record = _Record.model_validate_json(path.read_bytes())
+        record = _Record.model_validate_json(read_bytes(path))
         replies = [
             Reply(content=one.reply.content, tool_calls=one.reply.tool_calls)
             if one.reply is not None

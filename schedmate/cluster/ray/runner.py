@@ -19,6 +19,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from schedmate.base.running import run
 from schedmate.cluster.claims import ClaimedError, claim
 from schedmate.cluster.ray import supervise
 
@@ -289,20 +290,16 @@ class Meter:
 
     def _look(self) -> tuple[float, float, float] | None:
         try:
-            done = subprocess.run(
-                self._command,
-                capture_output=True,
-                text=True,
-                timeout=MEASURE_PATIENCE_S,
-                check=True,
-            )
+            done = run(self._command, timeout_s=MEASURE_PATIENCE_S, most=1 << 20)
+            if done.code != 0:
+                return None
             rows = [
                 [float(one) for one in line.split(",")]
-                for line in done.stdout.split("\n")
+                for line in done.text().split("\n")
                 if line.strip()
             ]
             columns = list(zip(*rows, strict=True))
             mean = [sum(column) / len(column) for column in columns]
             return mean[0], mean[1], max(columns[2])
-        except (OSError, subprocess.SubprocessError, ValueError, IndexError):
+        except (OSError, ValueError, IndexError):
             return None

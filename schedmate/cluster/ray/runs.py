@@ -6,13 +6,14 @@ when they end; the commands, environment and options of runs are here, too.
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from schedmate.base.errors import InputError
+from schedmate.base.reading import MOST_SETTINGS, parse_json, read_text
 from schedmate.cluster.ray.runner import Order
 from schedmate.cluster.ray.seats import (
     SIGKILL,
@@ -605,8 +606,10 @@ class Outcomes(Carrying):
         reports = []
         for rank in range(len(run.places)):
             try:
-                reports.append(json.loads(report_of(run, rank).read_text()))
-            except (OSError, ValueError):
+                reports.append(
+                    parse_json(read_text(report_of(run, rank), most=MOST_SETTINGS), "it")
+                )
+            except (OSError, ValueError, InputError):
                 reports.append(None)
         usable = [report for report in reports if isinstance(report, dict)]
         if len(usable) == len(reports):

@@ -8,7 +8,6 @@ unpickled: a checkpoint can be a program.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import struct
@@ -22,7 +21,8 @@ from typing import Any, NamedTuple
 
 from schedmate.base.data import load
 from schedmate.base.errors import InputError
-from schedmate.base.files import children, is_dir
+from schedmate.base.files import children, is_dir, walk
+from schedmate.base.reading import ANY_SIZE, open_binary, read_bytes
 
 SETTLE_S = 2.0
 """Time between two readings of a checkpoint that was written recently [s]."""
@@ -148,8 +148,9 @@ def _pointed(
 ) -> list[_Candidate]:
     pointer = folder / layout["pointer"]
     try:
-        text = pointer.read_bytes()[:200].decode("ascii", "replace").strip()
-    except OSError:
+        with open_binary(pointer) as stream:
+            text = stream.read(200).decode("ascii", "replace").strip()
+    except (OSError, InputError):
         return []
     if "{text:07d}" in layout["at"]:
         name = f"iter_{int(text):07d}" if text.isdecimal() and len(text) < 13 else text
@@ -251,7 +252,7 @@ def checkpoint_files(place: Path) -> Iterator[Path]:
         yield place
         return
     count = 0
-    for folder, folders, names in os.walk(place):
+    for folder, folders, names in walk(place):
         here = Path(folder)
         if len(here.relative_to(place).parts) >= DEEPEST:
             folders.clear()
@@ -271,7 +272,7 @@ def what_is_wrong(place: Path) -> str | None:
             return f"{place.name} is empty"
         if place.suffix == ".safetensors":
             return _safetensors(place, size)
-        with place.open("rb") as stream:
+        with open_binary(place, most=ANY_SIZE) as stream:
             start = stream.read(4)
         if start == b"PK\x03\x04":
             return None if _has_directory(place) else f"{place.name} is cut off"
@@ -282,7 +283,7 @@ def what_is_wrong(place: Path) -> str | None:
 
 def _has_directory(place: Path) -> bool:
     try:
-        with zipfile.ZipFile(place) as archive:
+        with open_binary(place, most=ANY_SIZE) as stream, zipfile.ZipFile(stream) as archive:
             return bool(archive.infolist())
     except (zipfile.BadZipFile, ValueError, NotImplementedError, struct.error):
         return False
@@ -290,7 +291,7 @@ def _has_directory(place: Path) -> bool:
 
 def _safetensors(place: Path, size: int) -> str | None:
     cut = f"{place.name} is cut off"
-    with place.open("rb") as stream:
+    with open_binary(place, most=ANY_SIZE) as stream:
         length = int.from_bytes(stream.read(8), "little")
         if size < 8 or length > min(size - 8, LONGEST_HEADER):
             return cut
@@ -314,9 +315,9 @@ def _safetensors(place: Path, size: int) -> str | None:
 def missing_shard(index: Path) -> str | None:
     """The first missing file of an index of shards, if any."""
     try:
-        document = json.loads(index.read_bytes()[:LONGEST_HEADER])
+        document = json.loads(read_bytes(index, most=LONGEST_HEADER))
         names = set(document["weight_map"].values())
-    except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
+    except (OSError, InputError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
         return f"{index.name} cannot be read"
     for name in sorted(map(str, names)):
         # an index names only files beside it

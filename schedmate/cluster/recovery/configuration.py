@@ -21,9 +21,10 @@ from pydantic import (
     model_validator,
 )
 
-from schedmate.base.data import load, parse_yaml
+from schedmate.base.data import load
 from schedmate.base.errors import InputError, UsageError, did_you_mean
 from schedmate.base.inputs import fault_sentence, parse_duration
+from schedmate.base.reading import open_descriptor, parse_document
 from schedmate.base.terminal import clean
 from schedmate.cluster.actions import Diagnose
 from schedmate.cluster.recovery.health import Expected, Reader
@@ -250,7 +251,7 @@ def load_configuration(path: Path | None) -> Configuration:
     if path is None:
         return Configuration()
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_descriptor(path)
         with os.fdopen(descriptor, encoding="utf-8") as stream:
             status = os.fstat(descriptor)
             text = stream.read(1 << 20)
@@ -271,7 +272,7 @@ def read_configuration(text: str, path: Path) -> Configuration:
     import yaml
 
     try:
-        document = parse_yaml(text)
+        document = parse_document(text, path)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigurationError(f"{path} is not YAML: {clean(error, 300)}.") from None
     if document is None:

@@ -12,15 +12,11 @@ filled in. Their output is one line for each node or job:
 
 from __future__ import annotations
 
-import os
-import select
-import signal
-import subprocess
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 
+from schedmate.base.running import complaint, run
 from schedmate.base.terminal import clean
 from schedmate.cluster.actions import Action, Drain, Hold, Notify, Release, Requeue, Resume
 from schedmate.cluster.adapter import Answer, ExecutorError, Finding, Ran
@@ -158,42 +154,13 @@ def run_command(command: tuple[str, ...], timeout_s: float, held: Sequence[int] 
     It inherits the descriptors `held`.
     """
     try:
-        started = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            pass_fds=held,
+        done = run(
+            command, timeout_s=timeout_s, most=LONGEST_OUTPUT, drop=True, together=True, held=held
         )
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         return Ran(127, f"{command[0]}: {reason}")
-    with started:
-        try:
-            output, ended = _output_until(started, time.monotonic() + timeout_s)
-        finally:
-            with suppress(ProcessLookupError):  # with the processes that it left behind
-                os.killpg(started.pid, signal.SIGKILL)
-    text = output.decode("utf-8", "replace")
-    if not ended:
-        return Ran(None, text, f"{command[0]} did not end within {timeout_s:g} s")
-    return Ran(started.returncode, text)
-
-
-def _output_until(started: subprocess.Popen[bytes], until: float) -> tuple[bytes, bool]:
-    """The output of a process, and whether it ended in time."""
-    assert started.stdout is not None
-    output = bytearray()
-    while (left := until - time.monotonic()) > 0:
-        if not select.select([started.stdout], [], [], left)[0]:
-            break
-        chunk = os.read(started.stdout.fileno(), 1 << 16)
-        if not chunk:
-            try:
-                started.wait(max(0.1, until - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                break
-            return bytes(output), True
-        output += chunk[: LONGEST_OUTPUT - len(output)]
-    return bytes(output), False
+    text = done.output.decode("utf-8", "replace")
+    if done.cut_off:
+        return Ran(None, text, complaint(command[0], done.cut_off, timeout_s, LONGEST_OUTPUT))
+    return Ran(done.code, text)

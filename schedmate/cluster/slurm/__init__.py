@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from schedmate.base.reading import read_text
 from schedmate.cluster import Check, ClusterKind, Reached
 
 if TYPE_CHECKING:
@@ -37,17 +38,12 @@ class Slurm(ClusterKind["SlurmAdapter"]):
     def is_here(self) -> bool:
         """Whether this machine's `scontrol ping` gets an answer from a controller."""
         import shutil
-        import subprocess
+
+        from schedmate.base.running import run
 
         if shutil.which("scontrol") is None:
             return False
-        try:
-            ping = subprocess.run(
-                ["scontrol", "ping"], capture_output=True, timeout=10, check=False
-            )
-        except subprocess.TimeoutExpired:
-            return False
-        return ping.returncode == 0
+        return run(["scontrol", "ping"], timeout_s=10).code == 0
 
     def adapter(self, bounds: Bounds) -> SlurmAdapter:
         """See `ClusterKind.adapter`; the message says what to do."""
@@ -96,5 +92,5 @@ class Slurm(ClusterKind["SlurmAdapter"]):
             return None
         jobs = [job for document in documents for job in document.get("jobs", ())]
         topology = folder / "topology.conf"
-        conf = topology.read_text("utf-8") if topology.exists() else None
+        conf = read_text(topology) if topology.exists() else None
         return read_slurm(nodes, jobs, conf, folder.name)

@@ -11,14 +11,20 @@ from __future__ import annotations
 import math
 import os
 import shlex
-import signal
-import subprocess
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from schedmate.base.running import (
+    MOST_OUTPUT,
+    CutOffError,
+    Running,
+    complaint,
+    lines_of,
+    run,
+)
 from schedmate.base.terminal import clean, counted
 from schedmate.cluster.actions import (
     Action,
@@ -117,30 +123,42 @@ class Commands:
 
     def _run(self, words: list[str], name: str, timeout_s: float) -> str:
         try:
-            process = subprocess.Popen(
-                words,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                encoding="utf-8",
-                errors="surrogateescape",  # a directory's name may be any bytes
-                start_new_session=True,  # Ctrl-C ends the agent, not a command halfway
-            )
+            done = run(words, timeout_s=timeout_s)
         except OSError as error:
-            raise OutageError(
-                f"cannot run {words[0]}: {error.strerror}; is it installed?"
-            ) from None
-        with process:
-            try:
-                printed, errors = process.communicate(timeout=timeout_s)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.communicate()
-                raise OutageError(f"{name} did not end within {timeout_s:g} s.") from None
-        if process.returncode:
-            raise CommandError(name, process.returncode, errors, printed)
-        return printed
+            raise _cannot_run(words, error) from None
+        if done.cut_off:
+            raise OutageError(f"{complaint(name, done.cut_off, timeout_s, MOST_OUTPUT)}.")
+        if done.code:
+            raise CommandError(name, done.code, _error_text(done.errors), done.text())
+        return done.text()
+
+    @contextmanager
+    def streamed(self, *words: str, timeout_s: float = TIMEOUT_S) -> Iterator[Iterator[str]]:
+        """What a command prints, piece by piece, for what may be long. Raises as `run` does, once
+        the last piece was read."""
+        try:
+            running = Running([*self._before, *words], timeout_s=timeout_s)
+        except OSError as error:
+            raise _cannot_run(words, error) from None
+        with running:
+            yield self._text(running, words[0])
+
+    def _text(self, running: Running, name: str) -> Iterator[str]:
+        try:
+            yield from running.text()
+        except CutOffError:
+            complaint = running.complaint().replace(running.name, name, 1)
+            raise OutageError(f"{complaint}.") from None
+        if code := running.code():
+            raise CommandError(name, code, _error_text(running.errors))
+
+
+def _cannot_run(words: Sequence[str], error: OSError) -> OutageError:
+    return OutageError(f"cannot run {words[0]}: {error.strerror}; is it installed?")
+
+
+def _error_text(errors: bytes | bytearray) -> str:
+    return errors.decode("utf-8", "surrogateescape")
 
 
 # Present state of jobs, nodes, order and notes by Slurm's commands, before actions.
@@ -483,12 +501,12 @@ class SlurmAdapter(SlurmActs):
 
     def jobs(self) -> list[LiveJob]:
         """See `ClusterAdapter.jobs`."""
-        queue = parse_queue(self.commands.run("squeue", "-h", "-a", "-o", QUEUE_FORMAT))
-        return [
-            _live_job(queued)
-            for queued in queue
-            if queued.state == "PENDING" or queued.state in _RUNNING
-        ]
+        with self.commands.streamed("squeue", "-h", "-a", "-o", QUEUE_FORMAT) as text:
+            return [
+                _live_job(queued)
+                for queued in parse_queue(lines_of(text))
+                if queued.state == "PENDING" or queued.state in _RUNNING
+            ]
 
     def describe(self, jobs: Sequence[str]) -> dict[str, Description]:
         """See `ClusterAdapter.describe`: from the queue, and the script that Slurm stores."""
@@ -595,22 +613,24 @@ class SlurmAdapter(SlurmActs):
         """
         end = "now" if until is None else f"uts{int(until)}"
         words = ("-S", f"uts{max(1, int(since))}", "-E", end, "-s", SACCT_STATES)
-        return [
-            self._ended(row, steps)
-            for row, steps in with_steps(self._rows(*words))
-            if is_complete(row, time.time())
-        ]
+        with self._rows(*words) as rows:
+            return [
+                self._ended(row, steps)
+                for row, steps in with_steps(rows)
+                if is_complete(row, time.time())
+            ]
 
-    def _rows(self, *words: str) -> list[Row]:
+    @contextmanager
+    def _rows(self, *words: str) -> Iterator[Iterator[Row]]:
         if self._columns is None:
             self._columns = known_columns(self.commands.run("sacct", "-e"))
         between = delimiter()
-        printed = self.commands.run(
+        with self.commands.streamed(
             *("sacct", "-a", "-D", "-n", "-p", f"--delimiter={between}"),
             *("-o", ",".join(self._columns), *words),
             timeout_s=300.0,
-        )
-        return parse_rows(printed, self._columns, between)
+        ) as text:
+            yield parse_rows(text, self._columns, between)
 
     def _ended(self, row: Row, steps: list[Row]) -> EndedRun:
         record = record_of(row, steps)

@@ -12,7 +12,7 @@ import math
 import re
 import secrets
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
@@ -305,9 +305,9 @@ class Queued(NamedTuple):
         return self.reason.startswith("JobHeld") or "held state" in self.reason
 
 
-def parse_queue(text: str) -> list[Queued]:
+def parse_queue(lines: Iterable[str]) -> Iterator[Queued]:
     """The records of `squeue -h -o FORMAT`; raises `ShapeError` for any other text."""
-    return [_queued(line) for line in text.splitlines() if line.strip()]
+    return (_queued(line) for line in lines if line.strip())
 
 
 def _queued(line: str) -> Queued:
@@ -451,31 +451,49 @@ def known_columns(printed: str) -> tuple[str, ...]:
     return (*SACCT_COLUMNS, *(name for name in NEWER_COLUMNS if name.lower() in has))
 
 
-def parse_rows(printed: str, columns: Iterable[str], between: str) -> list[Row]:
-    """The rows of `sacct -n -p --delimiter=BETWEEN -o COLUMNS`, keys in lower case."""
+LONGEST_ROW = 16 << 20
+"""Characters of a row of accounting: a submit line may have megabytes."""
+
+
+def parse_rows(pieces: Iterable[str], columns: Iterable[str], between: str) -> Iterator[Row]:
+    """The rows of `sacct -n -p --delimiter=BETWEEN -o COLUMNS`, keys in lower case.
+
+    `pieces` are what it prints, as it comes. Raises `ShapeError` for what are no such rows.
+    """
     keys = [name.lower() for name in columns]
-    cells = printed.split(between)
-    rest = cells.pop()
-    if rest.strip() or len(cells) % len(keys):
+    cells: list[str] = []
+    rest = ""
+    for piece in pieces:
+        rest += piece
+        if between not in rest:
+            if len(rest) > LONGEST_ROW:
+                raise ShapeError("sacct printed a row that does not end.")
+            continue
+        *whole, rest = rest.split(between)
+        cells += whole
+        complete = len(cells) // len(keys) * len(keys)
+        for at in range(0, complete, len(keys)):
+            first, *others = cells[at : at + len(keys)]
+            yield dict(zip(keys, (first.removeprefix("\n"), *others), strict=True))
+        del cells[:complete]
+    if rest.strip() or cells:
         raise ShapeError(f"sacct printed rows that are not whole: {clean(rest, 60)!r}.")
-    rows = []
-    for at in range(0, len(cells), len(keys)):
-        first, *others = cells[at : at + len(keys)]
-        rows.append(dict(zip(keys, (first.removeprefix("\n"), *others), strict=True)))
-    return rows
 
 
-def with_steps(rows: Iterable[Row]) -> list[tuple[Row, list[Row]]]:
+def with_steps(rows: Iterable[Row]) -> Iterator[tuple[Row, list[Row]]]:
     """Each run of a job with its steps, without the pending part of an array."""
-    groups: list[tuple[Row, list[Row]]] = []
+    job: tuple[Row, list[Row]] | None = None
     for row in rows:
         raw = row["jobidraw"]
         if "." in raw:
-            if groups and groups[-1][0]["jobidraw"] == raw.partition(".")[0]:
-                groups[-1][1].append(row)
+            if job is not None and job[0]["jobidraw"] == raw.partition(".")[0]:
+                job[1].append(row)
         elif "[" not in row["jobid"]:
-            groups.append((row, []))
-    return groups
+            if job is not None:
+                yield job
+            job = row, []
+    if job is not None:
+        yield job
 
 
 def is_complete(row: Row, now: float) -> bool:

@@ -26,6 +26,7 @@ from schedmate.base.data import load
 from schedmate.base.errors import InputError, UsageError, reason_of, unreadable
 from schedmate.base.inputs import first_fault
 from schedmate.base.plugins import RULES, load_plugin, plugins
+from schedmate.base.reading import MOST_RULES, open_binary
 from schedmate.jobs import ErrorType, FaultyComponent
 
 RULES_FOLDER = Path(__file__).parent / "rules"
@@ -264,7 +265,8 @@ def read_rules(path: Path, kind: type[R], key: str = "rules") -> list[R]:
 
 def _content(path: Path) -> Any:
     try:
-        return load(str(path))
+        with open_binary(path, most=MOST_RULES):
+            return load(str(path))
     except OSError as error:
         raise unreadable(path, error) from None
     except MemoryError:

@@ -17,9 +17,10 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from schedmate.base.data import load
+from schedmate.logparse.numbers import LARGEST
 from schedmate.logparse.progress.line import EPOCH_ONLY, Sample, is_about_something_else, read_line
 from schedmate.logparse.progress.series import counter_rises
-from schedmate.logparse.progress.words import DATE, LARGEST, labelled_numbers, meaning
+from schedmate.logparse.progress.words import DATE, labelled_numbers, meaning
 from schedmate.logparse.reading import Line, LogFile, parse_line
 
 ENOUGH = 60

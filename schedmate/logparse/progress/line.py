@@ -18,11 +18,10 @@ from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 from schedmate.base.data import load
+from schedmate.logparse.numbers import LARGEST, read_clock, read_number
 from schedmate.logparse.progress.words import (
     DATE,
-    LARGEST,
     Labelled,
-    clock_s,
     counted_by,
     counts_only,
     is_of_data,
@@ -133,7 +132,7 @@ def read_match(shape: Shape, match: re.Match[str], text: str, bar: Sample | None
 
 
 def _set_group(sample: Sample, name: str, text: str) -> None:
-    value = clock_s(text) if ":" in text or re.search(r"\dm\b", text) else _plain_number(text)
+    value = read_clock(text) if ":" in text or re.search(r"\dm\b", text) else read_number(text)
     if name != "loss" and not abs(value) <= LARGEST:
         return
     if name == "loss" and value == 0 and sample.loss is not None and math.isnan(sample.loss):
@@ -155,10 +154,6 @@ def _set_group(sample: Sample, name: str, text: str) -> None:
         sample.eta_s = value
     elif name not in ("per", "epoch_eta"):
         setattr(sample, name, value)
-
-
-def _plain_number(text: str) -> float:
-    return float(text.replace(",", "").strip("'\""))
 
 
 # What one line of a log says about a job's progress.
@@ -313,10 +308,10 @@ def read_bar(text: str) -> Sample | None:
         sample.loss, sample.lr, sample.epoch = inside.loss, inside.lr, sample.epoch or inside.epoch
     count = int(_bar_number(counter["iteration"] or counter["count"]))
     total = int(_bar_number(counter["total"])) if counter["total"] else None
-    sample.elapsed_s = clock_s(match["elapsed"])
+    sample.elapsed_s = read_clock(match["elapsed"])
     left = match["left"]
     if left and re.fullmatch(r"\d{1,9}(?::\d\d)+", left.strip()):
-        sample.eta_s = clock_s(left.strip())
+        sample.eta_s = read_clock(left.strip())
     value = _bar_number((match["value"] or "") + (match["kilo"] or ""))
     if _counts_epochs(head, unit):
         sample.epoch, sample.total_epochs = float(count), total
@@ -367,7 +362,14 @@ def _printed(text: str, bar: re.Match[str]) -> str:
 def _bar_number(text: str) -> float:
     """`1.5k` as 1500; 0 if two overlapping redraws have left no number."""
     number = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)([kM]?)", text)
-    return float(number[1]) * {"": 1, "k": 1e3, "M": 1e6}[number[2]] if number else 0.0
+    try:
+        value = read_number(number[1]) * _BAR_UNITS[number[2]] if number else 0.0
+    except ValueError:
+        return 0.0
+    return value if value <= LARGEST else 0.0
+
+
+_BAR_UNITS = {"": 1, "k": 1e3, "M": 1e6}
 
 
 def _counts_epochs(head: str, unit: str) -> bool:

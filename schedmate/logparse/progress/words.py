@@ -12,13 +12,12 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from schedmate.base.data import load
+from schedmate.logparse.numbers import LARGEST, read_clock, read_count, read_number
 
 BEHIND_NUMBER = 40
 """Characters behind a counter that may name what is counted."""
 LONGEST_LINE = 4000
 """Characters of a line that are examined."""
-LARGEST = 1e15
-"""Larger counts, rates and times are not those of a job."""
 
 DATE = re.compile(
     r"\d{4}[-/.]\d\d[-/.]\d\d[ T_,-]?\s?(?:\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?"
@@ -119,8 +118,8 @@ def labelled_numbers(text: str) -> list[Labelled]:
         clock, number = match["clock"], match["value"]
         total = match["total"] or match["of"]
         try:
-            value = clock_s(clock) if clock else float(number.replace(",", ""))
-        except (ValueError, OverflowError):
+            value = read_clock(clock) if clock else read_number(number)
+        except ValueError:
             continue
         if (match["percent"] and not match["total"]) or _ARGUMENT.search(before):
             continue
@@ -142,7 +141,7 @@ def labelled_numbers(text: str) -> list[Labelled]:
             Labelled(
                 key,
                 value,
-                int(total.replace(",", "")) if total else None,
+                read_count(total) if total else None,
                 unit,
                 bool(clock),
                 before.rstrip().endswith(("[", "(")),
@@ -175,19 +174,6 @@ def _is_plausible(value: float, written: str | None, total: str | None) -> bool:
     return spelt or abs(value) <= LARGEST
 
 
-def clock_s(text: str) -> float:
-    """Seconds of `1:02:03`, `02:03`, `1 day, 2:03:04`, `2h 3m 4s` or `1s234ms`."""
-    if ":" in text:
-        days, _, clock = text.rpartition(" ")
-        total = 0.0
-        for part in clock.split(":"):
-            total = total * 60 + float(part)
-        return total + (86_400 * float(days.split()[0]) if days else 0)
-    units = {"d": 86_400, "h": 3600, "m": 60, "s": 1, "ms": 0.001}
-    parts = re.findall(r"(?<![\d.])([\d.]++)(ms|[dhms])", text)
-    return sum((float(value) * units[unit] for value, unit in parts), 0.0)
-
-
 def shared_time(text: str) -> float | None:
     """The time of one iteration on a line that states that of several: `100 steps in 35 s`."""
     match = _SHARED.search(text[:LONGEST_LINE])
@@ -196,8 +182,11 @@ def shared_time(text: str) -> float | None:
     count, value, unit = (
         match[name] or match[name + "2"] or match[name + "3"] for name in ("count", "time", "unit")
     )
-    steps, factor = int(count.replace(",", "")), unit_seconds(unit or "s")
-    return float(value) * (factor or 1) / steps if steps else None
+    steps, factor = read_count(count), unit_seconds(unit or "s")
+    try:
+        return read_number(value) * (factor or 1) / steps if steps else None
+    except ValueError:
+        return None
 
 
 # The vocabulary of progress lines: the meaning of a key, a unit or the head of a line.

@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from schedmate.base.data import load
+from schedmate.base.inputs import moment_of
 from schedmate.base.terminal import strip_escapes
+from schedmate.logparse.numbers import bounded_time
 
 _REDRAW = re.compile(r"[\r\b]+")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]+")
@@ -263,10 +265,9 @@ def parse_time(text: str) -> float | None:
         return None
     for pattern, read in _SHAPES:
         if match := pattern.search(head):
-            try:
-                return read(match)
-            except (ValueError, OverflowError):
-                continue
+            with suppress(ValueError, OverflowError):
+                if (time := bounded_time(read(match))) is not None:
+                    return time
     return None
 
 
@@ -287,7 +288,7 @@ def seconds_apart(one: float, other: float) -> float | None:
 
 def _nearest(one: float, other: float) -> float:
     """How much later a time without a year is than another one, at most half a year."""
-    moment, near = datetime.fromtimestamp(one, UTC), datetime.fromtimestamp(other, UTC).year
+    moment, near = moment_of(one), moment_of(other).year
     if other < _DATED:
         return min((one - other + days * 86_400.0 for days in (0, -366, 366)), key=abs)
     gaps = []

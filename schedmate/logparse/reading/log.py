@@ -22,8 +22,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from schedmate.base.data import LONGEST_S
+from schedmate.base.errors import InputError
+from schedmate.base.reading import open_descriptor
 from schedmate.base.terminal import clean, counted
+from schedmate.logparse.numbers import bounded_time
 from schedmate.logparse.reading.folder import Folder, LogError, is_of_tracker
 from schedmate.logparse.reading.lines import (
     Layout,
@@ -425,10 +427,8 @@ def _read_error_file(path: Path, folder: Folder) -> ErrorFile | None:
         return None
     text = message.get("message") if isinstance(message, dict) else message
     try:
-        time = float(extra.get("timestamp"))  # type: ignore[arg-type]
+        time = bounded_time(float(extra.get("timestamp")))  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
-        time = None
-    if time is not None and not abs(time) <= LONGEST_S:
         time = None
     trace = extra.get("py_callstack") or extra.get("traceback") or ""
     return ErrorFile(
@@ -462,7 +462,7 @@ def follow(
     wait_more = wait or _sleep
     unfinished = b""
     try:
-        stream = path.open("rb", buffering=0)
+        stream = _opened(path)
     except OSError as error:
         raise LogError(
             f"cannot follow {path}: {error.strerror}; give the file that the job writes to."
@@ -498,14 +498,18 @@ def follow(
         stream.close()
 
 
+def _opened(path: Path) -> FileIO:
+    return FileIO(open_descriptor(path), "rb")
+
+
 def _replacement(path: Path, descriptor: int) -> FileIO | None:
     """The file that has replaced the one being read, opened; None if it is still the same."""
     try:
         now, then = path.stat(), os.fstat(descriptor)
         if (now.st_dev, now.st_ino) == (then.st_dev, then.st_ino):
             return None
-        return path.open("rb", buffering=0)
-    except OSError:  # renamed and not yet made anew: look again
+        return _opened(path)
+    except (OSError, InputError):  # renamed and not yet made anew: look again
         return None
 
 

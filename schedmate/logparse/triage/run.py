@@ -20,6 +20,7 @@ from schedmate.base.confine.limits import MEMORY_MB, bounded
 from schedmate.base.data import dumps, encodable
 from schedmate.base.errors import InputError, SchedmateError
 from schedmate.base.journal import Memo, OwnedFile
+from schedmate.base.reading import read_bytes
 from schedmate.base.spread import spread
 from schedmate.jobs import Diagnosis, EvidenceLine
 from schedmate.logparse.failure import diagnose, site_rules
@@ -229,7 +230,7 @@ def _version(rules_folder: Path | None) -> str:
         if path.suffix in (".py", ".yaml") and path.is_file():
             whole.update(f"\0{path.relative_to(root)}\0".encode() + path.read_bytes())
     for path in site_files(rules_folder):
-        whole.update(f"\0{path.name}\0".encode() + path.read_bytes())
+        whole.update(f"\0{path.name}\0".encode() + read_bytes(path))
     return whole.hexdigest()[:16]
 
 

@@ -34,6 +34,7 @@ from schedmate.base.objects import (
     open_object,
     url_of,
 )
+from schedmate.base.reading import MOST_RECORDS, bounded_rows, open_binary, open_text
 from schedmate.base.terminal import clean, counted
 from schedmate.logparse.reading import Log, LogFile, open_log
 from schedmate.logparse.reading.folder import Folder, FolderFiles, LogError, is_of_tracker
@@ -435,13 +436,13 @@ def read_job_list(path: Path, *, follow_links: bool = False, at: str | None = No
     `InputError` if it lists no jobs.
     """
     batch = Batch(at or str(path), [])
-    with path.open("rb") as raw:
+    with open_binary(path) as raw:
         if b"\0" in raw.read(LIST_HEAD):
             raise InputError(
                 f"{batch.source} is not text; a job list is a CSV file, which is not packed. "
                 "For one log use `schedmate diagnose`."
             )
-    with path.open(encoding="utf-8-sig", errors="replace", newline="") as stream:
+    with open_text(path, encoding="utf-8-sig", errors="replace", newline="") as stream:
         try:
             header = stream.readline()
             stream.seek(0)
@@ -449,7 +450,7 @@ def read_job_list(path: Path, *, follow_links: bool = False, at: str | None = No
             names = list(rows.fieldnames or ())
             columns = _columns(names, path)
             batch.warnings += _mistyped(names, columns, batch.source)
-            for row in rows:
+            for row in bounded_rows(rows, path, MOST_RECORDS):
                 values = {name: (row.get(column) or "").strip() for name, column in columns.items()}
                 if values["log"]:
                     batch.targets.append(

@@ -22,6 +22,7 @@ import numpy as np
 from schedmate.base.data import encodable
 from schedmate.base.errors import InputError, reason_of, require, unreadable
 from schedmate.base.files import open_output, replaced
+from schedmate.base.reading import bounded_rows, open_parquet, open_text
 from schedmate.schedulers.fleet.snapshot import MILLI, NONE, UNLIMITED, Builder, FleetSnapshot
 
 SCHEMA = "schedmate.fleet/v1"
@@ -75,24 +76,19 @@ def read_lines(path: Path, lines: Iterable[str]) -> FleetSnapshot:
 
 def read_parquet(path: Path) -> FleetSnapshot:
     """The snapshot in a Parquet file; raises `InputError`, or `UsageError` without the extra."""
-    require("reading Parquet", "parquet", "pyarrow")
-    import pyarrow as pa
-    from pyarrow.parquet import ParquetFile
-
     builder = Builder(path.name)
     try:
-        with path.open("rb") as stream, ParquetFile(stream) as table:
-            about = (table.schema_arrow.metadata or {}).get(b"schedmate", b"{}")
-            header = {"schema": SCHEMA, **json.loads(about)}
-            for batch in table.iter_batches(_BATCH):
-                for row in batch.to_pylist():
+        with open_parquet(path) as table:
+            header = {"schema": SCHEMA, **json.loads(table.metadata.get("schedmate", "{}"))}
+            for batch in table.batches:
+                for row in zip(*batch, strict=True):
                     fields = {
                         key: dict(value) if _NESTED.get(key) is dict else value
-                        for key, value in row.items()
+                        for key, value in zip(table.names, row, strict=True)
                         if value is not None
                     }
                     builder.task(fields) if "id" in fields else builder.node(fields)
-    except (pa.ArrowException, TypeError, ValueError) as error:
+    except (TypeError, ValueError) as error:
         _broken_document(path, str(error))
     return builder.build(_origin(path, header))
 
@@ -283,7 +279,7 @@ def read_remaining(path: Path) -> dict[str, float]:
     """
     remaining_s: dict[str, float] = {}
     try:
-        with path.open(encoding="utf-8-sig", newline="") as stream:
+        with open_text(path, encoding="utf-8-sig", newline="") as stream:
             reader = csv.DictReader(stream)
             columns = reader.fieldnames or ()
             key = next(
@@ -294,7 +290,7 @@ def read_remaining(path: Path) -> dict[str, float]:
                     f"{path} needs the columns remaining_s and job (or task); add what is missing "
                     f"to {', '.join(columns) or 'its header, which is empty'}."
                 )
-            for row in reader:
+            for row in bounded_rows(reader, path):
                 name, text = row[key], (row["remaining_s"] or "").strip()
                 if not text:
                     continue

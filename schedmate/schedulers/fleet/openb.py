@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from schedmate.base.errors import InputError
+from schedmate.base.reading import MOST_RECORDS, bounded_rows, open_text
 from schedmate.schedulers.fleet.room import NOWHERE, Part, Room
 from schedmate.schedulers.fleet.snapshot import MILLI, NONE, Builder, FleetSnapshot
 
@@ -140,14 +141,14 @@ def read_pods(folder: Path) -> list[Pod]:
 
 def _rows(path: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:
     try:
-        with path.open(encoding="utf-8", newline="") as stream:
+        with open_text(path, newline="") as stream:
             reader = csv.DictReader(stream)
             if not set(columns) <= set(reader.fieldnames or ()):
                 raise InputError(
                     f"{path} lacks columns of openb ({', '.join(columns)}); give the folder with "
                     "its lists of nodes and pods."
                 )
-            return list(reader)
+            return list(bounded_rows(reader, path, MOST_RECORDS))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"cannot read {path}: {error}; check its name and rights.") from None
 

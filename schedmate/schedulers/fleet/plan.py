@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from schedmate.base.errors import InputError, SchedmateError
+from schedmate.base.reading import read_text
 from schedmate.schedulers.fleet.defrag import Costs, Move
 from schedmate.schedulers.fleet.snapshot import MILLI, NONE, FleetSnapshot, Ints
 from schedmate.schedulers.fleet.verify import Planned, plan_faults
@@ -301,7 +302,7 @@ def read_plan(path: Path, snapshot: FleetSnapshot) -> ReadPlan:
     A task or node that the snapshot lacks means that the cluster has changed since.
     """
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(read_text(path))
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"cannot read the plan {path}: {error}.") from None
     if not isinstance(document, dict) or document.get("schema") != PLAN_SCHEMA:

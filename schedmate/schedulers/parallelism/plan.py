@@ -23,6 +23,7 @@ from pydantic import (
 
 from schedmate.base.errors import InputError, UsageError, reason_of
 from schedmate.base.inputs import fault_meaning, first_fault
+from schedmate.base.reading import read_text
 from schedmate.schedulers.parallelism.models import ModelSpec, named_or_sized
 
 PLAN_SCHEMA = "schedmate.parallel-plan/v1"
@@ -278,7 +279,7 @@ def plans_in(path: Path) -> Iterator[Plan | InvalidPlan]:
     Raises `InputError` for a file that cannot be read or holds nothing.
     """
     try:
-        text = path.read_text("utf-8")
+        text = read_text(path)
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(
             f"{path}: cannot be read: {reason_of(error)}; `schedmate parallel plan --json` writes "

@@ -9,7 +9,6 @@ distinct operator is timed once, on a single device.
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import json
 import math
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from schedmate.base.errors import InputError, reason_of, require
+from schedmate.base.reading import open_binary
 from schedmate.schedulers.parallelism.devices import ELEMENT_BYTES, canonical_name
 from schedmate.schedulers.parallelism.models import ModelSpec
 from schedmate.schedulers.parallelism.operators import Sizes
@@ -130,7 +130,7 @@ _COLUMNS = {
 
 def _table_text(file: Path, limit: int = MOST_BYTES + 1) -> str:
     try:
-        with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
+        with open_binary(file, unpack=True) as stream:
             read = stream.read(limit)
     except (OSError, EOFError) as error:
         raise InputError(

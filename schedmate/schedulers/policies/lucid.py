@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from schedmate.base.errors import UsageError, reason_of
+from schedmate.base.reading import MOST_RECORDS, bounded_rows, open_text
 from schedmate.schedulers.estimators import BIN_S, predicted_s, remaining_s
 from schedmate.schedulers.lanes import Rank
 from schedmate.schedulers.model import PROFILING, Allocation, Cluster, Job, Profile
@@ -101,7 +102,7 @@ class Tree:
         Raises `UsageError` when it is not one.
         """
         try:
-            with path.open(encoding="utf-8", newline="") as stream:
+            with open_text(path, newline="") as stream:
                 rows = [
                     (
                         Profile(
@@ -112,7 +113,7 @@ class Tree:
                         ),
                         int(row["label"]),
                     )
-                    for row in csv.DictReader(stream)
+                    for row in bounded_rows(csv.DictReader(stream), path, MOST_RECORDS)
                 ]
         except (OSError, KeyError, ValueError, UnicodeError) as error:
             raise UsageError(

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 from schedmate.base.errors import UsageError, reason_of
+from schedmate.base.reading import bounded_rows, open_text
 from schedmate.schedulers.estimators import predicted_s
 from schedmate.schedulers.free import lowest_gpus
 from schedmate.schedulers.lanes import Rank
@@ -436,8 +437,8 @@ class Gittins:
     def read(cls, path: Path, quantum: float) -> Gittins:
         """From a CSV with a column gpu_s. Raises `UsageError` when it is not one."""
         try:
-            with path.open(encoding="utf-8", newline="") as stream:
-                taken = [float(row["gpu_s"]) for row in csv.DictReader(stream)]
+            with open_text(path, newline="") as stream:
+                taken = [float(row["gpu_s"]) for row in bounded_rows(csv.DictReader(stream), path)]
         except (OSError, KeyError, TypeError, ValueError, UnicodeError, csv.Error) as error:
             raise UsageError(
                 f"policy tiresias: {path} is not a table ({reason_of(error)}); it needs a column "

@@ -24,6 +24,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from schedmate.base.errors import SchedmateError
+from schedmate.base.reading import read_bytes
 from schedmate.base.terminal import counted
 from schedmate.schedulers import registry
 from schedmate.schedulers.sim.outcome.metrics import HOUR, paired_difference
@@ -232,7 +233,7 @@ def run_digest(workload: str, plan: Plan, policy: str) -> str:
     asked = registry.PolicySpec.parse(policy)
     named = [*plan.parameters.settings_of(asked.name).values(), *asked.settings.values()]
     files = [Path(file) for file in named if file and "\0" not in file and Path(file).is_file()]
-    parts = (workload, policy, _fields(plan), [(str(file), file.read_bytes()) for file in files])
+    parts = (workload, policy, _fields(plan), [(str(file), read_bytes(file)) for file in files])
     return _digest((parts, package_digest(), _policy_code(policy))).hex()[:16]
 
 

@@ -21,6 +21,7 @@ import numpy as np
 
 from schedmate.base.data import LONGEST_S, encodable, load
 from schedmate.base.errors import InputError
+from schedmate.base.reading import MOST_RECORDS, bounded_rows, open_text
 from schedmate.jobs import WorkloadMetadata
 from schedmate.schedulers.goodput import (
     MOST_REPLICAS,
@@ -365,8 +366,8 @@ _LARGEST = 1e30
 
 def _rows(path: Path, needs: tuple[str, ...]) -> list[dict[str, str]]:
     try:
-        with path.open(encoding="utf-8", newline="") as stream:
-            rows = list(csv.DictReader(stream))
+        with open_text(path, newline="") as stream:
+            rows = list(bounded_rows(csv.DictReader(stream), path, MOST_RECORDS))
     except (OSError, UnicodeError, csv.Error) as error:
         raise InputError(f"cannot read {path}: {error}; check its name and rights.") from None
     missing = [name for name in needs if not rows or name not in rows[0]]

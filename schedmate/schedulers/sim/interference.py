@@ -16,6 +16,7 @@ import numpy as np
 
 from schedmate.base.data import load
 from schedmate.base.errors import UsageError, reason_of
+from schedmate.base.reading import MOST_RECORDS, bounded_rows, open_text
 from schedmate.schedulers.model import Profile
 from schedmate.schedulers.sim.parameters import ColocationTable
 
@@ -174,8 +175,8 @@ def measured(pairs: Path, alone: Path | None = None) -> ColocationTable:
         return table
     uses = {}
     try:
-        with alone.open(encoding="utf-8", newline="") as stream:
-            for row in csv.DictReader(stream):
+        with open_text(alone, newline="") as stream:
+            for row in bounded_rows(csv.DictReader(stream), alone, MOST_RECORDS):
                 key = "/".join(row[name] for name in ("model", "dataset", "batchsize", "amp"))
                 uses[key] = (float(row["gpu_util"]), float(row["gmem_util"]))
     except (OSError, KeyError, TypeError, ValueError, UnicodeError, csv.Error) as error:

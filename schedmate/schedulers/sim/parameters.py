@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from schedmate.base.errors import UsageError, reason_of
+from schedmate.base.reading import MOST_RECORDS, bounded_rows, open_text
 from schedmate.schedulers.model import Profile
 
 _P95 = 1.6448536269514722
@@ -152,8 +153,8 @@ class ColocationTable:
 
         pairs = {}
         try:
-            with path.open(encoding="utf-8", newline="") as stream:
-                for row in csv.DictReader(stream):
+            with open_text(path, newline="") as stream:
+                for row in bounded_rows(csv.DictReader(stream), path, MOST_RECORDS):
                     first, second = (
                         "/".join(
                             row[f"{key}{n}"] for key in ("model", "dataset", "batchsize", "amp")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import mmap
 import re
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -21,8 +20,17 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from schedmate.base.errors import InputError, reason_of, require, unreadable
+from schedmate.base.errors import InputError, reason_of, unreadable
 from schedmate.base.files import open_output, replaced
+from schedmate.base.reading import (
+    LONGEST_LINE,
+    MOST_ROWS,
+    ParquetFile,
+    bounded_rows,
+    open_binary,
+    open_parquet,
+    open_text,
+)
 
 Table = Mapping[str, NDArray[Any]]
 
@@ -71,7 +79,7 @@ def read_csv(path: Path, kinds: Mapping[str, type]) -> Table:
     """A table with these columns; raises `OSError`, `ValueError` or `csv.Error` if there is
     none."""
     columns: list[list[str]] = [[] for _ in kinds]
-    with path.open(encoding="utf-8", newline="") as stream:
+    with open_text(path, newline="") as stream:
         reader = csv.reader(stream)
         if next(reader, None) != list(kinds):
             raise ValueError(f"{path} has other columns")
@@ -232,6 +240,8 @@ _BYTES = 1 << 24
 """Bytes read at once."""
 _SMALL = 1 << 18
 """Files that Python has read before Arrow is imported [bytes]."""
+_LONGEST_END = 1 << 16
+"""Empty lines at the end of a file, at most, for Arrow to read it [bytes]."""
 _ODD = (b'"', b"\0", b"\n\n", b"\n\r", rb"\r(?!\n)")
 """Characters of rows that are not one line each, or that Python and Arrow read differently."""
 
@@ -261,15 +271,22 @@ class TextTable:
         coded, width, line = dictionary(int32(), string()), len(self.names), 2
         kinds = {str(at): string() if at in varied else coded for at in range(width)}
         try:
-            with arrow.open_csv(
-                self._path,
-                arrow.ReadOptions(block_size=_BYTES, skip_rows=1, column_names=list(kinds)),
-                arrow.ParseOptions(delimiter=self._delimiter, quote_char=False),
-                arrow.ConvertOptions(column_types=kinds),
-            ) as batches:
+            with (
+                open_binary(self._path) as stream,
+                arrow.open_csv(
+                    stream,
+                    arrow.ReadOptions(block_size=_BYTES, skip_rows=1, column_names=list(kinds)),
+                    arrow.ParseOptions(delimiter=self._delimiter, quote_char=False),
+                    arrow.ConvertOptions(column_types=kinds),
+                ) as batches,
+            ):
                 for batch in batches:
                     yield ArrowBlock(batch, line)
                     line += batch.num_rows
+                    if line > MOST_ROWS:
+                        raise InputError(
+                            f"{self._path} has more than {MOST_ROWS:,} rows; split it."
+                        )
         except ArrowInvalid:
             yield from _by_python((row for row in self.rows if row[0] >= line), width)
 
@@ -282,16 +299,16 @@ def open_table(path: Path) -> Iterator[TextTable]:
     later, when it is not CSV.
     """
     if path.suffix == ".parquet":
-        yield _parquet(path)
+        try:
+            with open_parquet(path) as file:
+                yield _parquet_table(file, path)
+        except OSError as error:
+            raise unreadable(path, error) from None
         return
     packed = path.suffix == ".gz"
     try:
         # read once from its beginning to its end: it may be a pipe
-        with (
-            gzip.open(path, "rt", encoding="utf-8-sig")
-            if packed
-            else path.open(encoding="utf-8-sig")
-        ) as stream:
+        with open_text(path, pipe=True, unpack=True, encoding="utf-8-sig") as stream:
             header = stream.readline()
             delimiter = max(",|\t;", key=header.count)
             reader = csv.reader(chain([header], stream), delimiter=delimiter)
@@ -299,7 +316,7 @@ def open_table(path: Path) -> Iterator[TextTable]:
                 names = next(reader, [])
             except csv.Error as error:
                 raise InputError(f"{path}, line 1: {error}; a trace has a header there.") from None
-            rows = ((reader.line_num, row) for row in reader if row)
+            rows = ((reader.line_num, row) for row in bounded_rows(reader, path) if row)
             names = [name.strip() for name in names]
             yield TextTable(path, names, rows, "" if packed else delimiter)
     except UnicodeDecodeError:
@@ -317,14 +334,20 @@ def _is_plain(path: Path) -> bool:
     """Whether Arrow and Python read the file alike: each row is a line, without quotes."""
     if not path.is_file() or path.stat().st_size < _SMALL:
         return False
-    with (
-        path.open("rb") as stream,
-        mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content,
-    ):
-        end = len(content)
-        while end and content[end - 1] in b"\r\n":
-            end -= 1
-        return not any(re.compile(one).search(content, 0, end) for one in _ODD)
+    # in pieces that overlap by a byte: two line ends may stand on both sides of a border
+    odd = [re.compile(one) for one in _ODD]
+    last = b""
+    with open_binary(path, longest_line=LONGEST_LINE) as stream:
+        while block := stream.read(_BYTES):
+            content = last + block
+            end = len(content.rstrip(b"\r\n"))
+            # what ends a piece is looked at with the next one; what ends the file is no empty row
+            if any(one.search(content, 0, end) for one in odd):
+                return False
+            last = content[end and end - 1 :]
+            if len(last) > _LONGEST_END:
+                return False
+    return True
 
 
 def _by_python(rows: Rows, width: int) -> Iterator[Block]:
@@ -350,21 +373,10 @@ def _arrow_is_there() -> bool:
     return True
 
 
-def _parquet(path: Path) -> TextTable:
-    require(str(path), "parquet", "pyarrow")
-    from pyarrow import ArrowInvalid
-    from pyarrow.parquet import read_table
-
-    try:
-        with path.open("rb") as stream:
-            table = read_table(stream)
-    except (OSError, ArrowInvalid) as error:
-        reason = str(error).partition("\n")[0]
-        raise InputError(
-            f"cannot read {path} as Parquet: {reason.rstrip('.')}; a CSV file has another suffix."
-        ) from None
-    columns = [column.to_pylist() for column in table.columns]
+def _parquet_table(file: ParquetFile, path: Path) -> TextTable:
     rows = (
-        ["" if value is None else str(value) for value in row] for row in zip(*columns, strict=True)
+        ["" if value is None else str(value) for value in row]
+        for batch in file.batches
+        for row in zip(*batch, strict=True)
     )
-    return TextTable(path, list(table.column_names), enumerate(rows, 1))
+    return TextTable(path, file.names, enumerate(rows, 1))

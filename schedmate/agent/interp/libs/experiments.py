@@ -36,6 +36,7 @@ from schedmate.agent.interp.values.base import iterate, set_path, several
 from schedmate.agent.interp.values.mappings import as_config
 from schedmate.agent.values import Items, Origin, Value, unknown
 from schedmate.base.errors import InputError
+from schedmate.base.files import paths_called
 
 
 def absl_flags_object(machine: Machine) -> AttrDict:
@@ -378,7 +379,7 @@ def _gin_file(machine: Machine, item: Value) -> Path | None:
     file = locate_file(machine, item)
     if file is None and item.text is not None and item.text.endswith(".gin"):
         # gin looks along search paths of its own: take the only file of that name
-        paths = machine.sources.root.rglob(PurePosixPath(item.text).name)
+        paths = paths_called(machine.sources.root, PurePosixPath(item.text).name)
         named = [path for path in paths if f"/{path.as_posix()}".endswith(f"/{item.text}")]
         file = named[0] if len(named) == 1 and machine.sources.inside(named[0]) else None
     return file

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from schedmate.base.errors import InputError
 from schedmate.base.files import open_output
+from schedmate.base.reading import read_text
 from schedmate.schedulers.model import Allocation, Cluster
 from schedmate.schedulers.sim.record import KINDS, HeldGpus, HeldPieces
 from schedmate.schedulers.sim.tables import (
@@ -205,7 +206,7 @@ def write_result(result: Result, folder: Path, cluster: Cluster, inputs: str) ->
 def read_result(folder: Path) -> Result | None:
     """The result that `write` has stored; None if missing, broken or of another version."""
     try:
-        numbers = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+        numbers = json.loads(read_text(folder / "summary.json"))
         return Result(
             numbers,
             read_csv(folder / "jobs.csv", JOBS),

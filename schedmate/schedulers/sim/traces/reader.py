@@ -108,7 +108,7 @@ def _read_table(
             parts.append(block_jobs.jobs)
             bad += block_jobs.bad
             idle += block_jobs.idle
-            line = max(line, *block.lines[-1:].tolist(), *(row for row, _ in block.ragged[-1:]))
+            line = max([line, *block.lines[-1:].tolist(), *(row for row, _ in block.ragged[-1:])])
     except csv.Error as error:
         raise TraceError(
             f"{path}, after line {line}: {error}; correct that line, or export the trace again."

@@ -19,8 +19,8 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
-from schedmate.base.data import parse_yaml
 from schedmate.base.errors import InputError, UsageError, did_you_mean, similar_file
+from schedmate.base.reading import MOST_SETTINGS, parse_document, read_text
 from schedmate.schedulers.sim.traces.writer import trace_facts
 from schedmate.schedulers.sim.workload import Workload
 
@@ -321,7 +321,7 @@ def choose_bundled(what: str, folder: str, name: str, make: Callable[[str, Any],
     """
     path = TRACES / folder / f"{name}.yaml" if name in bundled_names(folder) else Path(name)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path, most=MOST_SETTINGS)
     except (OSError, UnicodeDecodeError):
         bundled = bundled_names(folder)
         hint = did_you_mean(name, bundled) or similar_file(name) or "."
@@ -330,7 +330,7 @@ def choose_bundled(what: str, folder: str, name: str, make: Callable[[str, Any],
             f"the same keys{hint}"
         ) from None
     try:
-        return make(path.stem, parse_yaml(text))
+        return make(path.stem, parse_document(text, path))
     except (yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError) as error:
         reason = " ".join(str(error).split())
         raise InputError(

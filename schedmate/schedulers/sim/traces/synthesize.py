@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schedmate.base.errors import InputError, UsageError, unreadable
+from schedmate.base.reading import bounded_rows, open_text
 from schedmate.schedulers.model import Job
 from schedmate.schedulers.sim.traces.recipe import Calibration, ranked
 from schedmate.schedulers.sim.traces.row import LARGEST_NUMBER
@@ -255,13 +256,13 @@ def read_arrivals(path: Path, column: str) -> Floats:
     Raises `InputError` when it cannot be read, naming the line of a cell that is not a count.
     """
     try:
-        with path.open(encoding="utf-8", newline="") as stream:
+        with open_text(path, newline="") as stream:
             reader = csv.DictReader(stream)
             if column not in (reader.fieldnames or ()):
                 has = ", ".join(reader.fieldnames or ()) or "none"
                 raise InputError(f"{path} has no column {column!r}; name one that it has: {has}.")
             counts = []
-            for row in reader:
+            for row in bounded_rows(reader, path):
                 value = float(row[column] or "nan")
                 if not 0 <= value <= LARGEST_NUMBER:
                     raise ValueError(row[column])
