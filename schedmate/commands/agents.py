@@ -9,15 +9,17 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Generic
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, Generic, NamedTuple, Self
 
 import typer
 
 from schedmate.base.data import dumps
+from schedmate.base.errors import UsageError, require
 from schedmate.base.inputs import format_duration
 from schedmate.base.terminal import counted, say
 from schedmate.cluster import A, Check, ClusterKind
@@ -58,6 +60,15 @@ UndoOption = Annotated[
     bool, typer.Option("--undo", help="Undo the ordering that was applied, and exit.")
 ]
 
+MetricsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--metrics",
+        metavar="HOST:PORT",
+        help="Address of Prometheus metrics, such as 0.0.0.0:9095.",
+    ),
+]
+
 MEMORY_FILE = "memory.db"
 RECORD_FILE = "record.db"
 
@@ -75,10 +86,14 @@ def cluster_app(kind: ClusterKind[Any]) -> typer.Typer:
         bounds: BoundsOption = None,
         state: StateOption = None,
         history: HistoryOption = None,
+        metrics: MetricsOption = None,
         as_json: JsonOption = False,
     ) -> None:
-        with opened_agent(kind, bounds, state, history, dry_run=dry_run) as setup:
-            run_agent(setup, once=once, undo=undo, as_json=as_json)
+        with (
+            opened_agent(kind, bounds, state, history, dry_run=dry_run) as setup,
+            counted_passes(metrics, kind) as seen,
+        ):
+            run_agent(setup, once=once, undo=undo, as_json=as_json, seen=seen)
 
     def doctor(bounds: BoundsOption = None, as_json: JsonOption = False) -> None:
         examine(kind, bounds, as_json=as_json)
@@ -351,6 +366,126 @@ def show_plan(
             )
     elif setup.bounds.recovery is None:
         screen.line("No plan: the bounds name no recovery.yaml.")
+
+
+# What an agent counts, for Prometheus. No label holds a name that a user can choose.
+
+
+class Gauge(NamedTuple):
+    """A number that only one kind of cluster has, and how it is asked for."""
+
+    text: str
+    value: Callable[[], float]
+
+
+@contextmanager
+def counted_passes(
+    address: str | None, kind: ClusterKind[Any], gauges: Mapping[str, Gauge] = MappingProxyType({})
+) -> Iterator[Callable[[Pass], object] | None]:
+    """What is to hear of each pass, so that it is counted; None without an address."""
+    if address is None:
+        yield None
+        return
+    require("--metrics", "k8s" if kind.group == "k8s" else "serve", "prometheus_client")
+    with AgentMetrics(address, gauges) as metrics:
+        yield metrics.seen
+
+
+class AgentMetrics:
+    """Serves metrics at HOST:PORT for as long as it is entered."""
+
+    def __init__(self, address: str, gauges: Mapping[str, Gauge] = MappingProxyType({})) -> None:
+        import prometheus_client
+        from prometheus_client import CollectorRegistry, Counter
+
+        host, _, port = address.rpartition(":")
+        if not port.isdecimal() or int(port) > 65_535:
+            raise UsageError(f"--metrics {address!r} is not HOST:PORT, such as 0.0.0.0:9095.")
+        self._host, self._port = host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - as asked
+        self.registry = registry = CollectorRegistry()
+        self._passes = Counter(
+            "schedmate_agent_passes", "Passes over the cluster", registry=registry
+        )
+        self._problems = Counter(
+            "schedmate_agent_problems", "What could not be done in passes", registry=registry
+        )
+        self._estimates = Counter(
+            "schedmate_agent_estimates", "Jobs estimated", ("outcome",), registry=registry
+        )
+        self._failures = Counter(
+            "schedmate_agent_failures",
+            "Failed runs by whose fault it was",
+            ("type",),
+            registry=registry,
+        )
+        self._actions = Counter(
+            "schedmate_agent_actions",
+            "Actions by their plan's state",
+            ("kind", "state"),
+            registry=registry,
+        )
+        self._jobs = prometheus_client.Gauge(
+            "schedmate_agent_jobs", "Jobs looked at", ("state",), registry=registry
+        )
+        self._left = prometheus_client.Gauge(
+            "schedmate_agent_left", "Work left for the next pass", ("work",), registry=registry
+        )
+        self._last = prometheus_client.Gauge(
+            "schedmate_agent_last_pass_timestamp_seconds",
+            "When the last pass began",
+            registry=registry,
+        )
+        self._waiting = prometheus_client.Gauge(
+            "schedmate_agent_plans_waiting", "Plans that wait to be approved", registry=registry
+        )
+        for name, gauge in gauges.items():
+            shown = prometheus_client.Gauge(name, gauge.text, registry=registry)
+            shown.set_function(gauge.value)
+        self._server: Any = None
+
+    def __enter__(self) -> Self:
+        from prometheus_client import start_http_server
+
+        try:
+            self._server, self._thread = start_http_server(
+                self._port, addr=self._host, registry=self.registry
+            )
+        except OSError as error:
+            raise UsageError(
+                f"cannot serve metrics at {self._host}:{self._port}: {error.strerror}; choose "
+                "another port with --metrics."
+            ) from None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    @property
+    def port(self) -> int:
+        """The port of the metrics server."""
+        return int(self._server.server_port)
+
+    def seen(self, result: Pass) -> None:
+        """Add the problems, failures, estimates and actions of a pass to the metrics."""
+        self._passes.inc()
+        self._problems.inc(len(result.problems))
+        self._last.set(result.time)
+        self._waiting.set(len(result.waiting))
+        self._jobs.labels("pending").set(result.pending)
+        self._jobs.labels("running").set(result.running)
+        self._jobs.labels("stalled").set(result.stalled)
+        for work in ("unread", "undiagnosed", "unlearned"):
+            self._left.labels(work).set(getattr(result, work))
+        for estimated in result.estimated:
+            self._estimates.labels("abstained" if estimated.estimate.abstained else "given").inc()
+        for failed in result.failed:
+            self._failures.labels(
+                failed.diagnosis.error_type if failed.diagnosis else "unread"
+            ).inc()
+        for done in result.actions:
+            self._actions.labels(done.action.kind, done.state).inc()
 
 
 # The lines in which a pass of an agent is printed.

@@ -8,22 +8,25 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from schedmate.base.errors import InputError, UsageError, require
+from schedmate.base.errors import InputError, UsageError
 from schedmate.base.files import open_output
 from schedmate.base.terminal import counted, progress, say
 from schedmate.cluster.kubernetes import Kubernetes
 from schedmate.commands.agents import (
     BoundsOption,
     DryRunOption,
+    Gauge,
+    MetricsOption,
     OnceOption,
     StateOption,
     UndoOption,
+    counted_passes,
     examine,
     opened_agent,
     plan_for,
@@ -35,7 +38,6 @@ if TYPE_CHECKING:
     from schedmate.cluster.kubernetes.adapter import KubernetesAdapter
     from schedmate.cluster.kubernetes.api import Api
     from schedmate.cluster.kubernetes.workloads import FailedRun
-    from schedmate.cluster.loop import Pass
 
 
 KubeconfigOption = Annotated[
@@ -76,12 +78,7 @@ def agent(
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     namespace: NamespaceOption = None,
-    metrics: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOST:PORT", help="Address of Prometheus metrics, such as 0.0.0.0:9095."
-        ),
-    ] = None,
+    metrics: MetricsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Estimate jobs labelled schedmate.io/watch=true, and diagnose failed ones.
@@ -96,15 +93,23 @@ def agent(
       schedmate k8s agent --bounds /etc/schedmate/bounds.yaml --metrics 0.0.0.0:9095
     """
     where: dict[str, Any] = {"kubeconfig": kubeconfig, "context": context, "namespaces": namespace}
-    with ExitStack() as stack:
-        setup = stack.enter_context(
-            opened_agent(KIND, bounds, state, history, dry_run=dry_run, **where)
-        )
-        seen: Callable[[Pass], object] | None = None
-        if metrics is not None:
-            counting = AgentMetrics(metrics, setup.adapter, setup.goes_on)
-            seen = stack.enter_context(counting).seen
-        run_agent(setup, once=once, undo=undo, as_json=as_json, seen=seen)
+    with opened_agent(KIND, bounds, state, history, dry_run=dry_run, **where) as setup:
+        gauges = own_gauges(setup.adapter, setup.goes_on)
+        with counted_passes(metrics, KIND, gauges) as seen:
+            run_agent(setup, once=once, undo=undo, as_json=as_json, seen=seen)
+
+
+def own_gauges(adapter: KubernetesAdapter, leads: Callable[[], bool]) -> dict[str, Gauge]:
+    """What only this agent has to count, by name."""
+    return {
+        "schedmate_agent_leader": Gauge(
+            "Whether this agent holds the Lease", lambda: float(leads())
+        ),
+        "schedmate_agent_lists": Gauge(
+            "Lists that watches had to make",
+            lambda: float(sum(mirror.lists for mirror in adapter.mirrors)),
+        ),
+    }
 
 
 @app.command()
@@ -298,98 +303,3 @@ def _log_row(job: _FailedJob, run: FailedRun, folder: Path) -> dict[str, Any]:
         "state": run.state,
         "user": job.namespace,
     }
-
-
-# What an agent counts, for Prometheus. No label holds a name that a user can choose.
-
-
-class AgentMetrics:
-    """Serves metrics at HOST:PORT for as long as it is entered."""
-
-    def __init__(self, address: str, adapter: KubernetesAdapter, leads: Callable[[], bool]) -> None:
-        require("--metrics", "k8s", "prometheus_client")
-        from prometheus_client import CollectorRegistry, Counter, Gauge
-
-        host, _, port = address.rpartition(":")
-        if not port.isdecimal() or int(port) > 65_535:
-            raise UsageError(f"--metrics {address!r} is not HOST:PORT, such as 0.0.0.0:9095.")
-        self._host, self._port = host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - as asked
-        self.registry = registry = CollectorRegistry()
-        self._passes = Counter(
-            "schedmate_agent_passes", "Passes over the cluster", registry=registry
-        )
-        self._problems = Counter(
-            "schedmate_agent_problems", "What could not be done in passes", registry=registry
-        )
-        self._estimates = Counter(
-            "schedmate_agent_estimates", "Jobs estimated", ("outcome",), registry=registry
-        )
-        self._failures = Counter(
-            "schedmate_agent_failures",
-            "Failed runs by whose fault it was",
-            ("type",),
-            registry=registry,
-        )
-        self._actions = Counter(
-            "schedmate_agent_actions",
-            "Actions by their plan's state",
-            ("kind", "state"),
-            registry=registry,
-        )
-        self._jobs = Gauge("schedmate_agent_jobs", "Jobs looked at", ("state",), registry=registry)
-        self._last = Gauge(
-            "schedmate_agent_last_pass_timestamp_seconds",
-            "When the last pass began",
-            registry=registry,
-        )
-        self._waiting = Gauge(
-            "schedmate_agent_plans_waiting", "Plans that wait to be approved", registry=registry
-        )
-        leader = Gauge(
-            "schedmate_agent_leader", "Whether this agent holds the Lease", registry=registry
-        )
-        leader.set_function(lambda: float(leads()))
-        lists = Gauge("schedmate_agent_lists", "Lists that watches had to make", registry=registry)
-        lists.set_function(lambda: float(sum(mirror.lists for mirror in adapter.mirrors)))
-        self._server: Any = None
-
-    def __enter__(self) -> Self:
-        from prometheus_client import start_http_server
-
-        try:
-            self._server, self._thread = start_http_server(
-                self._port, addr=self._host, registry=self.registry
-            )
-        except OSError as error:
-            raise UsageError(
-                f"cannot serve metrics at {self._host}:{self._port}: {error.strerror}; choose "
-                "another port with --metrics."
-            ) from None
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-    @property
-    def port(self) -> int:
-        """The port of the metrics server."""
-        return int(self._server.server_port)
-
-    def seen(self, result: Pass) -> None:
-        """Add the problems, failures, estimates and actions of a pass to the metrics."""
-        self._passes.inc()
-        self._problems.inc(len(result.problems))
-        self._last.set(result.time)
-        self._waiting.set(len(result.waiting))
-        self._jobs.labels("pending").set(result.pending)
-        self._jobs.labels("running").set(result.running)
-        for estimated in result.estimated:
-            self._estimates.labels("abstained" if estimated.estimate.abstained else "given").inc()
-        for failed in result.failed:
-            self._failures.labels(
-                failed.diagnosis.error_type if failed.diagnosis else "unread"
-            ).inc()
-        for done in result.actions:
-            self._actions.labels(done.action.kind, done.state).inc()

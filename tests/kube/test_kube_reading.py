@@ -369,13 +369,16 @@ def test_doctor_says_what_is_missing(
 def test_metrics_are_counted_and_no_name_is_shown(cluster: Cluster, files: AgentFiles) -> None:
     from urllib.request import urlopen
 
-    from schedmate.commands.k8s import AgentMetrics
+    from schedmate.commands.agents import AgentMetrics
+    from schedmate.commands.k8s import own_gauges
 
     cluster.job("a-secret-name")
-    with files.opened() as setup, AgentMetrics("127.0.0.1:0", setup.adapter, setup.goes_on) as seen:
-        seen.seen(setup.agent.once())
-        with urlopen(f"http://127.0.0.1:{seen.port}/metrics") as answer:
-            text = answer.read().decode()
+    with files.opened() as setup:
+        gauges = own_gauges(setup.adapter, setup.goes_on)
+        with AgentMetrics("127.0.0.1:0", gauges) as seen:
+            seen.seen(setup.agent.once())
+            with urlopen(f"http://127.0.0.1:{seen.port}/metrics") as answer:
+                text = answer.read().decode()
     assert 'schedmate_agent_jobs{state="pending"} 1.0' in text
     assert "schedmate_agent_leader 1.0" in text
     assert 'schedmate_agent_estimates_total{outcome="abstained"} 1.0' in text

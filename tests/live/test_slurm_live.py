@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import socket
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 from agents import AgentFiles
@@ -95,6 +98,32 @@ def test_past_runs_are_imported_from_accounting(
     assert len(mine) == 1
     assert mine[0]["metadata"]["model_config"]["model_name"] == "resnet18"
     assert mine[0]["metadata"]["training_config"]["iters"] == 5
+
+
+def test_metrics_of_an_agent_are_served(slurm: Testbed, files: AgentFiles, blocker: str) -> None:
+    waiting = slurm.submit("true", "-H", gpus=1)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    process = files.start("--metrics", f"127.0.0.1:{port}")
+    scraped = ""
+
+    def has_passed() -> bool:
+        nonlocal scraped
+        with suppress(OSError), urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+            scraped = answer.read().decode()
+        return "schedmate_agent_passes_total" in scraped and "passes_total 0.0" not in scraped
+
+    try:
+        until("a pass", 60, has_passed)
+    finally:
+        process.kill()
+        process.communicate()
+    assert 'schedmate_agent_jobs{state="pending"} 1.0' in scraped
+    assert 'schedmate_agent_jobs{state="running"} 1.0' in scraped
+    assert 'schedmate_agent_jobs{state="stalled"} 0.0' in scraped
+    assert 'schedmate_agent_left{work="undiagnosed"} 0.0' in scraped
+    assert "schedmate_agent_leader" not in scraped  # Slurm has no Lease
+    slurm.run("scancel", waiting)
 
 
 # order and notes
