@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 from schedmate.agent import Extraction
 from schedmate.agent.bounds import Budget
+from schedmate.agent.configs.reader import read_changed
 from schedmate.agent.fields import about, confidence, extras, length, model, task, training, unread
 from schedmate.agent.fields.candidates import EXPLICIT, Candidate, Lines, evidence_of
 from schedmate.agent.fields.dataset import find_datasets
@@ -27,6 +28,14 @@ from schedmate.agent.interp.values.files import place_in
 from schedmate.agent.launch.plan import LaunchPlan
 from schedmate.agent.launch.planning import find_entry, plan_launch
 from schedmate.agent.launch.repo import Repo
+from schedmate.agent.stated import (
+    by_words,
+    doubt_contradicted,
+    laid_over,
+    not_taken,
+    overrides_followed,
+    statements,
+)
 from schedmate.agent.units import ITERS, UNIT
 from schedmate.agent.values import Data, Unknown, Value, stated, unknown
 from schedmate.base.data import LONGEST_S, MOST_GPUS
@@ -75,16 +84,26 @@ def extract(
     written = files_written_before(
         opened, plan, lambda earlier: _launch_facts(root, earlier, completed), budget
     )
+    given = statements(plan)
+    missed = given
     if plan.entry is not None:
         facts = _launch_facts(root, plan, completed)
         trace = follow(opened, plan, facts, Limits(time=budget), dict(written))
+        missed = not_taken(given, trace)
+        changed = laid_over(root, trace, missed)
+        if changed and not budget.spent():
+            trace = follow(opened, plan, facts, Limits(time=budget), {**written, **changed})
+            missed = not_taken(given, trace)
     elif (config := unread.program_python_config(root, plan)) is not None:
         facts = _launch_facts(root, plan, completed)
         trace = follow_config(opened, plan, config, facts, Limits(time=budget))
     for started in trace.commands:  # first, as their environment says what their files mean
         if unread.library_program(started) is not None:
             unread.add_command_settings(opened, trace, started)
-    unread.add_command_settings(opened, trace, plan)
+    unmatched = () if overrides_followed(trace) else {each.name for each in missed}
+    unread.add_command_settings(opened, trace, plan, unmatched)
+    if worded := by_words(given):
+        trace.settings.append(Settings("command", Value(dict(worded)), "arguments"))
     add_written_settings(root, trace, plan, written)
     make_paths_relative(root, trace)
     warnings.extend(trace.warnings)
@@ -94,6 +113,7 @@ def extract(
     metadata = assemble(
         trace, plan, completed, Lines(root), warnings, about.read_readmes(root, plan.entry)
     )
+    doubt_contradicted(metadata, given, missed, warnings)
     training = metadata.sections()["training_config"]
     if not metadata.sections()["model_config"].get("model_name") and not trace.calls:
         warnings.append("nothing in the repository that this command runs looks like training")
@@ -252,7 +272,9 @@ _CONFIGURATIONS = (".yaml", ".yml", ".json", ".toml", ".cfg", ".ini")
 def files_written_before(
     repo: Repo, plan: LaunchPlan, facts_of: Callable[[LaunchPlan], LaunchFacts], budget: Budget
 ) -> dict[str, Value]:
-    """The files that the programs before a training write, where it names one that is not there.
+    """The files that the command and programs before a training write.
+
+    Programs are followed only where the training names a file that is not there.
 
     Args:
         repo: the repository.
@@ -260,13 +282,26 @@ def files_written_before(
         facts_of: what the launch says to a program.
         budget: the time for all of them and the training.
     """
-    files: dict[str, Value] = {}
+    files = _files_made(repo, plan)
     words = [str(word.data).rpartition("=")[2] for word in plan.argv]
     named = [word for word in words if word.endswith(_CONFIGURATIONS)]
     if all(exists(repo.root / plan.cwd / word) for word in named):
         return files
     for earlier in plan.before:
         follow(repo, earlier, facts_of(earlier), Limits(time=budget), files)
+    return files
+
+
+def _files_made(repo: Repo, plan: LaunchPlan) -> dict[str, Value]:
+    """The configurations that the command's own shell makes of others, by their path."""
+    files: dict[str, Value] = {}
+    for path, made in plan.made.items():
+        if path.endswith(_CONFIGURATIONS):
+            try:
+                template = repo.root / made.template
+                files[path] = read_changed(template, repo.root, made.versions, path)
+            except InputError as error:
+                plan.warnings.append(str(error))
     return files
 
 

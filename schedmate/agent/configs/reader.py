@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -618,7 +618,46 @@ def read_config(
     are set by dotted path, before HyperPyYAML's references are followed; `variables` are what
     Jsonnet's `std.extVar` finds. Raises ConfigError, with file and line, for what cannot be read.
     """
+    return _read(load_source(path, root), root, overrides, variables)
+
+
+def read_changed(
+    path: Path, root: Path, versions: Sequence[tuple[str, Origin]], name: str
+) -> Value:
+    """A configuration that commands make of the file `path`, one after the other, as `name`.
+
+    `versions` are its texts with the command that made each. What differs from the one before has
+    that command's origin, all else its line of the file. Raises ConfigError as `read_config` does.
+    """
     source = load_source(path, root)
+    value = _read(source, root)
+    for text, origin in versions:
+        made = _read(Source(text, source.name, Path(name)), root)
+        value = _changed_leaves(made, value, origin)
+    return value
+
+
+def _changed_leaves(after: Value, before: Value | None, origin: Origin) -> Value:
+    if before is not None and before.plain() == after.plain():
+        return before
+    if after.mapping is None:
+        return Value(after.data, origin)
+    former = (before.mapping if before is not None else None) or {}
+    return Value(
+        {
+            key: _changed_leaves(item, former.get(key), origin)
+            for key, item in after.mapping.items()
+        },
+        after.origin,
+    )
+
+
+def _read(
+    source: Source,
+    root: Path,
+    overrides: Mapping[str, Value] | None = None,
+    variables: Mapping[str, Value] | None = None,
+) -> Value:
     suffix = source.path.suffix.lower()
     if suffix in _JSONNET_SUFFIXES or (suffix == ".json" and is_jsonnet(source)):
         return read_jsonnet(source, root, variables)

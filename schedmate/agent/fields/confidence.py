@@ -28,6 +28,9 @@ _LEAST, _MOST = 0.05, 0.99
 """Bounds of the prior as a probability."""
 _WORD, _WORDS, _FILES = 200, 200, 20
 """Most characters of a word, words of a command and configuration files that are looked at."""
+_PROSE = (".md", ".rst", ".txt")
+_SAID = 0.4
+"""Most confidence in what only prose says, a README's heading: no program reads it."""
 _DOUBTED = 0.5
 """What follows from an answer below this is no surer than that answer."""
 
@@ -133,6 +136,10 @@ def judge_answers(answers: Mapping[str, Candidate], scene: Scene) -> dict[str, C
     for name, answer in answers.items():
         if answer.doubted:
             sure[name] = min(sure[name], answer.score / 100)
+        if (answer.place[0] or "").lower().endswith(_PROSE):
+            sure[name] = min(sure[name], _SAID)
+            if name == MODEL and TASK in answers and answers[TASK].rule == "model":
+                sure[TASK] = min(sure[TASK], _SAID)
     return {name: replace(answers[name], sure=round(sure[name], 3)) for name in answers}
 
 

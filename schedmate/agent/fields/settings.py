@@ -56,8 +56,11 @@ def normal_name(name: str) -> str:
     return str(name).translate(_IGNORED).lower()
 
 
-def all_settings(trace: Trace) -> list[Setting]:
-    """All settings of the program, those closest to what it finally used first."""
+def all_settings(trace: Trace, superseded: bool = False) -> list[Setting]:
+    """All settings of the program, those closest to what it finally used first.
+
+    `superseded` includes those of argument namespaces that a later one replaced.
+    """
     settings: list[Setting] = []
     seen: set[int] = set(trace.passed_over)
     order = {"arguments": 0, "dataclass": 0, "config": 1, "choices": 2, "globals": 3}
@@ -70,7 +73,7 @@ def all_settings(trace: Trace) -> list[Setting]:
         for setting in settings:
             if setting.kind == "arguments" and setting.source == "default":
                 setting.unread = setting.path[-1] not in trace.read
-    return _without_superseded(settings)
+    return settings if superseded else _without_superseded(settings)
 
 
 def _without_superseded(settings: list[Setting]) -> list[Setting]:

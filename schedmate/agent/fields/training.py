@@ -18,6 +18,7 @@ from schedmate.agent.fields.candidates import (
     EXPLICIT,
     Candidate,
     Lines,
+    is_launched,
     is_number,
     rule_argument,
     rules,
@@ -56,6 +57,11 @@ def reconcile_batch_sizes(
         The samples of one optimiser step, None where only those of one device are known.
     """
     headline = by_field.get(HEADLINE)
+    for part in (GLOBAL, PER_DEVICE):  # what the command states, not a default of other code
+        own = by_field.get(part)
+        if own is not None and is_launched(own.origin) and headline is not None:
+            if headline.source in ("default", "code"):
+                headline = by_field[HEADLINE] = own
     if headline is None or not isinstance(headline.data, int):
         return by_field.get(GLOBAL, headline)
     factors = _factors(by_field, gpus)

@@ -8,7 +8,7 @@ are in `outside.yaml`. `Reads` says which keys of a configuration file the progr
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from functools import cache
 from itertools import islice
@@ -42,11 +42,14 @@ _CONFIGS = (".yaml", ".yml", ".json", ".jsonnet", ".toml", ".ini", ".cfg")
 _CONFIG_SUFFIXES = (*_CONFIGS, ".py")
 
 
-def add_command_settings(repo: Repo, trace: Trace, plan: LaunchPlan) -> None:
+def add_command_settings(
+    repo: Repo, trace: Trace, plan: LaunchPlan, missed: Collection[str] = ()
+) -> None:
     """What the launcher configures, and flags and files of the command the program did not read.
 
     A program whose options or configuration are read by a library that could not be followed
-    still means something by `--epochs 90` or `--config x.yaml`.
+    still means something by `--epochs 90` or `--config x.yaml`. The settings of the names `missed`
+    are known not to come from the command, even if the program has some of these names.
     """
     if plan.facts:
         trace.settings.append(Settings("launcher", Value(dict(plan.facts)), "config"))
@@ -69,7 +72,7 @@ def add_command_settings(repo: Repo, trace: Trace, plan: LaunchPlan) -> None:
             if setting.value.known and setting.value.data is not None
             for length in range(1, 5)
         }
-        rest = _without_known(flags, used_keys)
+        rest = _without_known(flags, used_keys.difference(map(normal_name, missed)))
         if rest:
             trace.settings.append(Settings("command", Value(rest), "arguments"))
     for name, value in unread:

@@ -186,6 +186,7 @@ def record_run(
         launchers=call.launchers,
         facts=call.facts,
         console=console,
+        made=dict(follower.made),
     )
     run = Run(plan, call.state.file, call.line, call.sets, follower.certain)
     follower.runs.append(run)

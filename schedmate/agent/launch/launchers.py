@@ -45,6 +45,7 @@ class Table:
     module: frozenset[str] = frozenset()
     command: frozenset[str] = frozenset()
     env: frozenset[str] = frozenset()
+    env_list: frozenset[str] = frozenset()
     chdir: frozenset[str] = frozenset()
     wrap: frozenset[str] = frozenset()
     defaults: dict[str, Any] = field(default_factory=dict)
@@ -66,7 +67,9 @@ class Table:
         return f"{self.name} {dashes}{option or fact}"
 
 
-_OPTION_SETS = ("boolean", "module", "command", "env", "chdir", "wrap", "program", "binary")
+_OPTION_SETS = (
+    "boolean", "module", "command", "env", "env_list", "chdir", "wrap", "program", "binary"
+)  # fmt: skip
 _TAKEN_AS_IS = {field.name for field in fields(Table)} - {
     "name",
     "arity",
@@ -146,7 +149,7 @@ def _read_table(name: str, entry: dict[str, Any]) -> Table:
     for item in entry.get("values", ()):
         arity |= item if isinstance(item, dict) else {str(item): 1}
     facts: dict[str, str] = entry.get("facts", {})
-    valued = (sets[key] for key in ("env", "chdir", "wrap", "program", "binary"))
+    valued = (sets[key] for key in ("env", "env_list", "chdir", "wrap", "program", "binary"))
     arity |= dict.fromkeys((*facts, *(name for names in valued for name in names)), 1)
     # `--wait` of srun takes a time, of sbatch, which shares its table of values, none
     arity = {option: count for option, count in arity.items() if option not in sets["boolean"]}

@@ -26,7 +26,7 @@ from schedmate.agent.launch.shell_expansion import (
 )
 from schedmate.agent.launch.shell_grammar import Heredoc
 from schedmate.agent.launch.shell_operators import Decision
-from schedmate.agent.values import Value
+from schedmate.agent.values import Origin, Value
 from schedmate.base.errors import InputError
 from schedmate.jobs import LaunchConfig
 
@@ -52,6 +52,7 @@ class LaunchPlan:
     - `console`: the third-party program that runs when it is not one the repository declares.
     - `complete`: whether the command and its scripts were followed to their end.
     - `before`: the programs of the repository that the same command runs first, in order.
+    - `made`: files that the command's own `cp` and `sed` make before that, by their path.
     """
 
     entry: str | None = None
@@ -66,6 +67,19 @@ class LaunchPlan:
     warnings: list[str] = field(default_factory=list)
     complete: bool = True
     before: list[LaunchPlan] = field(default_factory=list)
+    made: dict[str, MadeFile] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class MadeFile:
+    """What a shell command makes of a file of the repository.
+
+    `template` is the path of that file, and `versions` the texts that commands made of it in turn,
+    with each command's place.
+    """
+
+    template: str
+    versions: tuple[tuple[str, Origin], ...] = ()
 
 
 @dataclass(slots=True)
@@ -137,7 +151,8 @@ class Follower:
 
     `start` follows a program call. With `ignore_exits` a script goes on where it would end, and
     what it was not given is unknown. `left` is where it ended last, `left_out` what it was not
-    given, `unread` what it runs that cannot be read, and `scripts` those being followed.
+    given, `unread` what it runs that cannot be read, `scripts` those being followed, and `made` the
+    files that it made so far.
     """
 
     def __init__(
@@ -160,6 +175,7 @@ class Follower:
         self.unread: list[str] = []
         self.ignore_exits = ignore_exits
         self.scripts: list[str] = []
+        self.made: dict[str, MadeFile] = {}
         self._budget = Budget(budget_s)
         self._steps = 0
         self._undecided = 0

@@ -45,6 +45,7 @@ from schedmate.agent.launch.scripts import (
     follow_heredoc,
     follow_inline,
     follow_shell,
+    make_file,
     run_command,
     run_script,
 )
@@ -283,6 +284,9 @@ def _apply_options(follower: Follower, call: Call, table: Table, options: Option
     for option in options.given:
         if option.name in table.env and option.values:
             _set_variable(call, token(option.values[0]), option.values[0])
+        elif option.name in table.env_list and option.values:
+            for text in token(option.values[0]).split(","):
+                _set_variable(call, text, option.values[0])
         elif option.name in table.chdir and option.values:
             path = follower.repo.normalise(token(option.values[0]), call.cwd)
             if path is not None and follower.repo.is_dir(path):
@@ -373,6 +377,8 @@ def _start_plain_program(follower: Follower, call: Call) -> Decision:
         return follow_console_script(follower, call, repo.console_scripts[name])
     if is_not_followed(follower, call):
         return None
+    if name in ("cp", "sed"):
+        return make_file(follower, call)
     if name in rules.utilities or name in rules.launchers:
         return None if name in rules.uncertain else True
     if isinstance(call.words[0].data, Unknown):

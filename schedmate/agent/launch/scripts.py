@@ -11,11 +11,13 @@ gives each job is not read: those are shell variables that are not set.
 
 from __future__ import annotations
 
+import posixpath
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 from schedmate.agent.launch.entry import find_file, record_missing
@@ -26,12 +28,12 @@ from schedmate.agent.launch.launchers import (
     facts_from_batch_lines,
     parse_options,
 )
-from schedmate.agent.launch.plan import MAX_SCRIPTS, Call, Follower, OutOfBudgetError
+from schedmate.agent.launch.plan import MAX_SCRIPTS, Call, Follower, MadeFile, OutOfBudgetError
 from schedmate.agent.launch.repo import MAX_BYTES
-from schedmate.agent.launch.shell import Shell
+from schedmate.agent.launch.shell import Shell, apply_sed
 from schedmate.agent.launch.shell_expansion import Piece, State, from_value, to_value, token
 from schedmate.agent.launch.shell_operators import Decision
-from schedmate.agent.values import Items, Origin, Value
+from schedmate.agent.values import Items, Origin, Unknown, Value
 from schedmate.base.data import load
 
 
@@ -412,3 +414,65 @@ def _fill_macros(name: str, settings: dict[str, str]) -> str:
     for _ in range(MAX_MACROS):
         text = _CONDOR_MACRO.sub(value, text)[:MAX_MACRO_TEXT]
     return text
+
+
+# Files that a script makes of others of the repository, before it starts a program with them.
+
+
+def make_file(follower: Follower, call: Call) -> Decision:
+    """`cp A B` and `sed -i s/a/b/ B`: what then stands in B; a warning where that is not known."""
+    if any(isinstance(word.data, Unknown) for word in call.words):
+        return True
+    words = [token(word) for word in call.words[1:]]
+    if call.name == "cp":
+        names = [word for word in words if not word.startswith("-")]
+        if len(names) == 2:
+            _copy_file(follower, call.cwd, *names)
+        return True
+    if not any(re.match(r"-[A-Za-z]*i|--in-place", word) for word in words):
+        return True
+    programs = [after for word, after in pairwise(words) if word in _SED_PROGRAM]
+    rest = [
+        word
+        for before, word in pairwise(["", *words])
+        if not word.startswith("-") and before not in _SED_PROGRAM
+    ]
+    if not programs:
+        programs, rest = rest[:1], rest[1:]
+    for name in rest:
+        _change_file(follower, call, name, programs)
+    return True
+
+
+_SED_PROGRAM = ("-e", "--expression")
+
+
+def _made_file(follower: Follower, path: str | None) -> MadeFile | None:
+    if path is None or path in follower.made:
+        return follower.made.get(path or "")
+    return MadeFile(path) if follower.repo.is_file(path) else None
+
+
+def _copy_file(follower: Follower, cwd: str, source: str, target: str) -> None:
+    file = _made_file(follower, follower.repo.normalise(source, cwd))
+    path = follower.repo.normalise(target, cwd)
+    if file is None or path is None:
+        return
+    if target.endswith("/") or follower.repo.is_dir(path):
+        path = posixpath.join(path, posixpath.basename(source))
+    follower.made[posixpath.normpath(path)] = file
+
+
+def _change_file(follower: Follower, call: Call, name: str, programs: Sequence[str]) -> None:
+    path = follower.repo.normalise(name, call.cwd)
+    file = _made_file(follower, path)
+    if path is None or file is None:
+        return
+    text = file.versions[-1][0] if file.versions else follower.repo.read(file.template)
+    for program in programs:
+        text = text and apply_sed(text, program, extended=False)
+    if text is None:
+        follower.warn(f"`sed` changes {name} in a way that is not followed: {programs[0]}")
+        return
+    origin = call.words[0].origin or Origin("command")
+    follower.made[path] = replace(file, versions=(*file.versions, (text, origin)))

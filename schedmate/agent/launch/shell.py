@@ -441,7 +441,7 @@ def _apply_filter(text: str, words: list[str]) -> str | None:
         case ["awk", *options, program] if re.fullmatch(r"(-F\W)?", "".join(options)):
             return _apply_awk(text, "".join(options)[2:] or None, program)
         case ["sed", *options, program] if all(re.fullmatch(r"-[Erne]", o) for o in options):
-            return _apply_sed(text, program, bool({"-E", "-r"} & {*options}))
+            return apply_sed(text, program, bool({"-E", "-r"} & {*options}))
         case ["cut", *options] if cut := re.fullmatch(
             r"(?:-d|--delimiter)(.)-f(\d)", "".join(options)
         ):
@@ -468,7 +468,7 @@ def _apply_awk(text: str, separator: str | None, program: str) -> str | None:
     return _nth_item(fields, len(fields) if which[1] == "NF" else int(which[1]))
 
 
-def _apply_sed(text: str, program: str, extended: bool) -> str | None:
+def apply_sed(text: str, program: str, extended: bool) -> str | None:
     """`s/pattern/text/` where the pattern means the same to sed and to Python."""
     command = re.fullmatch(r"s(\W)((?:(?!\1).)*)\1((?:(?!\1).)*)\1(g?)", program)
     if (
