@@ -37,7 +37,7 @@ from advisor_traces import Trace, load
 from schedmate.jobs import Estimate, JobRecord, WorkloadMetadata
 from schedmate.retrieval import advisor
 from schedmate.retrieval.embedders import Embedder, load_embedder
-from schedmate.retrieval.history import Match
+from schedmate.retrieval.history import Match, Quota
 from schedmate.retrieval.run_time import (
     SPREAD_JOBS,
     UNLEARNED_SPREAD,
@@ -89,22 +89,27 @@ class Replay:
                 self.vectors.append(self._vector(text))
             self.by_text[text].append(job)
 
-    def by_fingerprint(self, fingerprint: str) -> list[JobRecord]:
-        return self.by_print[fingerprint][-advisor.RUNS :]  # added in the order they ended
+    def by_fingerprint(self, fingerprint: str, *, before: float | None = None) -> list[JobRecord]:
+        runs = self.by_print[fingerprint]  # added in the order they ended
+        kinds = ([one for one in runs if one.censored is cut] for cut in (False, True))
+        return [one for kind in kinds for one in kind[-advisor.RUNS :]]
 
     def search(
-        self, metadata: WorkloadMetadata, k: int, threshold: float, ended_only: bool = True
+        self, metadata: WorkloadMetadata, k: int, threshold: float, *, before: float | None = None
     ) -> list[Match]:
         if self.keyed or not self.texts:
             return []
+        left = Quota(k)
         scores = np.stack(self.vectors) @ self._vector(render(metadata))
         fingerprint = metadata.fingerprint()
         found: list[Match] = []
         for place in np.argsort(-scores, kind="stable"):
             for job in reversed(self.by_text[self.texts[place]]):
                 exact = job.metadata.fingerprint() == fingerprint
-                found.append(Match(job, float(scores[place]), exact))
-                if len(found) == k:
+                if not job.censored or left.cut_short > 0:
+                    found.append(Match(job, float(scores[place]), exact))
+                    left.take([job])
+                if not left.completed:
                     return found
         return found
 
@@ -129,8 +134,7 @@ def variant(name: str) -> Iterator[str]:
         elif name == "cut-short runs as completed":
             swap("Run", lambda time, weight, _, spread: Run(time, weight, spread=spread))
         elif name == "cut-short runs left out":
-            usable = advisor.has_run_time
-            swap("usable", lambda job, now: usable(job, now) and not job.censored)
+            swap("CUT_SHORT", 0)
         yield "mean" if name in ("mean", "median") else "weighted"
 
 

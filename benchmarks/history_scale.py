@@ -264,7 +264,7 @@ def measured_recall(history: JobHistory, queries: list[WorkloadMetadata]) -> flo
         found: dict[str, float] = {}
         wanted = 3
         while len(found) < 3 and wanted <= 3000:
-            for match in history.search(one, wanted, -1.0, ended_only=False):
+            for match in history.search(one, wanted, -1.0, ran_only=False):
                 found.setdefault(render(match.record.metadata), match.similarity)
             wanted *= 10
         hits += sum(score >= row[0] - 1e-5 for score in sorted(found.values())[-3:])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, Protocol, Self
@@ -77,7 +77,11 @@ class Candidate:
 Method = Literal["weighted", "mean"]
 
 RUNS = 32
-"""Limit for the past runs of one estimate: the latest ones."""
+"""Limit for the completed past runs of one estimate: the latest ones."""
+
+CUT_SHORT = 16
+"""Limit for those that were cut short. A limit of their own: each says that the job lasts at least
+so long, and however many there are, they replace none that completed."""
 
 SEARCHED = 48
 """Past runs requested from the index; more than k, so that equal vectors do not hide others."""
@@ -107,14 +111,17 @@ class PastJobs(Protocol):
         """The embedder of the history's vectors."""
         ...
 
-    def by_fingerprint(self, fingerprint: str) -> Sequence[JobRecord]:
-        """Jobs with this fingerprint, the latest ended first (`JobTable.by_fingerprint`)."""
+    def by_fingerprint(
+        self, fingerprint: str, *, before: float | None = None
+    ) -> Sequence[JobRecord]:
+        """Runs with this fingerprint, the latest ended first (`JobTable.by_fingerprint`)."""
         ...
 
     def search(
-        self, metadata: WorkloadMetadata, k: int, threshold: float, ended_only: bool = True
+        self, metadata: WorkloadMetadata, k: int, threshold: float, *, before: float | None = None
     ) -> Matches:
-        """The `k` most similar jobs above a threshold (`JobHistory.search`)."""
+        """The most similar runs above a threshold, at most `k` that completed
+        (`JobHistory.search`)."""
         ...
 
     def spread(self) -> Spread:
@@ -160,7 +167,7 @@ class SchedulingAdvisor:
             return self._abstain("neither a model nor a dataset is known, so nothing to compare")
         candidates = self._candidates(metadata, launch, now)
         if not candidates:
-            return self._abstain(self._nothing_similar(metadata))
+            return self._abstain(self._nothing_similar(metadata, now))
         weights = self._weights(candidates)
         spread = self._history.spread()
         same = workload_fingerprint(metadata)
@@ -224,25 +231,23 @@ class SchedulingAdvisor:
     def _abstain(self, reason: str, neighbours: Sequence[Neighbour] = ()) -> Estimate:
         return Estimate(method=self._method, reason=reason, neighbours=list(neighbours))
 
-    def _nothing_similar(self, metadata: WorkloadMetadata) -> str:
-        closest = self._history.search(metadata, k=1, threshold=-1.0, ended_only=True)
+    def _nothing_similar(self, metadata: WorkloadMetadata, now: float | None) -> str:
+        closest = self._history.search(metadata, k=1, threshold=-1.0, before=now)
         if not closest:
             return (
                 "no run that has ended says what it trained; `schedmate history import --analyze` "
                 "reads that from their code"
             )
-        similarity = closest[0].similarity
-        if similarity >= self._threshold:
-            return "no similar job says how long it ran"
         return (
-            f"no similar job: the closest has similarity {similarity:.2f}, "
+            f"no similar job: the closest has similarity {closest[0].similarity:.2f}, "
             f"below {self._threshold:.2f}"
         )
 
     def _candidates(
         self, metadata: WorkloadMetadata, launch: LaunchConfig, now: float | None
     ) -> list[Candidate]:
-        """The past runs that the estimate is made of, at most `RUNS` (`mean`: at most k)."""
+        """The past runs that the estimate is made of: at most `RUNS` that completed (`mean`: at
+        most k), and `CUT_SHORT` that did not."""
         if self._method == "mean":
             candidates = self._similar(metadata, launch, now)
             # The paper does not tell cut-short runs apart; averaging one in would only mislead,
@@ -252,29 +257,42 @@ class SchedulingAdvisor:
         same = workload_fingerprint(metadata)
         exact = [
             Candidate.of(record, 1.0, True, adjust(metadata, launch, record), same)
-            for record in self._history.by_fingerprint(metadata.fingerprint())
-            if has_run_time(record, now)
+            for record in self._history.by_fingerprint(metadata.fingerprint(), before=now)
         ]
-        chosen = sorted(exact, key=latest_first)[:RUNS]
+        chosen = sorted(exact, key=latest_first)
         if any_completed(chosen):
-            return chosen
-        candidates = self._similar(metadata, launch, now)
-        groups: dict[str, list[Candidate]] = {}
-        for item in candidates:
-            if not item.exact:
-                groups.setdefault(item.workload, []).append(item)
-        chosen += groups.pop(same, [])
+            return _within_limits(chosen)
+        candidates = [item for item in self._similar(metadata, launch, now) if not item.exact]
+        chosen += [item for item in candidates if item.workload == same]
         if not any_completed(chosen):
-            # Most similar first: the order in which the groups were begun.
-            chosen += [item for runs in list(groups.values())[: self._k] for item in runs]
-        return chosen[:RUNS]
+            chosen += self._of_nearest(item for item in candidates if item.workload != same)
+        return _within_limits(chosen)
+
+    def _of_nearest(self, candidates: Iterable[Candidate]) -> list[Candidate]:
+        """The runs of the k most similar workloads of which one completed, and those cut short
+        that are as similar, workload by workload."""
+        runs = list(candidates)
+        completed: dict[str, list[Candidate]] = {}
+        for item in runs:
+            if not item.record.censored:
+                completed.setdefault(item.workload, []).append(item)
+        # Most similar first: the order in which the groups were begun.
+        nearest = dict(list(completed.items())[: self._k])
+        least = min((group[0].similarity for group in nearest.values()), default=-math.inf)
+        beside: dict[str, list[Candidate]] = {workload: [] for workload in nearest}
+        for item in runs:
+            if item.record.censored and (item.similarity >= least or item.workload in nearest):
+                beside.setdefault(item.workload, []).append(item)
+        return [
+            item for workload, cut in beside.items() for item in [*nearest.get(workload, []), *cut]
+        ]
 
     def _similar(
         self, metadata: WorkloadMetadata, launch: LaunchConfig, now: float | None
     ) -> list[Candidate]:
         """Runs above the threshold, most similar first, the latest first among equals."""
         matches = self._history.search(
-            metadata, k=max(SEARCHED, self._k), threshold=self._threshold, ended_only=True
+            metadata, k=max(SEARCHED, self._k), threshold=self._threshold, before=now
         )
         candidates = [
             Candidate.of(
@@ -285,7 +303,6 @@ class SchedulingAdvisor:
                 workload_fingerprint(match.record.metadata),
             )
             for match in matches
-            if has_run_time(match.record, now)
         ]
         candidates.sort(key=lambda item: (-item.similarity, *latest_first(item)))
         return candidates
@@ -357,10 +374,15 @@ def any_completed(candidates: Sequence[Candidate]) -> bool:
     return any(not item.record.censored for item in candidates)
 
 
-def has_run_time(record: JobRecord, now: float | None) -> bool:
-    """Whether a record states a run time that ended before `now`."""
-    ran = record.ended and record.duration_s is not None and record.duration_s > 0
-    return ran and (now is None or record.end_time is None or record.end_time <= now)
+def _within_limits(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The first of them, those that completed and those cut short each up to their own limit."""
+    left = {False: RUNS, True: CUT_SHORT}
+    chosen = []
+    for item in candidates:
+        left[item.record.censored] -= 1
+        if left[item.record.censored] >= 0:
+            chosen.append(item)
+    return chosen
 
 
 def end_moment(record: JobRecord) -> float:

@@ -67,7 +67,7 @@ class Database:
             raise missing_history(self.folder)
         if self.read_only:
             return
-        if not made:
+        if not made or not self._indexed():
             self._make()
         if self.network is None:
             # also for one that was once on a network; in use it keeps its mode, which is safe too
@@ -92,10 +92,16 @@ class Database:
             )
         return version
 
+    def _indexed(self) -> bool:
+        """Whether it has the newest indexes; one made by an earlier schedmate may lack them."""
+        sql = "SELECT 1 FROM sqlite_master WHERE name = 'completed_by_submit'"
+        return self._db.execute(sql).fetchone() is not None
+
     def _make(self) -> None:
-        """Make the tables; one process at a time, since SQLite does not wait to enter WAL mode."""
+        """Make the tables and indexes that are missing; one process at a time, since SQLite does
+        not wait to enter WAL mode."""
         with locked(self.folder / LOCK, wait=True):
-            if self._version():
+            if self._version() and self._indexed():
                 return
             self._db.execute(f"PRAGMA page_size = {PAGE}")
             if self.network is None:

@@ -12,6 +12,7 @@ import logging
 from bisect import insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -195,12 +196,22 @@ class JobHistory(JobTable):
     # -- searching ----------------------------------------------------------
 
     def search(
-        self, metadata: WorkloadMetadata, k: int, threshold: float, ended_only: bool = True
+        self,
+        metadata: WorkloadMetadata,
+        k: int,
+        threshold: float,
+        *,
+        before: float | None = None,
+        ran_only: bool = True,
     ) -> Matches:
-        """The `k` most similar jobs with a cosine similarity of at least `threshold`.
+        """The runs most similar to a job, with a cosine similarity of at least `threshold`.
 
-        The most similar first, the latest ended first among those of one rendering. Raises
-        `HistoryError` when the stored vectors are of another embedder.
+        At most `k` that completed, and of the texts looked at for those at most `k` that were cut
+        short: neither takes the other's place, and jobs that never ran (cancelled while they
+        waited) take none. `before` [s since epoch] leaves out runs that ended later. Without
+        `ran_only`, the `k` most similar jobs of any state. The most similar first, the latest ended
+        first among those of one rendering. Raises `HistoryError` when the stored vectors are of
+        another embedder.
         """
         text = render(metadata)
         if not text or k < 1:
@@ -210,26 +221,51 @@ class JobHistory(JobTable):
         vector = next(iter(stored.values())) if stored else self._vectors.embed([text])[text]
         fingerprint = metadata.fingerprint()
         matches: Matches = []
+        left = Quota(k)
         with self._db.reading():
             nearest = self._vectors.nearest()
             seen: set[int] = set()
             wanted = k
-            while len(matches) < k and len(seen) < len(nearest):
+            while left.completed and len(seen) < len(nearest):
                 neighbours = nearest.search(vector, wanted)
-                for text_id, similarity in neighbours:
-                    if similarity < threshold or len(matches) >= k:
+                near = [(id_, alike) for id_, alike in neighbours if alike >= threshold]
+                new = {text_id: alike for text_id, alike in near if text_id not in seen}
+                seen.update(new)
+                worth = self._texts_with_runs(new) if ran_only else new.keys()
+                for text_id, similarity in new.items():
+                    if text_id not in worth:
+                        continue
+                    jobs = (
+                        self._runs_of_text(text_id, left.completed, left.cut_short, before)
+                        if ran_only
+                        else self._of_text(text_id, left.completed)
+                    )
+                    matches += [
+                        Match(job, min(1.0, similarity), print_ == fingerprint)
+                        for job, print_ in jobs
+                    ]
+                    left.take([job for job, _ in jobs], any_state=not ran_only)
+                    if not left.completed:
                         return matches
-                    if text_id not in seen:
-                        seen.add(text_id)
-                        jobs = self._of_text(text_id, k - len(matches), ended_only)
-                        matches += [
-                            Match(job, min(1.0, similarity), print_ == fingerprint)
-                            for job, print_ in jobs
-                        ]
-                if len(neighbours) < wanted:
+                if len(near) < wanted:
                     break
                 wanted *= 4
         return matches
+
+
+class Quota:
+    """How many more runs a search returns: so many completed ones, and as many cut short."""
+
+    def __init__(self, k: int) -> None:
+        self.completed = self.cut_short = k
+
+    def take(self, jobs: Iterable[JobRecord], *, any_state: bool = False) -> None:
+        """Count these as returned."""
+        for job in jobs:
+            if any_state or not job.censored:
+                self.completed -= 1
+            else:
+                self.cut_short -= 1
 
 
 def _unknown_texts(texts: Texts, records: Sequence[JobRecord]) -> Sequence[str]:
@@ -261,8 +297,8 @@ class MemoryHistory:
         self.embedder = embedder
         self._texts: dict[str, int] = {}  # rendering -> row of `_rows`, of every job ever seen
         self._rows: NDArray[float32] | None = None
-        self._of_text: list[list[tuple[JobRecord, str]]] = []
-        self._of_print: dict[str, list[JobRecord]] = {}
+        self._of_text: list[RunsInMemory] = []
+        self._of_print: dict[str, RunsInMemory] = {}
         self._places: dict[int, tuple[WorkloadMetadata, int, str]] = {}
         self._latest: list[tuple[float, str, JobRecord, str]] = []  # in order of submission
         self._spread = UNLEARNED_SPREAD
@@ -283,23 +319,28 @@ class MemoryHistory:
         self._rows = rows if self._rows is None else np.concatenate([self._rows, rows])
         for text in new:
             self._texts[text] = len(self._texts)
-            self._of_text.append([])
+            self._of_text.append(RunsInMemory())
 
     def add(self, record: JobRecord) -> None:
         """Store a job that has ended."""
         self._size += 1
         row, fingerprint = self._place(record.metadata)
-        self._of_print.setdefault(fingerprint, []).append(record)
-        if record.ended and record.submit_time is not None:
+        if not (record.ended and record.duration_s):
+            return  # it never ran, or nobody knows how long: no evidence of any run time
+        self._of_print.setdefault(fingerprint, RunsInMemory()).add(record, fingerprint)
+        if not record.censored and record.submit_time is not None:
             place = (record.submit_time, record.job_id, record, fingerprint)
             insort(self._latest, place, key=lambda item: item[:2])
             del self._latest[:-SPREAD_JOBS]
         if row >= 0:
-            self._of_text[row].append((record, fingerprint))
+            self._of_text[row].add(record, fingerprint)
 
-    def by_fingerprint(self, fingerprint: str) -> list[JobRecord]:
-        """Jobs with this fingerprint, the latest ended first, the last few hundred."""
-        return self._of_print.get(fingerprint, [])[-RECENT:][::-1]
+    def by_fingerprint(
+        self, fingerprint: str, limit: int = RECENT, *, before: float | None = None
+    ) -> list[JobRecord]:
+        """Runs with this fingerprint, as `JobTable.by_fingerprint` gives them."""
+        runs = self._of_print.get(fingerprint)
+        return [] if runs is None else [run for run, _ in runs.latest(limit, limit, before)]
 
     def spread(self) -> Spread:
         """How much run times vary, learned from the latest completed jobs (`JobTable.spread`)."""
@@ -307,15 +348,20 @@ class MemoryHistory:
             completed = [
                 (fingerprint, record.duration_s)
                 for _, _, record, fingerprint in self._latest
-                if record.state == "COMPLETED" and record.duration_s
+                if record.duration_s
             ]
             self._spread = LearnedSpread(self._size, learn_spread(completed))
         return self._spread.spread
 
     def search(
-        self, metadata: WorkloadMetadata, k: int, threshold: float, ended_only: bool = True
+        self,
+        metadata: WorkloadMetadata,
+        k: int,
+        threshold: float,
+        *,
+        before: float | None = None,
     ) -> Matches:
-        """The `k` most similar jobs, as `JobHistory.search` gives them."""
+        """The runs most similar to a job, as `JobHistory.search` gives them."""
         row, fingerprint = self._place(metadata)
         if row < 0 or k < 1:
             return []
@@ -325,11 +371,13 @@ class MemoryHistory:
         similarity = self._rows @ self._rows[row]
         near = np.flatnonzero(similarity >= threshold)
         matches: Matches = []
+        left = Quota(k)
         for text in near[np.argsort(-similarity[near], kind="stable")].tolist():
             alike = min(1.0, float(similarity[text]))
-            for record, past in reversed(self._of_text[text][len(matches) - k :]):
-                matches.append(Match(record, alike, past == fingerprint))
-            if len(matches) >= k:
+            runs = self._of_text[text].latest(left.completed, left.cut_short, before)
+            matches += [Match(record, alike, past == fingerprint) for record, past in runs]
+            left.take(record for record, _ in runs)
+            if not left.completed:
                 break
         return matches
 
@@ -343,3 +391,33 @@ class MemoryHistory:
             row = self._texts[text] if text else -1
             entry = self._places[id(metadata)] = (metadata, row, metadata.fingerprint())
         return entry[1], entry[2]
+
+
+class RunsInMemory:
+    """Runs of one rendering or fingerprint in order of arrival, those cut short apart."""
+
+    def __init__(self) -> None:
+        self._completed: list[tuple[int, JobRecord, str]] = []
+        self._cut_short: list[tuple[int, JobRecord, str]] = []
+
+    def add(self, record: JobRecord, fingerprint: str) -> None:
+        """Store a run that ended after all others."""
+        number = len(self._completed) + len(self._cut_short)
+        kind = self._cut_short if record.censored else self._completed
+        kind.append((number, record, fingerprint))
+
+    def latest(
+        self, completed: int, cut_short: int, before: float | None
+    ) -> list[tuple[JobRecord, str]]:
+        """At most so many that completed and that did not, the last ones that ended by `before`
+        [s since epoch]; all together, the latest first."""
+        chosen: list[tuple[int, JobRecord, str]] = []
+        for runs, limit in ((self._completed, completed), (self._cut_short, cut_short)):
+            past = (
+                run
+                for run in reversed(runs)
+                if before is None or run[1].end_time is None or run[1].end_time <= before
+            )
+            chosen += islice(past, limit)
+        chosen.sort(key=lambda run: -run[0])
+        return [(record, fingerprint) for _, record, fingerprint in chosen]

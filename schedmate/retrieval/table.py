@@ -6,6 +6,8 @@ vectors.
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -35,7 +37,13 @@ PAGE = 1_000
 PARSED = 1 << 13
 """Stored jobs kept as objects: work that comes again is asked for again and again."""
 RECENT = 64
-"""Limit for the resubmissions that a look-up by fingerprint returns."""
+"""Limit for the completed runs, and for those cut short, that a look-up by fingerprint returns."""
+
+RAN = """ended = 1 AND CASE WHEN json_valid(document)
+    THEN json_extract(document, '$.duration_s') > 0 END"""
+"""A job that ended and for which a run time is stated. Only such jobs are evidence of run times;
+the words are those of the partial indexes in schema.sql."""
+END = "ifnull(end_time, -9e99)"
 
 
 _UPSERT = """INSERT INTO jobs
@@ -60,6 +68,8 @@ class HistoryStats(TypedDict):
 
 # `list` is a method below, so the built-in of that name needs another in annotations.
 Records = list[JobRecord]
+Runs = list[tuple[JobRecord, str]]
+"""Jobs with their fingerprints."""
 
 
 class JobTable:
@@ -97,13 +107,20 @@ class JobTable:
         most = -1 if limit is None else limit
         return self._records(where + order, (*clauses.values(), most, offset))
 
-    def by_fingerprint(self, fingerprint: str, limit: int = RECENT) -> Records:
-        """Jobs with this fingerprint, the latest ended first, at most `limit`."""
-        where = "WHERE fingerprint = ? ORDER BY end_time DESC, job_id LIMIT ?"
-        return self._records(where, (fingerprint, limit))
+    def by_fingerprint(
+        self, fingerprint: str, limit: int = RECENT, *, before: float | None = None
+    ) -> Records:
+        """Runs of jobs with this fingerprint that ended by `before` [s since epoch], the latest
+        ended first: at most `limit` completed ones and as many that were cut short.
+
+        Jobs that have not run are none; see `JobHistory.search`.
+        """
+        completed = self._runs("fingerprint", fingerprint, True, limit, before)
+        cut_short = self._runs("fingerprint", fingerprint, False, limit, before)
+        return [run for run, _ in _latest_ended_first([*completed, *cut_short])]
 
     def spread(self) -> Spread:
-        """How much runs of one job vary, by the last submitted jobs that have ended.
+        """How much runs of one job vary, by the last submitted jobs that have completed.
 
         Computed again when the history has grown by a fiftieth. It describes the cluster, not a
         moment: an estimate for a past moment uses it as well.
@@ -112,12 +129,14 @@ class JobTable:
         if not self._spread.fits(size):
             # The index is walked in order of submission until there are enough: a large history
             # takes no longer. A damaged document among them is no reason not to answer.
-            sql = """SELECT fingerprint, CASE WHEN json_valid(document)
-                THEN json_extract(document, '$.duration_s') END AS duration FROM (
-                SELECT submit_time, job_id, fingerprint, state, document
-                FROM jobs INDEXED BY jobs_by_submit WHERE ended = 1 AND submit_time IS NOT NULL
+            sql = """SELECT fingerprint, duration FROM (
+                SELECT submit_time, job_id, fingerprint,
+                    json_extract(document, '$.duration_s') AS duration
+                FROM jobs WHERE (state = 'COMPLETED') = 1 AND submit_time IS NOT NULL
+                AND CASE WHEN json_valid(document)
+                    THEN json_extract(document, '$.duration_s') > 0 END
                 ORDER BY submit_time DESC, job_id DESC LIMIT ?
-                ) WHERE state = 'COMPLETED' AND duration > 0 ORDER BY submit_time, job_id"""
+                ) ORDER BY submit_time, job_id"""
             self._spread = LearnedSpread(size, learn_spread(self._db.query(sql, (SPREAD_JOBS,))))
         return self._spread.spread
 
@@ -166,12 +185,48 @@ class JobTable:
                 "restore a copy"
             ) from None
 
-    def _of_text(
-        self, text_id: int, limit: int, ended_only: bool
-    ) -> Sequence[tuple[JobRecord, str]]:
-        ended = "AND ended = 1 " if ended_only else ""
+    def _texts_with_runs(self, ids: Iterable[int]) -> set[int]:
+        """Those of the texts that a job has which has run."""
+        wanted = list(ids)
+        texts: set[int] = set()
+        for start in range(0, len(wanted), SQL_PARAMETERS):
+            part = wanted[start : start + SQL_PARAMETERS]
+            either = " OR ".join(
+                f"EXISTS (SELECT 1 FROM jobs WHERE text_id = value "  # noqa: S608
+                f"AND (state = 'COMPLETED') = {completed} AND {RAN})"
+                for completed in (1, 0)
+            )
+            sql = f"SELECT value FROM json_each(?) WHERE {either}"  # noqa: S608
+            texts.update(row[0] for row in self._db.query(sql, (json.dumps(part),)))
+        return texts
+
+    def _runs_of_text(
+        self, text_id: int, completed: int, cut_short: int, before: float | None
+    ) -> Runs:
+        """Runs with their fingerprints: at most so many that completed and that did not, those of
+        each kind that ended last, by `before`; all in order of their ends, the latest first."""
+        runs = self._runs("text_id", text_id, True, completed, before)
+        runs += self._runs("text_id", text_id, False, cut_short, before)
+        return _latest_ended_first(runs)
+
+    def _runs(
+        self, column: str, value: Any, completed: bool, limit: int, before: float | None
+    ) -> Runs:
+        if limit < 1:
+            return []
+        ended_by = f"AND {END} <= ? " if before is not None else ""
         rows = self._db.query(
-            f"SELECT document, fingerprint FROM jobs WHERE text_id = ? {ended}"  # noqa: S608
+            f"SELECT document, fingerprint FROM jobs WHERE {column} = ? "  # noqa: S608
+            f"AND (state = 'COMPLETED') = {int(completed)} AND {RAN} {ended_by}"
+            f"ORDER BY {END} DESC, job_id LIMIT ?",
+            (value, *([] if before is None else [before]), limit),
+        )
+        return [(self._parse(document), fingerprint) for document, fingerprint in rows]
+
+    def _of_text(self, text_id: int, limit: int) -> Runs:
+        """Jobs, whether they ran or not."""
+        rows = self._db.query(
+            "SELECT document, fingerprint FROM jobs WHERE text_id = ? "
             "ORDER BY end_time DESC, job_id LIMIT ?",
             (text_id, limit),
         )
@@ -203,6 +258,14 @@ class JobTable:
 
     def _upsert(self, records: Iterable[tuple[JobRecord, int | None]]) -> None:
         self._db.execute_many(_UPSERT, [_job_row(record, text_id) for record, text_id in records])
+
+
+def _latest_ended_first(runs: Runs) -> Runs:
+    return sorted(runs, key=lambda run: _end_order(run[0]))
+
+
+def _end_order(record: JobRecord) -> tuple[float, str]:
+    return (math.inf if record.end_time is None else -record.end_time, record.job_id)
 
 
 @lru_cache(maxsize=PARSED)

@@ -16,6 +16,8 @@ from slurm_testbed import USER, Testbed, until
 from training_jobs import TrainingJob, submit
 
 from schedmate.cluster.loop import Pass
+from schedmate.mate import SchedMate
+from schedmate.settings import load_settings
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
@@ -124,6 +126,38 @@ def test_metrics_of_an_agent_are_served(slurm: Testbed, files: AgentFiles, block
     assert 'schedmate_agent_left{work="undiagnosed"} 0.0' in scraped
     assert "schedmate_agent_leader" not in scraped  # Slurm has no Lease
     slurm.run("scancel", waiting)
+
+
+def test_jobs_cancelled_while_they_waited_erase_no_estimate(
+    cli: Cli, slurm: Testbed, files: AgentFiles, repository: Path
+) -> None:
+    # longer than a second each: accounting has whole seconds
+    done = [submit(slurm, repository, TrainingJob("resnet18", 40)) for _ in range(10)]
+    until("their ends", 120, lambda: all(slurm.ended_as(job) == "COMPLETED" for job in done))
+    waiting = TrainingJob("resnet18", 40)
+    never = [submit(slurm, repository, waiting, "--hold") for _ in range(70)]
+    slurm.run("scancel", *never)
+    until("accounting", 60, lambda: all(slurm.ended_as(j).startswith("CANCELLED") for j in never))
+    until("their rows", 60, lambda: all(slurm.settled(job) for job in (done[-1], never[-1])))
+    options = ("--history", str(files.history), "--bounds", str(files.bounds))
+    imported = cli("slurm", "import", "--since", "1h", "--json", *options)
+    assert imported.code == 0, imported.err
+    with SchedMate(load_settings(history=files.history)) as mate:
+        opened = mate._advice.open(create=False)
+        assert opened is not None
+        cancelled = [one for one in opened[0].export() if one.state == "CANCELLED"]
+        assert len(cancelled) >= 70
+        # what a later pass of an agent learns is no different
+        mate.learn([one.model_copy(update={"job_id": f"{one.job_id} again"}) for one in cancelled])
+    new = submit(slurm, repository, waiting, "--hold")
+    try:
+        estimates = {one.job: one.estimate for one in one_pass(files).estimated}
+    finally:
+        slurm.run("scancel", new)
+    assert not estimates[new].abstained, estimates[new].reason
+    neighbours = {one.job_id.partition("@")[0] for one in estimates[new].neighbours}
+    assert neighbours >= {f"testbed/{job}" for job in done}
+    assert not neighbours & {f"testbed/{job}" for job in never}
 
 
 # order and notes

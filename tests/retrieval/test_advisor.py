@@ -40,16 +40,24 @@ class Shelf:
     def spread(self) -> Spread:
         return self.learned
 
-    def by_fingerprint(self, fingerprint: str) -> list[JobRecord]:
-        return [one for one in self.records if one.metadata.fingerprint() == fingerprint]
+    def by_fingerprint(self, fingerprint: str, *, before: float | None = None) -> list[JobRecord]:
+        return [one for one in self._runs(before) if one.metadata.fingerprint() == fingerprint]
+
+    def _runs(self, before: float | None) -> list[JobRecord]:
+        return [
+            one
+            for one in self.records
+            if one.ended
+            and one.duration_s
+            and (before is None or one.end_time is None or one.end_time <= before)
+        ]
 
     def search(
-        self, metadata: WorkloadMetadata, k: int, threshold: float, ended_only: bool = True
+        self, metadata: WorkloadMetadata, k: int, threshold: float, *, before: float | None = None
     ) -> list[Match]:
         matches = [
             Match(one, self.similarity.get(str(one.metadata.model.model_name), 1.0), exact)
-            for one in self.records
-            if one.ended or not ended_only
+            for one in self._runs(before)
             for exact in [one.metadata.fingerprint() == metadata.fingerprint()]
         ]
         matches.sort(key=lambda match: -match.similarity)

@@ -6,9 +6,10 @@ import shutil
 import sqlite3
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,11 +18,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from schedmate.base.errors import UsageError
-from schedmate.jobs import JobRecord, JobState, WorkloadMetadata
+from schedmate.jobs import Estimate, JobRecord, JobState, LaunchConfig, WorkloadMetadata
 from schedmate.retrieval import index
+from schedmate.retrieval.advisor import CUT_SHORT, SchedulingAdvisor
 from schedmate.retrieval.database import DATABASE, HistoryError
 from schedmate.retrieval.embedders import EmbedderError
-from schedmate.retrieval.history import JobHistory, Match
+from schedmate.retrieval.history import JobHistory, Match, MemoryHistory
 from schedmate.retrieval.similarity import RENDERING_VERSION, render
 
 SMALL = SmallEmbedder()
@@ -51,16 +53,23 @@ def compare(
     query: WorkloadMetadata,
     k: int,
     threshold: float,
-    ended_only: bool,
+    ran_only: bool,
 ) -> None:
     """Whether the matches are the best k: by comparing every job, with room for rounding."""
-    scores = {
-        record.job_id: similarity(embedder, record.metadata, query)
-        for record in records
-        if record.ended or not ended_only
-    }
-    best = sorted((s for s in scores.values() if s >= threshold), reverse=True)[:k]
-    assert [match.similarity for match in matches] == pytest.approx(best, abs=1e-5)
+    scores = {record.job_id: similarity(embedder, record.metadata, query) for record in records}
+    kinds = [[*records]]
+    if ran_only:
+        ran = [record for record in records if record.ended and record.duration_s]
+        kinds = [[one for one in ran if one.censored is cut_short] for cut_short in (False, True)]
+    for at, kind in enumerate(kinds):
+        inside = [score for one in kind if (score := scores[one.job_id]) >= threshold]
+        best = sorted(inside, reverse=True)[:k]
+        ids = {record.job_id for record in kind}
+        similar = [match.similarity for match in matches if match.record.job_id in ids]
+        # what was cut short is taken from the texts that were looked at for completed runs
+        assert similar == pytest.approx(best[: len(similar)] if at else best, abs=1e-5)
+    ordered = [match.similarity for match in matches]
+    assert ordered == sorted(ordered, reverse=True)
     assert len({match.record.job_id for match in matches}) == len(matches)
     held = {record.job_id: record for record in records}
     for match in matches:
@@ -95,15 +104,15 @@ class TestSearch:
         model: str,
         k: int,
         threshold: float,
-        ended_only: bool,
+        ran_only: bool,
         embedder: SmallEmbedder,
     ) -> None:
         records = [job(number, *each) for number, each in enumerate(jobs)]
         query = described(model)
         with folder() as path, JobHistory.open(path, embedder) as history:
             history.add_many(records)
-            matches = history.search(query, k, threshold, ended_only)
-        compare(records, matches, embedder, query, k, threshold, ended_only)
+            matches = history.search(query, k, threshold, ran_only=ran_only)
+        compare(records, matches, embedder, query, k, threshold, ran_only)
 
     def test_the_latest_ended_comes_first_among_jobs_of_one_text(self, tmp_path: Path) -> None:
         with JobHistory.open(tmp_path, SMALL) as history:
@@ -125,7 +134,7 @@ class TestSearch:
         with JobHistory.open(tmp_path, SMALL) as history:
             history.add_many(records)
             found = history.search(described("net0"), 3, -1.0)
-            assert history.search(described("net0"), 1, 0.9, ended_only=False)
+            assert history.search(described("net0"), 1, 0.9, ran_only=False)
         assert {match.record.job_id for match in found} == {"000060", "000061", "000062"}
 
     def test_exact_means_the_same_fingerprint(self, tmp_path: Path) -> None:
@@ -211,7 +220,7 @@ class TestContents:
                 assert len(history) == len(expected)
             with history:
                 assert list(history.export()) == [expected[name] for name in sorted(expected)]
-                every = history.search(described("net1"), 100, -1.0, ended_only=False)
+                every = history.search(described("net1"), 100, -1.0, ran_only=False)
                 compare([*expected.values()], every, SMALL, described("net1"), 100, -1.0, False)
 
     def test_a_job_with_the_same_id_is_replaced(self, tmp_path: Path) -> None:
@@ -354,8 +363,195 @@ def finds_every_job(path: Path, numbers: range, embedder: SmallEmbedder = SMALL)
     with JobHistory.open(path, embedder) as history:
         assert len(history) == len(numbers)
         for number in numbers:
-            [best] = history.search(described(f"net{number}"), 1, 0.9, ended_only=False)
+            [best] = history.search(described(f"net{number}"), 1, 0.9, ran_only=False)
             assert best.record.job_id == f"{number:06}"
+
+
+def run(
+    number: int, model: str, duration_s: float | None, state: JobState = "COMPLETED"
+) -> JobRecord:
+    """A run of a model; later numbers ended later."""
+    change = {"duration_s": duration_s, "state": state}
+    return job(number, model).model_copy(update=change)
+
+
+def never_ran(number: int, model: str) -> JobRecord:
+    """A job that was cancelled in the queue, as accounting has it: with or without a run time."""
+    return run(number, model, None if number % 2 else 0.0, "CANCELLED")
+
+
+def advice(path: Path, records: list[JobRecord], now: float | None = None) -> Estimate:
+    """The advisor's estimate for a net of 90 epochs from a new history with these records."""
+    with JobHistory.open(path, SMALL) as history:
+        history.add_many(records)
+        estimate = SchedulingAdvisor(history).estimate(described("net"), LaunchConfig(), now)
+    return without_ages(estimate)
+
+
+def without_ages(estimate: Estimate) -> Estimate:
+    """An estimate less what depends on the moment at which it was made."""
+    aged = [one.model_copy(update={"age_s": None}) for one in estimate.neighbours]
+    return estimate.model_copy(update={"neighbours": aged})
+
+
+def completed_neighbours(estimate: Estimate) -> set[str]:
+    """The runs behind an estimate that completed."""
+    return {one.job_id for one in estimate.neighbours if not one.censored}
+
+
+runs = st.tuples(
+    st.sampled_from(["net", "net longer", "other"]),
+    st.floats(1.0, 1e5).map(lambda seconds: round(seconds, 1)),
+    st.sampled_from(["COMPLETED", "COMPLETED", "FAILED", "TIMEOUT"]),
+)
+
+
+def as_runs(drawn: list[tuple[str, float, JobState]]) -> list[JobRecord]:
+    """Runs of a net, of the same for more epochs, and of another one."""
+    records = [run(number, *each) for number, each in enumerate(drawn)]
+    longer = {"metadata": described("net", 300)}
+    return [
+        one.model_copy(update=longer) if drawn[number][0] == "net longer" else one
+        for number, one in enumerate(records)
+    ]
+
+
+class TestEvidence:
+    """What never ran is no evidence, and what was cut short hides nothing that completed."""
+
+    @settings(max_examples=15, deadline=None, suppress_health_check=SHARED)
+    @given(
+        st.lists(runs, max_size=60),
+        st.lists(st.tuples(st.integers(0, 4000), st.sampled_from(["net", "other"])), max_size=150),
+    )
+    def test_jobs_that_never_ran_change_no_estimate(
+        self, drawn: list[tuple[str, float, JobState]], cancelled: list[tuple[int, str]]
+    ) -> None:
+        records = as_runs(drawn)
+        more = [
+            never_ran(1000 + number, model).model_copy(
+                update={"submit_time": float(at), "end_time": float(at)}
+            )
+            for number, (at, model) in enumerate(cancelled)
+        ]
+        with folder() as path:
+            assert advice(path / "a", [*records, *more]) == advice(path / "b", records)
+
+    @settings(max_examples=15, deadline=None, suppress_health_check=SHARED)
+    @given(
+        st.lists(runs, max_size=60),
+        st.lists(st.tuples(st.sampled_from(["net", "other"]), st.integers(1, 10**6)), max_size=150),
+    )
+    def test_runs_cut_short_remove_no_completed_neighbour(
+        self, drawn: list[tuple[str, float, JobState]], cut_short: list[tuple[str, int]]
+    ) -> None:
+        records = as_runs(drawn)
+        more = [
+            run(1000 + number, model, float(seconds), "CANCELLED")
+            for number, (model, seconds) in enumerate(cut_short)
+        ]
+        with folder() as path:
+            before, after = advice(path / "a", records), advice(path / "b", [*records, *more])
+        assert completed_neighbours(before) <= completed_neighbours(after)
+        assert after.abstained <= before.abstained
+
+    def test_a_mass_cancellation_silences_nothing(self, tmp_path: Path) -> None:
+        records = [run(number, "net", 100.0 + number) for number in range(10)]
+        alone = advice(tmp_path / "alone", records)
+        assert not alone.abstained
+        cancelled = [never_ran(100 + number, "net") for number in range(500)]
+        assert advice(tmp_path / "cancelled", [*records, *cancelled]) == alone
+
+    def test_failures_in_masses_silence_nothing(self, tmp_path: Path) -> None:
+        records = [run(number, "net", 100.0 + number) for number in range(10)]
+        failed = [run(100 + number, "net", 5.0, "FAILED") for number in range(500)]
+        estimate = advice(tmp_path / "history", [*records, *failed])
+        assert completed_neighbours(estimate) == {one.job_id for one in records}
+        assert sum(one.censored for one in estimate.neighbours) == CUT_SHORT
+
+    def test_failures_of_like_workloads_do_not_hide_the_completed_ones(
+        self, tmp_path: Path
+    ) -> None:
+        longer = [
+            run(number, "net", 5.0, "FAILED").model_copy(
+                update={"metadata": described("net", 91 + number)}
+            )
+            for number in range(300)
+        ]
+        past = run(0, "net", 900.0).model_copy(update={"metadata": described("net", 100)})
+        estimate = advice(tmp_path / "history", [past, *longer[1:]])
+        assert completed_neighbours(estimate) == {past.job_id}
+
+    def test_runs_that_ended_later_hide_none_that_ended_by_then(self, tmp_path: Path) -> None:
+        records = [run(number, "net", 100.0 + number) for number in range(300)]
+        estimate = advice(tmp_path / "history", records, now=2009.0)
+        assert completed_neighbours(estimate) == {f"{number:06}" for number in range(10)}
+        assert without_ages(estimate) == advice(tmp_path / "then", records[:10], now=2009.0)
+
+    def test_an_index_serves_every_choice_of_runs(self, tmp_path: Path) -> None:
+        with JobHistory.open(tmp_path / "history", SMALL) as history:
+            history.add_many(run(number, f"net{number % 7}", 9.0) for number in range(50))
+            asked: list[tuple[str, Sequence[Any]]] = []
+            query = history._db.query
+
+            def watched(sql: str, values: Sequence[Any] = ()) -> Any:
+                asked.append((sql, values))
+                return query(sql, values)
+
+            history._db.query = watched  # type: ignore[method-assign]
+            SchedulingAdvisor(history).estimate(described("net1"), LaunchConfig(), 1e6)
+            SchedulingAdvisor(history).estimate(described("net1", 91), LaunchConfig(), None)
+            plans = [
+                " ".join(row[-1] for row in query(f"EXPLAIN QUERY PLAN {sql}", values))
+                for sql, values in asked
+                if "FROM jobs" in sql and "max(rowid)" not in sql
+            ]
+        for name in ("runs_by_text", "runs_by_fingerprint", "completed_by_submit"):
+            assert any(name in plan for plan in plans), name
+        assert not [plan for plan in plans if "jobs_by_text" in plan or "jobs_by_state" in plan]
+        # only the spread is read in order of an index, and its few hundred rows are sorted
+        others = [plan for plan in plans if "completed_by_submit" not in plan]
+        assert not [plan for plan in others if "SCAN jobs" in plan or "TEMP B-TREE" in plan]
+
+    def test_a_history_of_an_earlier_version_gets_the_indexes(self, tmp_path: Path) -> None:
+        path = tmp_path / "history"
+        records = [run(number, "net", 100.0 + number) for number in range(10)]
+        with JobHistory.open(path, SMALL) as history:
+            history.add_many(records)
+        indexes = ("runs_by_text", "runs_by_fingerprint", "completed_by_submit")
+        database = sqlite3.connect(path / DATABASE)
+        for name in indexes:
+            database.execute(f"DROP INDEX {name}")
+        database.commit()
+        with JobHistory.open(path, SMALL, read_only=True) as history:
+            assert len(history.by_fingerprint(described("net").fingerprint())) == 10
+        JobHistory.open(path, SMALL).close()
+        made = {row[0] for row in database.execute("SELECT name FROM sqlite_master")}
+        database.close()
+        assert made.issuperset(indexes)
+
+
+class TestInMemory:
+    """`MemoryHistory` gives what the history on disk gives."""
+
+    @settings(max_examples=25, deadline=None)
+    @given(
+        st.lists(
+            st.one_of(runs, st.tuples(st.just("net"), st.none(), st.just("CANCELLED"))), max_size=90
+        ),
+        st.one_of(st.none(), st.integers(0, 80)),
+    )
+    def test_the_same_estimate(
+        self, drawn: list[tuple[str, float, JobState]], ended: int | None
+    ) -> None:
+        records = as_runs(drawn)
+        now = None if ended is None else 2000.0 + ended
+        memory = MemoryHistory(SMALL)
+        for record in records:
+            memory.add(record)
+        answer = SchedulingAdvisor(memory).estimate(described("net"), LaunchConfig(), now)
+        with folder() as path:
+            assert advice(path, records, now) == without_ages(answer)
 
 
 class TestDamage:
