@@ -89,6 +89,11 @@ class Settings(BaseSettings):
         description="The scheduler of this cluster, which `schedmate doctor` then looks for: "
         "slurm, kubernetes, ray or one of an installed package",
     )
+    record_key: Path | None = Field(
+        default=None,
+        description="File with a secret that keys the hashes of recovery's record, set before the "
+        "record is begun: who can write the record, but not read this, cannot approve a plan",
+    )
     embedder: str = Field(
         default="bundled",
         description="What turns metadata into vectors: bundled, bge, openai or module.Class",

@@ -7,7 +7,9 @@ power cuts. Times of rows are `Instant`s, whose age stays correct when the clock
 
 from __future__ import annotations
 
+import hmac
 import json
+import os
 import sqlite3
 import threading
 import time
@@ -20,7 +22,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from schedmate.base.data import plain
-from schedmate.base.errors import InputError
+from schedmate.base.errors import ActionError, InputError
 from schedmate.base.journal import Connection
 from schedmate.retrieval.database import locked, network_filesystem
 
@@ -67,12 +69,18 @@ APPLICATION_ID = 0x53434D52
 SCHEMA_VERSION = 1
 BUSY_S = 30.0
 """How long a writer waits for another one [s]."""
+LEAST_KEY, MOST_KEY = 16, 4096
+"""Length of the key of a record [bytes]."""
 GENESIS = "0" * 64
 """The hash before the first entry."""
 
 
 class RecordError(InputError):
     """The record cannot be opened, read or written; nothing was recorded."""
+
+
+class BrokenRecordError(ActionError):
+    """The record is not what was written; nothing in it is carried out."""
 
 
 class Entry(NamedTuple):
@@ -108,8 +116,11 @@ class Journal:
         read_only: bool = False,
         now: Callable[[], Instant] = instant_now,
     ) -> None:
+        """The file at `path`, made if it is not there; the setting `record_key` keys its chain."""
         self.path, self.read_only, self.now = path, read_only, now
         self._lock, self._depth = threading.RLock(), 0
+        self._intact: int | None = None
+        self._key = _record_key()
         with self._explained():
             self._db = self._open()
         try:
@@ -184,6 +195,12 @@ class Journal:
         marks = f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={SCHEMA_VERSION};"
         self._db.executescript(script.replace("COMMIT;", f"{marks}\nCOMMIT;"))
 
+    def _digest(self, before: str, row: Sequence[Any]) -> str:
+        text = json.dumps([before, *row]).encode()
+        if self._key is None:
+            return sha256(text).hexdigest()
+        return hmac.new(self._key, text, sha256).hexdigest()
+
     @contextmanager
     def writing(self) -> Iterator[None]:
         """A transaction, atomic for every process; blocks may be nested.
@@ -209,12 +226,12 @@ class Journal:
 
     def append(self, kind: str, about: str, actor: str, body: dict[str, Any]) -> Entry:
         """Add one row, in a `writing` block; it is there for good when that ends."""
-        text = _canonical(body)
+        text = canonical(body)
         last = self.rows("SELECT seq, hash FROM entries ORDER BY seq DESC LIMIT 1")
         seq, before = (int(last[0][0]) + 1, str(last[0][1])) if last else (1, GENESIS)
         at = self.now()
         kind, about, actor = (plain(kind), plain(about), plain(actor))
-        digest = _digest(before, (seq, *at, kind, about, actor, text))
+        digest = self._digest(before, (seq, *at, kind, about, actor, text))
         self.change(
             "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (seq, *at, kind, about, actor, text, digest),
@@ -242,7 +259,9 @@ class Journal:
                 (after, about, about, kind, kind),
             )
             for row in rows:
-                yield entry_of(row)
+                with self.parsing(row[0]):
+                    entry = entry_of(row)
+                yield entry
             if len(rows) < 500:
                 return
             after = int(rows[-1][0])
@@ -253,15 +272,25 @@ class Journal:
         return (int(rows[0][0]), str(rows[0][1])) if rows else (0, GENESIS)
 
     def verify(self, checkpoint: tuple[int, str] | None = None) -> Verified:
-        """Verify the whole chain. `checkpoint`: a `head` stored elsewhere that it must contain."""
+        """Verify the whole chain; no text of an entry is parsed.
+
+        `checkpoint`: a `head` stored elsewhere that it must contain.
+        """
         before, count = GENESIS, 0
         broken: str | None = None
-        for entry in self._chain():
+        rows = self._chain()
+        while True:
+            try:
+                entry = next(rows, None)
+            except RecordError as error:  # text that is no UTF-8, a damaged page
+                return Verified(count, before, f"entry {count + 1} cannot be read: {error}")
+            if entry is None:
+                break
             *row, digest = entry
             count += 1
             if row[0] != count:
                 broken = f"entry {count} is missing"
-            elif digest != _digest(before, row):
+            elif not _is_row(row) or digest != self._digest(before, row):
                 broken = f"entry {count} is not what was written"
             elif checkpoint is not None and count == checkpoint[0] and digest != checkpoint[1]:
                 broken = f"entry {count} is not the one that was known"
@@ -272,6 +301,24 @@ class Journal:
             broken = f"it ends at entry {count}, and {checkpoint[0]} were known"
         return Verified(count, before, broken)
 
+    def ensure_intact(self) -> None:
+        """Raise `BrokenRecordError` unless the record is as it was written (`verify`).
+
+        What only this process has written since the last time is not verified again.
+        """
+        with self._lock:
+            (version,) = self.rows("PRAGMA data_version")[0]  # changes as others write
+            if version == self._intact:
+                return
+            broken = self.verify().broken
+            if broken is not None:
+                raise BrokenRecordError(
+                    f"{self.path} was changed by something else than schedmate, or has another "
+                    f"key: {broken}; nothing in it is carried out. Restore a copy of it, or move "
+                    "it away to begin a new one."
+                )
+            self._intact = version
+
     def _chain(self) -> Iterator[tuple[Any, ...]]:
         after = 0
         while rows := self.rows(
@@ -279,6 +326,17 @@ class Journal:
         ):
             yield from rows
             after = int(rows[-1][0])
+
+    @contextmanager
+    def parsing(self, number: object) -> Iterator[None]:
+        """Parse what an entry has; what schedmate never wrote is a `BrokenRecordError`."""
+        try:
+            yield
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise BrokenRecordError(
+                f"{self.path}: entry {number} is none of schedmate's; `schedmate recover status "
+                "--verify` checks the record."
+            ) from None
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -305,12 +363,46 @@ def entry_of(row: Sequence[Any]) -> Entry:
     return Entry(seq, Instant(time, boot, uptime), kind, about, actor, json.loads(body), digest)
 
 
-def _canonical(body: dict[str, Any]) -> str:
+def canonical(body: dict[str, Any]) -> str:
+    """The text of a body, as it is written and as its digest is taken."""
     return json.dumps(plain(body), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def _digest(before: str, row: Sequence[Any]) -> str:
-    return sha256(json.dumps([before, *row]).encode()).hexdigest()
+def _is_row(row: Sequence[Any]) -> bool:
+    """Whether the columns have the types that were written: others have no digest."""
+    seq, time, boot, uptime, *texts = row
+    return (
+        isinstance(seq, int)
+        and isinstance(time, float)
+        and isinstance(uptime, float)
+        and all(isinstance(text, str) for text in (boot, *texts))
+    )
+
+
+def _record_key() -> bytes | None:
+    """The key of the chain, from the file that the setting `record_key` names."""
+    from schedmate.settings import load_settings
+
+    place = load_settings().record_key
+    if place is None:
+        return None
+    try:
+        with place.open("rb") as stream:
+            status = os.fstat(stream.fileno())
+            key = stream.read(MOST_KEY)
+    except OSError as error:
+        raise RecordError(
+            f"cannot read the record's key {place}: {error.strerror or error}; correct the setting "
+            "record_key."
+        ) from None
+    if status.st_mode & 0o077 or status.st_uid not in (0, os.geteuid()):
+        raise RecordError(f"{place} may be read by others; give it to yourself and `chmod 600` it.")
+    if len(key) < LEAST_KEY:
+        raise RecordError(
+            f"{place} has {len(key)} bytes, a key needs {LEAST_KEY}; "
+            f"`head -c 32 /dev/urandom > {place}` makes one."
+        )
+    return key
 
 
 def _advice(error: sqlite3.OperationalError) -> str:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field
 
 from schedmate.base.errors import SchedmateError
-from schedmate.base.files import children, exists
+from schedmate.base.files import children
 from schedmate.base.inputs import format_duration
 from schedmate.cluster.actions import REASON_PREFIX, Action, Annotate
 from schedmate.cluster.adapter import (
@@ -40,6 +40,7 @@ from schedmate.cluster.bounds import (
     Bounds,
     check_band,
     is_ordered,
+    kill_switch_is_on,
     moved_trust,
     order_to_set,
     order_value,
@@ -484,7 +485,7 @@ class Agent:
             cluster=self.adapter.cluster,
             time=now,
             dry_run=self._record is None,
-            stopped=exists(self.bounds.kill_switch),
+            stopped=kill_switch_is_on(self.bounds.kill_switch),
             pending=sum(job.state == "PENDING" for job in jobs),
             running=sum(job.state == "RUNNING" for job in jobs),
         )
@@ -883,6 +884,7 @@ class Acting:
         """Carry out approved plans, and finish those of an interrupted agent."""
         if self._record is None or report.stopped:
             return
+        self._record.ensure_intact()
         self._record.expire()
         for status in reversed(self._record.plans(states={"approved", "applying"}, limit=1000)):
             if status.plan.cluster == self._adapter.cluster:
@@ -929,7 +931,7 @@ class Acting:
 
     def check(self, record: Record, status: PlanStatus, action: Action, *, undo: bool) -> None:
         """As a `Guard` of the agent's own plans: the kill switch and the band."""
-        if exists(self._bounds.kill_switch):
+        if kill_switch_is_on(self._bounds.kill_switch):
             place, wait_s = self._bounds.kill_switch, self._bounds.poll
             raise RefusedError("kill switch", f"{place} is there.", wait_s=wait_s)
         check_band(self._bounds.order, action, undo=undo)

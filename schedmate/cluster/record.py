@@ -21,7 +21,14 @@ from schedmate.base.errors import ActionError, SchedmateError
 from schedmate.cluster.actions import ACTION, Action, Diagnose, Drain, Kind, Notify, Requeue
 from schedmate.cluster.adapter import Answer, Executor, Finding, Guard, RefusedError
 from schedmate.cluster.claims import claim
-from schedmate.cluster.journal import Entry, Instant, Journal
+from schedmate.cluster.journal import (
+    BrokenRecordError,
+    Entry,
+    Instant,
+    Journal,
+    Verified,
+    canonical,
+)
 from schedmate.jobs import EvidenceLine
 from schedmate.jobs.metadata import Moment, Text
 
@@ -244,9 +251,11 @@ def carry_out(
 
     Repeating this for an applied plan has no effect. A failed plan is tried again only with
     `retry`. Raises `ClaimedError` if another process carries it out, `StateError` for a plan that
-    is not approved, and `RecordError`, with nothing done, if it cannot be recorded.
+    is not approved, `BrokenRecordError` for a record that was changed by something else, and
+    `RecordError`, with nothing done, if it cannot be recorded.
     """
     with record.claim(id_):
+        record.ensure_proven(id_)
         record.expire(only=id_)
         status = record.plan(id_)
         if status.state == "applied":
@@ -269,6 +278,7 @@ def take_back(record: Record, id_: str, executor: Executor, guard: Guard, *, by:
     Changes that others made since are kept. Repeating this for an undone plan has no effect.
     """
     with record.claim(id_):
+        record.ensure_proven(id_)
         status = record.plan(id_)
         if status.state == "undone":
             return Result(status)
@@ -404,6 +414,46 @@ def _advice_for(status: PlanStatus) -> str:
     return "it is not carried out"
 
 
+class _Derived(NamedTuple):
+    """The tables of the record, derived from the entries of its chain alone."""
+
+    plans: dict[str, list[Any]]
+    """By id: proposed, moved, state, purpose, expires."""
+    attempts: dict[int, list[Any]]
+    """By id: plan, step, undo, kind, answered, outcome."""
+
+    @classmethod
+    def of(cls, entries: Iterable[Entry]) -> Self:
+        """Derive them. Raises `BrokenRecordError` for entries that no record of schedmate has:
+        a move from a state in which the plan is not, an approval of another plan."""
+        derived = cls({}, {})
+        digests: dict[str, str] = {}
+        for entry in entries:
+            id_, body = entry.about, entry.body
+            try:
+                if entry.kind == "proposed":
+                    expires = body["expires"]
+                    derived.plans[id_] = [
+                        *(entry.seq, entry.seq, "proposed", body["purpose"], expires)
+                    ]
+                    digests[id_] = sha256(canonical(body).encode()).hexdigest()
+                elif entry.kind == "moved":
+                    plan = derived.plans[id_]
+                    if body["from"] != plan[2] or body["to"] not in NEXT[body["from"]]:
+                        raise BrokenRecordError(f"entry {entry.seq} cannot follow")
+                    if body.get("plan", digests[id_]) != digests[id_]:
+                        raise BrokenRecordError(f"entry {entry.seq} approves another plan")
+                    plan[1:3] = entry.seq, body["to"]
+                elif entry.kind == "intended":
+                    step = (id_, body["step"], int(body["undo"]), body["action"]["kind"])
+                    derived.attempts[entry.seq] = [*step, None, None]
+                elif entry.kind == "answered":
+                    derived.attempts[body["attempt"]][4:] = entry.seq, body["outcome"]
+            except (KeyError, TypeError) as error:
+                raise BrokenRecordError(f"entry {entry.seq} is none of a record") from error
+        return derived
+
+
 class Record(Journal):
     """The record: an append-only file of plans, approvals, attempts, answers and observations.
 
@@ -478,7 +528,10 @@ class Record(Journal):
             status = self.plan(id_)
             if to not in NEXT[status.state]:
                 raise StateError(f"plan {id_} is {status.state} and cannot become {to}.")
-            made = self.append("moved", id_, by, {"from": status.state, "to": to, "note": note})
+            body = {"from": status.state, "to": to, "note": note}
+            if to == "approved":
+                body["plan"] = self._digest_of(status.number)
+            made = self.append("moved", id_, by, body)
             self.change("UPDATE plans SET state = ?, moved = ? WHERE id = ?", (to, made.seq, id_))
             return status._replace(state=to, since=made.at, by=by, note=note)
 
@@ -488,11 +541,17 @@ class Record(Journal):
         Raises `StateError` if it is not proposed, or no longer: a plan past its time expires.
         """
         with self.writing():
+            self.ensure_proven(id_)
             self.expire(only=id_)
             status = self.plan(id_)
             if status.state != "expired":
                 return self.move(id_, "approved", by=by, note=note)
         raise StateError(f"plan {id_} has expired; `schedmate recover plan` makes a new one.")
+
+    def _digest_of(self, proposal: int) -> str:
+        """The digest of the plan as it was proposed, to which its approval is bound."""
+        ((body,),) = self.rows("SELECT body FROM entries WHERE seq = ?", (proposal,))
+        return sha256(body.encode()).hexdigest()
 
     def reject(self, id_: str, *, by: str, note: str = "") -> PlanStatus:
         """Reject a proposed or approved plan; it is not proposed again."""
@@ -520,17 +579,20 @@ class Record(Journal):
     def _statuses(self, where: str, values: Sequence[Any]) -> list[PlanStatus]:
         columns = "document, state, time, boot, uptime, actor, move, proposed"
         sql = f"SELECT {columns} FROM plan_status WHERE {where}"  # noqa: S608 - our own words
-        return [
-            PlanStatus(
-                plan=Plan.model_validate_json(document),
-                state=state,
-                since=Instant(time, boot, uptime),
-                by=actor,
-                note=json.loads(move).get("note", ""),
-                number=number,
-            )
-            for document, state, time, boot, uptime, actor, move, number in self.rows(sql, values)
-        ]
+        statuses = []
+        for document, state, *at, actor, move, number in self.rows(sql, values):
+            with self.parsing(number):
+                statuses.append(
+                    PlanStatus(
+                        plan=Plan.model_validate_json(document),
+                        state=state,
+                        since=Instant(*at),
+                        by=actor,
+                        note=json.loads(move).get("note", ""),
+                        number=number,
+                    )
+                )
+        return statuses
 
     # -- actions ---------------------------------------------------------
 
@@ -551,6 +613,7 @@ class Record(Journal):
         at it is undetermined.
         """
         with self.writing():
+            self.ensure_proven(id_)
             status = self.plan(id_)
             wanted: PlanState = "undoing" if undo else "applying"
             if status.state != wanted:
@@ -631,22 +694,74 @@ class Record(Journal):
         sql = f"SELECT {columns} FROM attempt_status WHERE {where} ORDER BY id"  # noqa: S608
         attempts = []
         for id_, plan, step, undo, outcome, *at, actor, intent, answer in self.rows(sql, values):
-            result = json.loads(answer)
-            attempts.append(
-                Attempt(
-                    id=id_,
-                    plan=plan,
-                    step=step,
-                    undo=bool(undo),
-                    action=ACTION.validate_python(json.loads(intent)["action"]),
-                    at=Instant(*at),
-                    by=actor,
-                    outcome=outcome,
-                    detail=result.get("detail", ""),
-                    data=result.get("data", {}),
+            with self.parsing(id_):
+                result = json.loads(answer)
+                attempts.append(
+                    Attempt(
+                        id=id_,
+                        plan=plan,
+                        step=step,
+                        undo=bool(undo),
+                        action=ACTION.validate_python(json.loads(intent)["action"]),
+                        at=Instant(*at),
+                        by=actor,
+                        outcome=outcome,
+                        detail=result.get("detail", ""),
+                        data=result.get("data", {}),
+                    )
                 )
-            )
         return attempts
+
+    # -- proof -----------------------------------------------------------
+
+    def verify(self, checkpoint: tuple[int, str] | None = None) -> Verified:
+        """Verify the chain, and that the tables of plans and attempts say what its entries say."""
+        verified = super().verify(checkpoint)
+        if verified.broken is not None:
+            return verified
+        try:
+            self._compare(_Derived.of(self.entries()), None)
+        except BrokenRecordError as error:
+            return verified._replace(broken=str(error))
+        return verified
+
+    def ensure_proven(self, id_: str) -> None:
+        """Raise `BrokenRecordError` unless the record is intact and its entries alone say what is
+        about to be carried out: the plan, its approval, its state, its attempts."""
+        self.ensure_intact()
+        try:
+            self._compare(_Derived.of(self.entries(about=id_)), id_)
+        except BrokenRecordError as error:
+            raise BrokenRecordError(
+                f"{self.path} was changed by something else than schedmate: {error}; nothing of "
+                "it is carried out."
+            ) from None
+
+    def _compare(self, derived: _Derived, only: str | None) -> None:
+        plans = self.rows(
+            "SELECT id, proposed, moved, state, purpose, expires FROM plans "
+            "WHERE ? IS NULL OR id = ?",
+            (only, only),
+        )
+        for id_, *row in plans:
+            entries = derived.plans.pop(id_, None)
+            if entries is None or tuple(row) != tuple(entries):
+                says = "no such plan" if entries is None else f"{entries[2]}"
+                raise BrokenRecordError(
+                    f"plan {id_} is {row[2]} in the table of plans, by its entries {says}"
+                )
+        if derived.plans:
+            raise BrokenRecordError(f"plan {next(iter(derived.plans))} is in no table")
+        attempts = self.rows(
+            "SELECT id, plan, step, undo, kind, answered, outcome FROM attempts "
+            "WHERE ? IS NULL OR plan = ?",
+            (only, only),
+        )
+        for number, *row in attempts:
+            if derived.attempts.pop(number, None) != row:
+                raise BrokenRecordError(f"the table of attempts differs from entry {number}")
+        if derived.attempts:
+            raise BrokenRecordError(f"attempt {next(iter(derived.attempts))} is in no table")
 
     # -- observations ----------------------------------------------------
 

@@ -293,6 +293,7 @@ def examine(kind: ClusterKind[Any], bounds: Path | None, *, as_json: bool, **whe
 def examine_cluster(kind: ClusterKind[Any], bounds: Bounds, **where: Any) -> Iterator[Check]:
     """Every check, in the order in which a fault would be looked for."""
     from schedmate.base.errors import MissingExtraError, SchedmateError, installing
+    from schedmate.cluster.bounds import kill_switch_is_on
 
     try:
         yield from kind.checks(bounds, **where)
@@ -304,7 +305,7 @@ def examine_cluster(kind: ClusterKind[Any], bounds: Bounds, **where: Any) -> Ite
         yield Check(kind.contact, "failed", str(error), kind.contact_hint)
         return
     stop = bounds.kill_switch
-    if stop.exists():
+    if kill_switch_is_on(stop):
         yield Check("kill switch", "warning", f"{stop} is there: nothing is changed", f"rm {stop}")
     else:
         yield Check("kill switch", "ok", f"`touch {stop}` stops every change at once")

@@ -65,6 +65,12 @@ def status(
     known_head = _head(head)
     with Record(configuration.record, read_only=True) as recovery_record:
         document = RecoverDocument()
+        if verify or head is not None:
+            document.chain = ChainDocument(**recovery_record.verify(known_head)._asdict())
+            if document.chain.broken:  # what it says about plans is not to be shown either
+                print_answer(document, as_json=as_json, what="verify")
+                raise typer.Exit(NOT_TAKEN)
+        chain = document.chain
         if id_ is not None:
             document.plans = [plan_document(recovery_record, recovery_record.plan(id_), whole=True)]
         else:
@@ -77,12 +83,9 @@ def status(
                 kill_switch=kill_switch_is_on(configuration.kill_switch),
                 undetermined=len(recovery_record.undetermined()),
                 isolated=isolated(recovery_record),
+                chain=chain,
             )
-        if verify or head is not None:
-            document.chain = ChainDocument(**recovery_record.verify(known_head)._asdict())
     print_answer(document, as_json=as_json, what="status")
-    if document.chain is not None and document.chain.broken:
-        raise typer.Exit(NOT_TAKEN)
 
 
 def reset(
@@ -411,6 +414,7 @@ def _decide(
     from schedmate.cluster.recovery.document import RecoverDocument, plan_document
 
     with Record(configuration_of(recovery, record).record) as recovery_record:
+        recovery_record.ensure_intact()
         status = getattr(recovery_record, what)(id_, by=invoking_user(), note=note)
         document = RecoverDocument(plans=[plan_document(recovery_record, status)])
     print_answer(document, as_json=as_json, what=what)
@@ -442,6 +446,7 @@ def apply(
         )
     complete = True
     with Record(configuration.record) as recovery_record:
+        recovery_record.ensure_intact()
         service = recovery_service(configuration, recovery_record)
         wanted = ids or [
             one.plan.id
@@ -482,6 +487,7 @@ def undo(
 
     configuration = configuration_of(recovery, record)
     with Record(configuration.record) as recovery_record:
+        recovery_record.ensure_intact()
         result = recovery_service(configuration, recovery_record).undo(id_)
         document = RecoverDocument(
             plans=[plan_document(recovery_record, result.status, whole=True)]

@@ -7,16 +7,15 @@ the intent (`Record.intend`), so that two processes cannot both use up the last 
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Protocol
 
 from schedmate.base.inputs import format_duration
 from schedmate.base.terminal import counted
 from schedmate.cluster.actions import REASON_PREFIX, Action, Drain, Notify, Requeue, Resume
 from schedmate.cluster.adapter import RefusedError
+from schedmate.cluster.bounds import kill_switch_is_on
 from schedmate.cluster.record import Attempt, PlanStatus, Record
 from schedmate.cluster.recovery.configuration import Configuration
 
@@ -277,14 +276,3 @@ def reset_breaker(record: Record, *, by: str, note: str) -> None:
     Isolations until now do not count any more: the person who closes it has reviewed them.
     """
     record.observe(RESET, "recovery", by=by, data={"note": note})
-
-
-def kill_switch_is_on(place: Path, stat: Callable[[Path], object] = os.stat) -> bool:
-    """Whether the file exists, or its absence cannot be confirmed."""
-    try:
-        stat(place)
-    except FileNotFoundError:
-        return False
-    except OSError:  # no right to look, a file system that does not answer
-        return True
-    return True

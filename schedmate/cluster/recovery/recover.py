@@ -430,6 +430,7 @@ class Recovery:
 
     def apply(self, id_: str, *, retry: bool = False) -> Applied:
         """Carry out an approved plan, or the rest of it. See `apply.carry_out`."""
+        self.record.ensure_proven(id_)
         status = self.record.plan(id_)
         executor = self._executor()
         result = carry_out(
