@@ -183,6 +183,11 @@ class Advice:
         history, advisor = opened
         return advisor.estimate(metadata, launch, now), len(history)
 
+    def version(self) -> tuple[int, int] | None:
+        """See `JobTable.version`; None as long as there is no history."""
+        opened = self.open(create=False)
+        return None if opened is None else opened[0].version()
+
     def store(self, record: JobRecord) -> str:
         """Add a record to the history; gives its job id.
 
@@ -499,6 +504,13 @@ class SchedMate:
         Raises `InputError` if the history cannot be written.
         """
         self._advice.learn(records)
+
+    def history_version(self) -> tuple[int, int] | None:
+        """What differs from before once the history was written, by whomever (or there is one now).
+
+        Raises `InputError` if the history cannot be read.
+        """
+        return self._advice.version()
 
     def estimate(
         self, metadata: WorkloadMetadata, launch: LaunchConfig, now: float | None = None

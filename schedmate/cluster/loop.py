@@ -36,7 +36,6 @@ from schedmate.cluster.adapter import (
     pause_s,
 )
 from schedmate.cluster.bounds import (
-    AdviseBounds,
     Bounds,
     check_band,
     is_ordered,
@@ -469,7 +468,7 @@ class Agent:
         self._clock = clock
         self._acting = Acting(adapter, record, bounds, healer)
         self._ended = EndedRuns(adapter, mate, memory, record, bounds, healer)
-        self._advising = Advising(adapter, mate, memory, bounds.advise, clock)
+        self._advising = Advising(adapter, mate, memory, bounds, clock)
         self._due: dict[str, float] = {}
 
     def once(self) -> Pass:
@@ -592,7 +591,7 @@ class Agent:
     def _learn(self, jobs: list[LiveJob], report: Pass) -> None:
         self._ended.learn(report, self._clock())
         if report.learned:
-            self._advising.stale = {job.key for job in jobs if job.state == "PENDING"}
+            self._advising.ask_again(jobs)
 
     def _follow(self, jobs: list[LiveJob], report: Pass) -> None:
         bounds = self.bounds.follow
@@ -794,15 +793,34 @@ class Advising:
         adapter: ClusterAdapter,
         mate: SchedMate,
         memory: Memory,
-        bounds: AdviseBounds,
+        bounds: Bounds,
         clock: Callable[[], float],
     ) -> None:
         self._adapter, self._mate, self._memory = adapter, mate, memory
-        self._bounds, self._clock = bounds, clock
+        self._bounds, self._clock = bounds.advise, clock
+        self._every_s, self._look_at = bounds.learn.every, 0.0
+        self._history: tuple[int, int] | None = None
         self.estimates: dict[str, Estimate] = {}
         """Estimates of the jobs in the queue, by key."""
-        self.stale: set[str] = set()
-        """Keys of waiting jobs whose estimates are older than the last run that ended."""
+        self._stale: dict[str, None] = {}
+        """Keys of waiting jobs whose estimates are older than the history, the longest first."""
+
+    def ask_again(self, jobs: Iterable[LiveJob]) -> None:
+        """The history has grown: the estimates of those jobs that wait are to be made again."""
+        self._stale |= {job.key: None for job in jobs if job.state == "PENDING"}
+
+    def _look_at_history(self, jobs: Sequence[LiveJob]) -> None:
+        """Notice what others wrote into the history (an import, the service, another cluster).
+
+        The first time, after a start, nobody knows what was written meanwhile.
+        """
+        if time.monotonic() < self._look_at:
+            return
+        self._look_at = time.monotonic() + self._every_s
+        version = self._mate.history_version()
+        if version != self._history:
+            self._history = version
+            self.ask_again(job for job in jobs if job.key in self.estimates)
 
     def advise(self, jobs_now: list[LiveJob], report: Pass) -> None:
         """Estimate the jobs that have no estimate yet, in the order of `newest_first`."""
@@ -811,6 +829,7 @@ class Advising:
         self.estimates = {key: estimate for key, estimate in self.estimates.items() if key in keys}
         missing = [key for key in keys if key not in self.estimates]
         self.estimates |= self._memory.estimates(missing)
+        self._look_at_history(jobs_now)
         new = {job.key: job for job in jobs_now if job.key not in self.estimates}
         queue = newest_first(new.values())
         reader = CodeReader(self._mate, self._bounds.each)
@@ -835,20 +854,29 @@ class Advising:
         report.estimated.append(Estimated(job=job.id, user=job.user, estimate=known_job.estimate))
 
     def _advise_again(self, pending: Sequence[LiveJob], deadline: float, report: Pass) -> None:
-        """Update estimates of waiting jobs when more runs are known; code is not read again."""
-        for job in pending:
+        """Update estimates of waiting jobs when more runs are known; code is not read again.
+
+        That includes jobs without an estimate so far. Those that differ in nothing are asked for
+        once.
+        """
+        jobs = {job.key: job for job in pending}
+        answers: dict[tuple[str, str], Estimate] = {}
+        for key in list(self._stale):
             if time.monotonic() >= deadline:
                 return
-            if job.key not in self.stale:
+            del self._stale[key]
+            job, known_job = jobs.get(key), self._memory.known(key)
+            if job is None or known_job is None or known_job.metadata == WorkloadMetadata():
                 continue
-            self.stale.discard(job.key)
-            known_job = self._memory.known(job.key)
-            if known_job is None or known_job.metadata == WorkloadMetadata():
-                continue
-            estimate = self._mate.estimate(known_job.metadata, known_job.spec.launch, self._clock())
+            metadata, launch = known_job.metadata, known_job.spec.launch
+            question = metadata.model_dump_json(), launch.model_dump_json()
+            estimate = answers.get(question)
+            if estimate is None:
+                estimate = self._mate.estimate(metadata, launch, self._clock())
+                answers[question] = estimate
             if estimate.duration_s != known_job.estimate.duration_s:
                 self._memory.remember(known_job._replace(estimate=estimate))
-                self.estimates[job.key] = estimate
+                self.estimates[key] = estimate
                 report.estimated.append(
                     Estimated(job=job.id, user=job.user, estimate=estimate, again=True)
                 )

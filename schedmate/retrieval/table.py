@@ -85,6 +85,11 @@ class JobTable:
         # counting a million would take longer than an estimate.
         return int(self._db.query("SELECT max(rowid) FROM jobs")[0][0] or 0)
 
+    def version(self) -> tuple[int, int]:
+        """Two numbers that differ from earlier ones once other connections have written, or jobs
+        were added; of use as long as this connection is open."""
+        return len(self), int(self._db.query("PRAGMA data_version")[0][0])
+
     def get(self, job_id: str) -> JobRecord | None:
         """A job by id, None when it is not stored."""
         records = self._records("WHERE job_id = ?", (job_id,))

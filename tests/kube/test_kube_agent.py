@@ -23,6 +23,9 @@ from schedmate.cluster.bounds import CodeBounds
 from schedmate.cluster.kubernetes import adapter
 from schedmate.cluster.kubernetes.nodes import our_mark
 from schedmate.cluster.kubernetes.workloads import Workload, parse_job_id
+from schedmate.mate import SchedMate, embedder_of
+from schedmate.retrieval.history import JobHistory
+from schedmate.settings import load_settings
 
 ANNOTATE = {"where": "annotation"}
 LOOK = ("base",)
@@ -107,6 +110,28 @@ def test_a_job_that_cannot_be_described_is_no_other_jobs_problem(
     assert len(first.problems) == 1
     assert first.problems[0].startswith("team-a/job/broken cannot be described: ")
     assert not second.problems
+
+
+def test_a_job_without_an_estimate_gets_one_when_the_history_has_come(
+    cluster: Cluster, files: AgentFiles
+) -> None:
+    files.allow(annotate=ANNOTATE, learn={"every": 0.001})
+    with JobHistory.open(Path(files.history), read_only=True) as history:
+        past = list(history.export())
+    place = files.folder / "history that comes later"
+    files.mate = SchedMate(load_settings(history=str(place), mode="static"))
+    job = cluster.job("train", annotations={"schedmate.io/code": "train"})
+    with files.opened() as setup:
+        first, second = setup.agent.once(), setup.agent.once()
+        assert [one.estimate.abstained for one in first.estimated] == [True]
+        assert not second.estimated
+        with JobHistory.open(place, embedder_of(files.mate.settings)) as history:
+            history.add_many(past)
+        third, fourth = setup.agent.once(), setup.agent.once()
+    files.mate.close()
+    assert [(one.estimate.abstained, one.again) for one in third.estimated] == [(False, True)]
+    assert not fourth.estimated
+    assert cluster.annotations(job)["schedmate.io/estimate"].startswith("schedmate: about 30 min")
 
 
 def test_a_node_that_says_it_is_broken_is_isolated_and_its_pods_start_elsewhere(

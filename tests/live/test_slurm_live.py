@@ -16,6 +16,7 @@ from slurm_testbed import USER, Testbed, until
 from training_jobs import TrainingJob, submit
 
 from schedmate.cluster.loop import Pass
+from schedmate.jobs import Estimate
 from schedmate.mate import SchedMate
 from schedmate.settings import load_settings
 
@@ -158,6 +159,31 @@ def test_jobs_cancelled_while_they_waited_erase_no_estimate(
     neighbours = {one.job_id.partition("@")[0] for one in estimates[new].neighbours}
     assert neighbours >= {f"testbed/{job}" for job in done}
     assert not neighbours & {f"testbed/{job}" for job in never}
+
+
+def test_a_job_without_an_estimate_gets_one_when_the_history_has_come(
+    cli: Cli, slurm: Testbed, files: AgentFiles, repository: Path, blocker: str
+) -> None:
+    waiting = submit(slurm, repository, TrainingJob("resnet18", 30))
+
+    def estimate() -> Estimate:
+        return {one.job: one.estimate for one in setup.agent.once().estimated}[waiting]
+
+    with files.opened() as setup:
+        assert estimate().abstained
+        assert not setup.agent.once().estimated
+        files.know(repository)  # by another process, as an import is
+        assert not estimate().abstained
+        assert not setup.agent.once().estimated
+    files.state.joinpath("memory.db").unlink()
+    files.history.rename(files.folder / "away")
+    with files.opened() as setup:
+        assert estimate().abstained
+    # it comes while no agent runs
+    files.folder.joinpath("away").rename(files.history)
+    with files.opened() as setup:
+        assert not estimate().abstained
+    slurm.run("scancel", waiting)
 
 
 # order and notes
