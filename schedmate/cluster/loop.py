@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
@@ -145,6 +145,9 @@ LEARNED_AT_ONCE = 20
 MOST_FAULTS = 2
 """Runs in one pass that may raise an error before the rest is left for the next."""
 
+GIVEN_UP_S = 3600.0
+"""Time after its end from which a run that cannot be taken in is left out [s]."""
+
 LEARNED_UNTIL, BEGUN = "learned until", "begun"
 
 
@@ -261,19 +264,26 @@ class EndedRuns:
         """Take in runs until the time is over; gives what is left, faulty ones last.
 
         A run that cannot be taken in (its directory is odd, the disk is full) does not hold up the
-        others: it is a problem of the pass, and comes again.
+        others: it is a problem of the pass and comes again, until it is too old.
         """
-        deadline, at = time.monotonic() + seconds, 0
-        faulty: list[list[EndedRun]] = []
-        while at < len(runs) and time.monotonic() < deadline and len(faulty) < MOST_FAULTS:
-            some = runs[at : at + at_once]
-            at += len(some)
+        deadline = time.monotonic() + seconds
+        left = deque(runs[at : at + at_once] for at in range(0, len(runs), at_once))
+        faulty: list[EndedRun] = []
+        while left and time.monotonic() < deadline and len(faulty) < MOST_FAULTS:
+            some = left.popleft()
             try:
                 take_in(some)
             except (SchedmateError, OSError) as error:
-                faulty.append(some)
+                if len(some) > 1:
+                    left.extendleft([run] for run in reversed(some))
+                    continue
                 report.problems.append(f"run {some[0].run}: {error}")
-        return runs[at:] + [run for some in faulty for run in some]
+                if report.time - (some[0].record.end_time or 0.0) < GIVEN_UP_S:
+                    faulty += some
+                    continue
+                self._memory.diagnosed(some[0].run, report.time)
+                self._memory.learned([some[0].run], report.time, {})
+        return [run for some in left for run in some] + faulty
 
     def _learn(self, runs: list[EndedRun], now: float) -> None:
         known_jobs = {run.key: self._memory.known(run.key) for run in runs}

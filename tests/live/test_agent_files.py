@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -9,12 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedmate.base.errors import SettingsError
-from schedmate.cluster.adapter import LONGEST_WAIT_S, LiveJob, pause_s
+from schedmate.cluster.adapter import (
+    LONGEST_WAIT_S,
+    Description,
+    EndedRun,
+    LiveJob,
+    Observer,
+    pause_s,
+)
 from schedmate.cluster.bounds import Bounds, load_bounds
-from schedmate.cluster.loop import newest_first
+from schedmate.cluster.loop import GIVEN_UP_S, Agent, newest_first
 from schedmate.cluster.memory import KEPT_S, KnownJob, Memory
+from schedmate.cluster.record import Record
 from schedmate.cluster.recovery.configuration import load_configuration
-from schedmate.jobs import Estimate, JobSpec, WorkloadMetadata
+from schedmate.jobs import Estimate, JobRecord, JobSpec, WorkloadMetadata
+from schedmate.mate import SchedMate
+from schedmate.settings import load_settings
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "slurm"
 
@@ -135,3 +147,66 @@ def test_code_is_read_of_everybody_s_newest_job_first() -> None:
     jobs = [waiting(f"a{n}", "alice", n) for n in range(5)]
     jobs += [waiting("b0", "bob", 1.5), waiting("r", "carol", 99.0, "RUNNING")]
     assert [job.id for job in newest_first(jobs)] == ["a4", "b0", "a3", "a2", "a1", "a0", "r"]
+
+
+class Ended(Observer):
+    """A cluster of runs that have ended; of one of them nothing can be read."""
+
+    def __init__(self, runs: list[EndedRun]) -> None:
+        self.runs = runs
+
+    def ended(self, since: float) -> list[EndedRun]:
+        return self.runs
+
+    def describe(self, jobs: Sequence[str]) -> dict[str, Description]:
+        if "odd" in jobs:
+            raise OSError(5, "Input/output error")
+        return {}
+
+
+def ended_run(job: str, state: str, end: float, log: str = "", node: str = "n1") -> EndedRun:
+    record = JobRecord.model_validate(
+        {"job_id": job, "user": "alice", "state": state, "submit_time": end - 9.0, "end_time": end}
+    )
+    return EndedRun(job, job, job, record, (node,) if node else (), "", log)
+
+
+def test_a_run_that_cannot_be_read_holds_up_no_other_and_is_given_up(tmp_path: Path) -> None:
+    log = tmp_path / "job.out"
+    log.write_text("Traceback (most recent call last):\nNameError: name 'x' is not defined\n")
+    now = [1000.0]
+    with (
+        SchedMate(load_settings(history=str(tmp_path / "history"), mode="static")) as mate,
+        Memory(tmp_path / "memory.db") as memory,
+        Record(tmp_path / "record.db") as record,
+    ):
+        cluster = Ended([])
+        bounds = Bounds.model_validate({"learn": {"every": 1e-3}, "kill_switch": tmp_path / "stop"})
+        agent = Agent(cluster, mate, memory, record, bounds, clock=lambda: now[0])
+        agent.once()
+        cluster.runs = [
+            ended_run("odd", "FAILED", 1010.0),
+            *(ended_run(f"c{n}", "COMPLETED", 1001.0 + n) for n in range(5)),
+            *(ended_run(f"x{n}", "CANCELLED", 1009.0, node="") for n in range(5)),
+            ended_run("f", "FAILED", 1002.0, str(log)),
+        ]
+        now[0] = 1020.0
+        found = agent.once()
+        assert [one.job for one in found.failed] == ["f"]
+        assert found.failed[0].diagnosis is not None
+        assert found.failed[0].diagnosis.error_name == "Name Error"
+        assert (found.learned, found.undiagnosed, found.unlearned) == (6, 1, 1)
+        assert "odd@1001" in found.problems[0]
+        time.sleep(0.01)
+        again = agent.once()
+        assert (len(again.failed), again.learned, again.unlearned) == (0, 0, 1)
+        now[0] = 1010.0 + GIVEN_UP_S
+        time.sleep(0.01)
+        assert "odd@1001" in agent.once().problems[0]
+        time.sleep(0.01)
+        last = agent.once()
+        assert (last.problems, last.undiagnosed, last.unlearned) == ([], 0, 0)
+        opened = mate._advice.open(create=False)
+        assert opened is not None
+        stored = {one.job_id for one in opened[0].export()}
+        assert stored == {*(f"c{n}" for n in range(5)), "f"}

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from agents import AgentFiles
 from slurm_testbed import USER, Testbed, missing, until
+from storm import MORE, Storm, measure
 from training_jobs import NODE_FAULT, TrainingJob, make_repository, submit
 
 from schedmate.cluster.loop import Pass
@@ -29,7 +30,7 @@ def bed() -> Iterator[Testbed]:
         pytest.skip(why)
     root = Path(tempfile.mkdtemp(prefix="schedmate-storm-"))
     root.rmdir()
-    with Testbed(root) as testbed:
+    with Testbed(root, more=MORE, slurmd_timeout=8) as testbed:
         make_repository(testbed.jobs_folder / "training")
         yield testbed
     shutil.rmtree(root, ignore_errors=True)
@@ -209,3 +210,15 @@ def test_a_job_that_goes_silent_is_noticed_and_one_that_goes_on_is_cleared(
     bed.run("scancel", job)
     with files.kept() as record:
         assert len(list(record.entries(kind="stalled"))) == 1
+
+
+def test_a_storm_hides_no_failure_loses_no_estimate_and_nothing_is_done_twice(
+    bed: Testbed, files: AgentFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The benchmark `slurm_storm.py` in small, with an agent that looks more often."""
+    monkeypatch.setitem(bed.environment, "SLURM_TIME_FORMAT", "%s")
+    often = {"poll": 1, "learn": {"every": 2}, "follow": {}, "advise": {}}
+    storm = Storm(jobs=240, cancelled=200, failed=10, waiting=10)
+    rows = measure(bed, files.folder, storm, {"order": {"allowed": True}, **often})
+    assert [one for one in rows if one["holds"] == "no"] == []
+    assert sum(one["holds"] == "yes" for one in rows) == 7

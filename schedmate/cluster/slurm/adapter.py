@@ -569,8 +569,9 @@ class SlurmAdapter(SlurmActs):
         return text if known and len(text) <= LONGEST_SCRIPT else None
 
     def log_path(self, job: LiveJob | EndedRun, pattern: str, spec: JobSpec) -> Path | None:
-        """See `ClusterAdapter.log_path`."""
-        if not job.nodes:
+        """See `ClusterAdapter.log_path`. Accounting may have lost the directory that a pattern is
+        relative to."""
+        if not job.nodes or not (spec.repo or pattern.startswith("/")):
             return None
         run = LogRun(
             job=job.id if isinstance(job, LiveJob) else job.raw,
