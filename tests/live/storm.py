@@ -73,8 +73,11 @@ class AgentProcess:
 
     def start(self) -> None:
         self._process = self.files.start("--json")
-        threading.Thread(target=self._read, args=(self._process,), daemon=True).start()
-        threading.Thread(target=self._process.stderr.read, daemon=True).start()  # type: ignore[union-attr]
+        assert self._process.stderr is not None
+        works = (lambda: self._read(self._process), self._process.stderr.read)
+        self._threads = [threading.Thread(target=work, daemon=True) for work in works]
+        for thread in self._threads:
+            thread.start()
 
     def _read(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
@@ -85,13 +88,14 @@ class AgentProcess:
                     self.estimated.setdefault(one["job"], time.time())
                 self.passes.append(document)
 
-    def kill(self) -> None:
-        self._process.send_signal(signal.SIGKILL)
-        self._process.wait()
-
-    def stop(self) -> None:
-        self._process.terminate()
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+        self._process.send_signal(how)
         self._process.wait(60)
+        for thread in self._threads:
+            thread.join(60)
+        for stream in (self._process.stdout, self._process.stderr):
+            assert stream is not None
+            stream.close()
 
 
 def measure(
@@ -135,7 +139,7 @@ def measure(
         time.sleep(3.0)
         bed.start("slurmctld")
         faults += fail(bed, storm.failed // 5)
-        agent.kill()
+        agent.stop(signal.SIGKILL)
         bed.stop("slurmdbd", how=signal.SIGKILL)
         faults += fail(bed, storm.failed - len(faults) - 1)
         agent.start()
