@@ -11,6 +11,8 @@ install -d -o root -g root -m 755 /etc/schedmate
 for name in bounds.yaml recovery.yaml; do
   [ -e "/etc/schedmate/$name" ] || install -o root -g root -m 644 "$name" "/etc/schedmate/$name"
 done
+cluster=$(scontrol show config | awk '$1 == "ClusterName" { print $3 }')
+sed -i "s/^cluster: alpha /cluster: $cluster /" /etc/schedmate/recovery.yaml
 install -d -o schedmate -g schedmate -m 700 /var/lib/schedmate
 install -d -o slurm -g schedmate -m 2770 /var/spool/schedmate
 
@@ -27,4 +29,4 @@ if command -v visudo >/dev/null; then
   install -o root -g root -m 440 sudoers-schedmate /etc/sudoers.d/schedmate
 fi
 [ ! -d /etc/systemd/system ] || install -m 644 schedmate-agent.service /etc/systemd/system/
-echo "done; see what it may do: sudo -u schedmate schedmate slurm doctor --bounds /etc/schedmate/bounds.yaml"
+echo "done; see what it may do: sudo -u schedmate schedmate slurm doctor"

@@ -25,6 +25,7 @@ from pydantic import (
 )
 
 from schedmate.base.errors import SettingsError, reason_of
+from schedmate.base.files import is_remote
 from schedmate.base.inputs import fault_sentence, parse_duration
 from schedmate.base.reading import MOST_SETTINGS, open_binary, parse_document
 from schedmate.cluster import cluster_kind, cluster_names
@@ -178,6 +179,15 @@ class Bounds(_Section):
     kill_switch: Path = Field(
         Path("/etc/schedmate/stop"), description="While this file exists nothing is changed"
     )
+    history: str | None = Field(
+        None,
+        min_length=1,
+        description="The history that the agent, `import` and `doctor` use: a directory, or "
+        "postgresql://...; without it, that of the settings",
+    )
+    state: Path | None = Field(
+        None, description="Directory of the agent's memory and its record of actions"
+    )
     advise: AdviseBounds = AdviseBounds()
     order: OrderBounds = OrderBounds()
     annotate: AnnotateBounds = AnnotateBounds()
@@ -243,9 +253,16 @@ def load_bounds(path: Path | None) -> Bounds:
         bounds = Bounds.model_validate(document)
     except ValidationError as error:
         raise SettingsError(f"{path}: {fault_sentence(error, _known_keys(), place='it')}") from None
+    # a relative path in a file means relative to that file
+    beside: dict[str, object] = {
+        name: path.parent / place
+        for name, place in (("recovery", bounds.recovery), ("state", bounds.state))
+        if place is not None
+    }
+    if bounds.history is not None and not is_remote(bounds.history):
+        beside["history"] = str(path.parent / bounds.history)
+    bounds = bounds.model_copy(update=beside)
     bounds.add_sections(sections)
-    if bounds.recovery is not None:
-        return bounds.model_copy(update={"recovery": path.parent / bounds.recovery})
     return bounds
 
 

@@ -6,11 +6,12 @@ loop under the lease, and a pass or a plan printed for people.
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -95,8 +96,13 @@ def cluster_app(kind: ClusterKind[Any]) -> typer.Typer:
         ):
             run_agent(setup, once=once, undo=undo, as_json=as_json, seen=seen)
 
-    def doctor(bounds: BoundsOption = None, as_json: JsonOption = False) -> None:
-        examine(kind, bounds, as_json=as_json)
+    def doctor(
+        bounds: BoundsOption = None,
+        state: StateOption = None,
+        history: HistoryOption = None,
+        as_json: JsonOption = False,
+    ) -> None:
+        examine(kind, bounds, state, history, as_json=as_json)
 
     def plan(
         job: str,
@@ -131,6 +137,9 @@ Examples:
 _DOCTOR_HELP = """\
 Check {title}, and test each right that the bounds need with a command that changes nothing.
 
+Opens all that the agent would open. Without options, that is what the installed
+schedmate-agent.service starts the agent with.
+
 Exits with 1 when a check failed (✗); a warning (!) leaves the exit code at 0.
 """
 _PLAN_HELP = """\
@@ -158,11 +167,12 @@ class AgentSetup(Generic[A]):
     goes_on: Callable[[], bool]
 
 
-def state_dir(state: Path | None) -> Path:
-    """The directory of an agent's files: `state`, else the default in the user's data directory."""
+def state_dir(state: Path | None, bounds: Bounds) -> Path:
+    """The directory of an agent's files: `state`, else that of the bounds, else the default in the
+    user's data directory."""
     from schedmate.settings import data_dir
 
-    return data_dir() / "agent" if state is None else state
+    return state or bounds.state or data_dir() / "agent"
 
 
 @contextmanager
@@ -191,12 +201,12 @@ def opened_agent(
     from schedmate.settings import load_settings
 
     allowed = kind.limited(load_bounds(bounds), **where)
-    folder = state_dir(state)
+    folder = state_dir(state, allowed)
     with ExitStack() as stack:
         reached = stack.enter_context(kind.reached(allowed, folder, watches=watches, **where))
         adapter = reached.adapter
         # a language model takes longer than a pass may
-        settings = load_settings(history=history, mode="static")
+        settings = load_settings(history=history or allowed.history, mode="static")
         memory = stack.enter_context(Memory(folder / MEMORY_FILE, scratch=dry_run))
         recovery = load_recovery(allowed, adapter.cluster)
         place = folder / RECORD_FILE if recovery is None else recovery.record
@@ -280,14 +290,80 @@ def _print_pass(result: Pass) -> None:
 # Whether schedmate may do on a cluster what its bounds ask for.
 
 
-def examine(kind: ClusterKind[Any], bounds: Path | None, *, as_json: bool, **where: Any) -> None:
-    """Print every check of a cluster; ends the command with 1 when one failed."""
-    from schedmate.cluster.bounds import load_bounds
+def examine(
+    kind: ClusterKind[Any],
+    bounds: Path | None,
+    state: Path | None = None,
+    history: str | None = None,
+    *,
+    as_json: bool,
+    **where: Any,
+) -> None:
+    """Print every check of a cluster; ends the command with 1 when one failed.
+
+    Without any of the three, it checks what the unit of the agent on this machine is started with.
+    """
     from schedmate.commands.doctor import print_checks
 
-    allowed = kind.limited(load_bounds(bounds), **where)
-    checks = list(examine_cluster(kind, allowed, **where))
+    service = installed_service(kind.group)
+    if service is not None and bounds is None and state is None and history is None:
+        bounds, state, history = service.bounds, service.state, service.history
+    checks = list(_examine_agent(kind, bounds, state, history, **where))
+    if service is not None:
+        checks.append(_check_service(service, bounds, history))
     print_checks(checks, f"schedmate.{kind.name}-doctor/v1", as_json=as_json)
+
+
+def _examine_agent(
+    kind: ClusterKind[Any],
+    bounds: Path | None,
+    state: Path | None,
+    history: str | None,
+    **where: Any,
+) -> Iterator[Check]:
+    """The checks of the cluster, and whether an agent with the same options would start."""
+    from schedmate.base.errors import SchedmateError
+    from schedmate.cluster.bounds import load_bounds
+
+    reached = True
+    for check in examine_cluster(kind, kind.limited(load_bounds(bounds), **where), **where):
+        reached = reached and not (check.name == kind.contact and check.status == "failed")
+        yield check
+    if not reached:
+        return
+    try:
+        with opened_agent(
+            kind, bounds, state, history, dry_run=True, watches=False, **where
+        ) as setup:
+            yield Check("agent", "ok", f"it would start on cluster {setup.adapter.cluster}")
+            yield _check_history(kind, setup, bounds)
+    except (SchedmateError, OSError) as error:
+        fix = "the agent ends with this message; correct what it names"
+        yield Check("agent", "failed", str(error), fix)
+
+
+def _check_history(kind: ClusterKind[A], setup: AgentSetup[A], bounds: Path | None) -> Check:
+    from schedmate.base.errors import SchedmateError
+    from schedmate.base.files import is_remote, without_query
+    from schedmate.retrieval.shared import open_history
+
+    place = setup.mate.settings.history
+    shown = without_query(str(place)) if is_remote(place) else place
+    named = f" --bounds {bounds}" if bounds is not None else ""
+    fill = f"schedmate {kind.group} import --since 90d{named}"
+    if kind.name != "slurm":
+        fill = "put past jobs into it with `schedmate history import`, or let the agent learn"
+    try:
+        if not is_remote(place) and not Path(place).exists():
+            fact = f"there is no history at {shown} yet: no job gets an estimate"
+            return Check("history", "warning", fact, fill)
+        with open_history(place, create=False, read_only=True) as history:
+            count = len(history)
+    except (SchedmateError, OSError) as error:
+        return Check("history", "failed", str(error), "let the user of the agent read and write it")
+    if not count:
+        return Check("history", "warning", f"{shown} is empty: no job gets an estimate", fill)
+    return Check("history", "ok", f"{counted(count, 'job')} in {shown}")
 
 
 def examine_cluster(kind: ClusterKind[Any], bounds: Bounds, **where: Any) -> Iterator[Check]:
@@ -309,6 +385,90 @@ def examine_cluster(kind: ClusterKind[Any], bounds: Bounds, **where: Any) -> Ite
         yield Check("kill switch", "warning", f"{stop} is there: nothing is changed", f"rm {stop}")
     else:
         yield Check("kill switch", "ok", f"`touch {stop}` stops every change at once")
+
+
+# The unit that starts the agent on this machine, as examples/slurm has it.
+
+
+UNIT = "schedmate-agent.service"
+UNIT_FOLDERS = (
+    Path("/etc/systemd/system"),
+    Path("/run/systemd/system"),
+    Path("/usr/local/lib/systemd/system"),
+    Path("/usr/lib/systemd/system"),
+)
+"""Where systemd looks for units, the first one that has it counts."""
+
+
+class Service(NamedTuple):
+    """What a unit starts the agent with; None what it does not say."""
+
+    place: Path
+    user: str | None
+    bounds: Path | None
+    state: Path | None
+    history: str | None
+
+
+def installed_service(group: str) -> Service | None:
+    """The unit of the agent `schedmate GROUP agent`, with its drop-ins; None if there is none."""
+    place = next((file for one in UNIT_FOLDERS if (file := one / UNIT).is_file()), None)
+    if place is None:
+        return None
+    command: list[str] = []
+    settings: dict[str, str] = {}
+    for file in [place, *sorted(place.with_name(f"{UNIT}.d").glob("*.conf"))]:
+        with suppress(OSError, UnicodeDecodeError):
+            for line in file.read_text("utf-8").replace("\\\n", " ").splitlines():
+                name, _, value = (part.strip() for part in line.partition("="))
+                if name == "ExecStart":
+                    with suppress(ValueError):
+                        command = shlex.split(value)
+                elif name == "User":
+                    settings["user"] = value
+                elif name == "Environment":
+                    with suppress(ValueError):
+                        settings |= dict(
+                            word.split("=", 1) for word in shlex.split(value) if "=" in word
+                        )
+    if group not in command or "agent" not in command:
+        return None
+    options = _named_options(command)
+    history = options.get("--history") or settings.get("SCHEDMATE_HISTORY")
+    return Service(
+        place,
+        settings.get("user"),
+        Path(options["--bounds"]) if "--bounds" in options else None,
+        Path(options["--state"]) if "--state" in options else None,
+        history,
+    )
+
+
+def _named_options(words: Sequence[str]) -> dict[str, str]:
+    """`--name value` and `--name=value` of a command line."""
+    options = {}
+    for at, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if name.startswith("--"):
+            options[name] = value if equals else (words[at + 1] if at + 1 < len(words) else "")
+    return options
+
+
+def _check_service(service: Service, bounds: Path | None, history: str | None) -> Check:
+    """Whether what was checked is what the unit starts, and as whom."""
+    import getpass
+
+    fact = f"{service.place} starts the agent"
+    if service.user is not None:
+        fact += f" as {service.user}"
+    fact += f" with {service.bounds or 'no bounds'}"
+    if (bounds, history) != (service.bounds, service.history):
+        fix = "leave out --bounds, --state and --history to check what it starts"
+        return Check("service", "warning", f"{fact}: other options than checked here", fix)
+    if service.user is not None and getpass.getuser() != service.user:
+        fix = f"run this as its user: sudo -u {service.user} schedmate slurm doctor"
+        return Check("service", "warning", f"{fact}; checked as {getpass.getuser()}", fix)
+    return Check("service", "ok", fact)
 
 
 # The plan for a failed job, shown without carrying it out, for every kind of cluster.

@@ -42,12 +42,14 @@ def import_runs(
     """Import past jobs from Slurm's accounting into the history.
 
     Needs the right to see all users' jobs (Slurm's PrivateData). Jobs already in the history are
-    replaced, so it can be repeated.
+    replaced, so it can be repeated. The history is that of --history, else of the bounds, else of
+    the settings, as for the agent.
 
     Examples:
 
-      schedmate slurm import --since 180d
+      schedmate slurm import --since 180d --bounds /etc/schedmate/bounds.yaml
     """
+    from schedmate.base.files import without_query
     from schedmate.base.inputs import parse_duration
     from schedmate.cluster.bounds import load_bounds
     from schedmate.commands.history import settings_history
@@ -55,11 +57,13 @@ def import_runs(
     from schedmate.settings import load_settings
 
     back, now = parse_duration(since), time.time()
-    adapter = Slurm().adapter(load_bounds(bounds))
+    allowed = load_bounds(bounds)
+    adapter = Slurm().adapter(allowed)
+    place = history or allowed.history
     seen: set[str] = set()
     with (
         RepositoryAnalysis(load_settings().memory_mb) as analysis,
-        settings_history(history, create=True, embed=True) as store,
+        settings_history(place, create=True, embed=True) as store,
         progress("importing", max(1, int(back))) as advance,
     ):
         begin = now - back
@@ -80,4 +84,5 @@ def import_runs(
         }
         typer.echo(dumps(document, indent=2))
     read = f", {analysis.analysed:,} with what they trained" if analyze else ""
-    say(f"{counted(len(seen), 'run')} of {adapter.cluster} imported{read}.")
+    where = without_query(str(load_settings(history=place).history))
+    say(f"{counted(len(seen), 'run')} of {adapter.cluster} imported into {where}{read}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import socket
 from contextlib import suppress
@@ -10,12 +11,13 @@ from typing import Any
 from urllib.request import urlopen
 
 import pytest
-from agents import AgentFiles
+from agents import EXAMPLES, AgentFiles
 from cli_runner import Cli
 from slurm_testbed import USER, Testbed, until
 from training_jobs import TrainingJob, submit
 
 from schedmate.cluster.loop import Pass
+from schedmate.commands import agents
 from schedmate.jobs import Estimate
 from schedmate.mate import SchedMate
 from schedmate.settings import load_settings
@@ -66,7 +68,8 @@ def test_the_doctor_tests_each_right(
 ) -> None:
     submit(slurm, repository, TrainingJob("gpt2", 90))
     files.allow(recover=True, annotate={"where": "comment"})
-    done = cli("slurm", "doctor", "--json", "--bounds", str(files.bounds))
+    files.know(repository)
+    done = cli("slurm", "doctor", "--json", *files.options)
     checks = {one["name"]: one for one in json.loads(done.out)["checks"]}
     assert done.code == 0, done.out
     assert {name for name, one in checks.items() if one["status"] != "ok"} == set()
@@ -81,6 +84,61 @@ def test_the_doctor_tests_each_right(
     assert checks["right to order"]["status"] == "failed"
     assert checks["right to requeue"]["status"] == "failed"
     assert "AdminLevel=Operator" in checks["right to order"]["fix"]
+
+
+def test_the_doctor_checks_what_the_unit_starts(
+    cli: Cli, slurm: Testbed, files: AgentFiles, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As installed by the examples: the import, the doctor and the agent use one history."""
+    units = files.folder / "units"
+    units.mkdir()
+    etc = files.folder / "etc"
+    etc.mkdir()
+    monkeypatch.setattr(agents, "UNIT_FOLDERS", (units,))
+    moved = {"/etc/schedmate": str(etc), "/var/lib/schedmate": str(files.folder / "var")}
+    moved |= {"User=schedmate": f"User={getpass.getuser()}"}
+
+    def install(name: str, folder: Path) -> Path:
+        text = (EXAMPLES / name).read_text()
+        for old, new in moved.items():
+            text = text.replace(old, new)
+        (folder / name).write_text(text)
+        return folder / name
+
+    bounds = install("bounds.yaml", etc)
+    install("schedmate-agent.service", units)
+    recovery = install("recovery.yaml", etc)
+
+    def checks() -> dict[str, Any]:
+        return {one["name"]: one for one in json.loads(done.out)["checks"]}
+
+    done = cli("slurm", "doctor", "--json")
+    assert done.code == 1
+    # what the agent says, in its words
+    refused = cli("slurm", "agent", "--once", "--bounds", str(bounds))
+    assert refused.code != 0
+    assert checks()["agent"]["status"] == "failed"
+    assert "is for cluster 'alpha'" in checks()["agent"]["fact"]
+    assert checks()["agent"]["fact"] in refused.err.replace("\n", " ")
+    recovery.write_text(recovery.read_text().replace("cluster: alpha", "cluster: testbed"))
+    done = cli("slurm", "doctor", "--json")
+    assert checks()["agent"]["status"] == "ok"
+    assert checks()["service"]["status"] == "ok"
+    assert checks()["history"]["status"] == "warning"
+    job = submit(slurm, repository, TrainingJob("resnet18", 40))
+    until("its end", 30, lambda: slurm.ended_as(job) == "COMPLETED")
+    until("its row", 30, lambda: slurm.settled(job))
+    assert cli("slurm", "import", "--since", "1h", "--bounds", str(bounds)).code == 0
+    done = cli("slurm", "doctor", "--json")
+    assert checks()["history"]["status"] == "ok"
+    assert str(files.folder / "var" / "history") in checks()["history"]["fact"]
+    waiting = submit(slurm, repository, TrainingJob("resnet18", 40), "--hold")
+    passed = cli("slurm", "agent", "--once", "--dry-run", "--json", "--bounds", str(bounds))
+    slurm.run("scancel", waiting)
+    estimates = {one["job"]: one["estimate"] for one in json.loads(passed.out)["estimated"]}
+    assert not estimates[waiting]["abstained"]
+    done = cli("slurm", "doctor", "--json", *files.options)
+    assert checks()["service"]["status"] == "warning"
 
 
 def test_past_runs_are_imported_from_accounting(
