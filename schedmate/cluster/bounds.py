@@ -164,6 +164,9 @@ class KubernetesBounds(_Section):
     )
     code: CodeBounds = CodeBounds()
     qps: float = Field(20.0, gt=0, le=1000, description="Requests a second at most")
+    memory_mb: int = Field(
+        512, ge=16, le=65536, description="Memory for copies of watched objects at most [MiB]"
+    )
     isolate: bool = Field(False, description="Whether nodes are tainted and pods evicted")
     lease: str = Field(
         "schedmate-agent", pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",

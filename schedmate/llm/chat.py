@@ -28,10 +28,11 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from schedmate.base.errors import ModelError
-from schedmate.llm.client import deadline, never_sent, retrying
+from schedmate.base.http import deadline
 from schedmate.llm.endpoint import Endpoint
 from schedmate.llm.probe import model_error
 from schedmate.llm.redact import Redactor
+from schedmate.llm.retries import never_sent, retrying
 from schedmate.llm.store import Budget, Call, Store, estimate_tokens
 
 MOST_COUNTED_TOKENS = 10**9

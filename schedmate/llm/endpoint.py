@@ -104,7 +104,7 @@ def connect(where: Endpoint, *, max_tokens: int) -> BaseChatModel:
     from langchain_openai.chat_models.base import BaseChatOpenAI
     from pydantic import SecretStr
 
-    from schedmate.llm.client import base_address, open_client
+    from schedmate.base.http import base_address, open_client
 
     # OpenAI's own service wants `max_completion_tokens`, which ChatOpenAI sends; other servers
     # know `max_tokens` for certain, and without a limit some of them write until memory is full.

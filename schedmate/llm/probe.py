@@ -9,8 +9,8 @@ from pathlib import Path
 
 from schedmate.base.errors import ModelError, SchedmateError, Verdict
 from schedmate.base.terminal import clean
-from schedmate.llm.client import SERVER_BUSY, refusal_reason
 from schedmate.llm.endpoint import Endpoint, api_key
+from schedmate.llm.retries import SERVER_BUSY, refusal_reason
 
 USABLE_BILLIONS = 7.0
 """Smaller models fail at reading repositories (SchedMate paper, section 5)."""
@@ -33,7 +33,7 @@ def served_models(where: Endpoint, *, timeout_s: float = PROBE_TIMEOUT_S) -> lis
     """
     import openai
 
-    from schedmate.llm.client import base_address, deadline, open_client
+    from schedmate.base.http import base_address, deadline, open_client
 
     key = api_key()
     try:

@@ -355,7 +355,7 @@ class OpenAIEmbedder:
         check_embedder("openai")
         import openai
 
-        from schedmate.llm.client import base_address, open_client
+        from schedmate.base.http import base_address, open_client
 
         key = os.environ.get("SCHEDMATE_EMBEDDER_API_KEY") or os.environ.get("OPENAI_API_KEY")
         self._base_url = base_address(base_url)
@@ -387,7 +387,8 @@ class OpenAIEmbedder:
         import numpy as np
         import openai
 
-        from schedmate.llm.client import deadline, retrying
+        from schedmate.base.http import deadline
+        from schedmate.llm.retries import retrying
 
         ends = time.monotonic() + OPENAI_TIMEOUT_S
         try:

@@ -18,7 +18,7 @@ from openai_server import Raw, Request, completion, serve
 from socket_server import once, socket_server
 
 from schedmate.base.errors import SchedmateError
-from schedmate.llm.client import SCRUBBED, BadReplyError, Scrubber, deadline, open_client
+from schedmate.base.http import SCRUBBED, BadReplyError, Scrubber, deadline, open_client
 from schedmate.llm.endpoint import Endpoint
 from schedmate.llm.probe import served_models
 

@@ -15,7 +15,7 @@ import httpx2
 import pytest
 from socket_server import Behaviour, for_ever, once, socket_server
 
-from schedmate.llm.client import deadline, open_client
+from schedmate.base.http import deadline, open_client
 
 BOUNDED_S = 150.0
 BODY = b"hello " * 100_000

@@ -39,11 +39,11 @@ from schedmate.cluster.kubernetes.api import (
     JSON_PATCH,
     MERGE_PATCH,
     Api,
-    Json,
-    KubernetesError,
     Mirror,
+    is_label_value,
     text_at,
 )
+from schedmate.cluster.kubernetes.connection import Json, KubernetesError
 from schedmate.cluster.kubernetes.logs import Logs, LogSource, warnings_of
 from schedmate.cluster.kubernetes.nodes import (
     isolation_patch,
@@ -51,6 +51,7 @@ from schedmate.cluster.kubernetes.nodes import (
     node_faults,
     our_mark,
     return_patch,
+    slim_node,
     why_closed,
 )
 from schedmate.cluster.kubernetes.workloads import (
@@ -111,14 +112,14 @@ class Lookups:
         path = path_of("", "v1", "pods", job.namespace)
         for way in job.kind.pods:
             owner = text_at(job.found, way.owner)
-            if not owner:
+            if not is_label_value(owner):
                 continue
             selector = f"{way.label}={owner}" if way.label else way.selector
-            items, _ = self.api.list(path, labelSelector=selector)
+            items, _ = self.api.list(path, slim=slim_pod, labelSelector=selector)
             by_uid |= {
                 text_at(pod, "metadata.uid"): pod for pod in items if way.job_of(pod) == owner
             }
-        return [slim_pod(pod) for pod in by_uid.values()]
+        return list(by_uid.values())
 
     def queued(self, jobs: Iterable[str]) -> dict[str, Json]:
         """The Kueue Workloads of jobs that wait to be admitted, by job."""
@@ -528,7 +529,7 @@ class KubernetesAdapter(KubernetesActs):
 
     def read_nodes(self) -> list[Json]:
         """All nodes as the API server has them now."""
-        return self.api.list(path_of("", "v1", "nodes", None))[0]
+        return self.api.list(path_of("", "v1", "nodes", None), slim=slim_node)[0]
 
     def nodes(self) -> list[LiveNode]:
         """See `ClusterAdapter.nodes`; `busy` counts watched jobs."""

@@ -1,19 +1,18 @@
-"""A Kubernetes API server: how it is reached, requests, lists and watches, fields of its
-objects.
+"""A Kubernetes API server: requests, lists and watches, and fields of its objects.
 
-The official client handles addresses and credentials; requests and answers are plain JSON, since
-custom resources have no models. Every request has a time limit and is throttled (`qps`); a server
-that is overloaded is left alone for a while. `Mirror` is a local copy of all objects of one kind,
-kept up to date by a watch.
+Requests and answers are plain JSON, since custom resources have no models. Every request has a time
+limit and is throttled (`qps`); a server that is overloaded is left alone for a while. `Mirror` is a
+local copy of all objects of one kind, kept up to date by a watch. Objects pass one boundary as they
+are read (`wrong_with`): what is no object of a cluster is skipped and counted.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import random
+import re
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime
@@ -21,145 +20,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from schedmate.base.data import LARGEST, MOST_GPUS, encodable
-from schedmate.base.errors import InputError, require
-from schedmate.base.files import is_file
+from schedmate.base.errors import InputError
 from schedmate.base.terminal import clean
-from schedmate.cluster.adapter import ExecutorError, pause_s
-
-if TYPE_CHECKING:
-    from kubernetes.client import ApiClient
-
-    from schedmate.cluster.bounds import Bounds
-
-
-MOST_CONNECTIONS = 64
-
-
-def connect(kubeconfig: str | None = None, context: str | None = None) -> ApiClient:
-    """A client for the cluster of a kubeconfig file, or the one in which this runs.
-
-    Raises `MissingExtraError` without schedmate[k8s], and `InputError` if there is no cluster.
-    """
-    require("Kubernetes", "k8s", "kubernetes")
-    import yaml
-    from kubernetes import client, config
-
-    configuration = client.Configuration()
-    files = _kubeconfigs(kubeconfig)
-    try:
-        if kubeconfig is None and context is None:
-            try:
-                config.load_incluster_config(client_configuration=configuration)
-            except config.ConfigException:
-                _load_kubeconfig(files, None, configuration)
-        else:
-            _load_kubeconfig(files, context, configuration)
-    except (config.ConfigException, OSError, ValueError, TypeError, yaml.YAMLError) as error:
-        problem = f"{', '.join(files)}: {clean(error, 300).rstrip('.')}"
-        raise InputError(f"no cluster is known: {problem}; {_NAME_A_FILE}.") from None
-    configuration.connection_pool_maxsize = MOST_CONNECTIONS  # each watch keeps one
-    configuration.retries = (
-        False  # requests are retried by `Api`, which knows which may be repeated
-    )
-    return client.ApiClient(configuration)
-
-
-_NAME_A_FILE = (
-    "name a kubeconfig with --kubeconfig or KUBECONFIG, or run this in a pod with a service account"
+from schedmate.cluster.adapter import pause_s
+from schedmate.cluster.kubernetes.connection import (
+    Connection,
+    Json,
+    KubernetesError,
+    NoRoomError,
+    Room,
+    Streaming,
+    connect,
+    parsed,
+    size_of,
+    texts_of,
 )
 
-
-def _kubeconfigs(named: str | None) -> list[str]:
-    """The kubeconfig files, found as kubectl does."""
-    paths = named or os.environ.get("KUBECONFIG") or str(Path("~/.kube/config").expanduser())
-    return [paths] if named else [one for one in paths.split(os.pathsep) if one]
-
-
-def _load_kubeconfig(files: list[str], context: str | None, into: Any) -> None:
-    from kubernetes import config
-
-    there = [one for one in files if is_file(Path(one))]
-    if not there:
-        raise InputError(f"no cluster is known: there is no {' or '.join(files)}; {_NAME_A_FILE}.")
-    place = os.pathsep.join(there)
-    config.load_kube_config(config_file=place, context=context, client_configuration=into)
-
-
-# Events of a watch as they come, and what an API server's refusals say.
-
-
-Json = dict[str, Any]
-
-LONGEST_EVENT = 8 << 20
-"""Bytes of one event of a watch at most; etcd keeps no object of more than 1.5 MiB."""
-
-
-class KubernetesError(ExecutorError):
-    """The API server refused a request (`code`, `reason`), or did not answer (`code` 0)."""
-
-    def __init__(
-        self, message: str, *, code: int = 0, reason: str = "", retry_after_s: float | None = None
-    ) -> None:
-        super().__init__(message)
-        self.code, self.reason, self.retry_after_s = code, reason, retry_after_s
-
-    @property
-    def passes(self) -> bool:
-        """Whether the same request may be answered later."""
-        return self.code in (0, 429) or self.code >= 500
-
-
-class Watching:
-    """Events of one watch; `close` may be called from another thread."""
-
-    def __init__(self, answer: Any, path: str) -> None:
-        self._answer, self._path = answer, path
-
-    def __iter__(self) -> Iterator[tuple[str, Json]]:
-        import urllib3
-
-        left = b""
-        try:
-            for chunk in self._answer.stream(1 << 16):
-                *lines, left = (left + chunk).split(b"\n")
-                if len(left) > LONGEST_EVENT:
-                    raise KubernetesError(f"an event of {self._path} is too long.")
-                for line in lines:
-                    if line.strip():
-                        yield _event(line, self._path)
-        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            raise KubernetesError(f"the watch of {self._path} broke: {clean(error)}.") from None
-        finally:
-            self._answer.close()
-
-    def close(self) -> None:
-        """End the watch and its readers."""
-        self._answer.shutdown()
-
-
-def _event(line: bytes, path: str) -> tuple[str, Json]:
-    try:
-        event = json.loads(line)
-        kind, manifest = event["type"], event["object"]
-    except (ValueError, RecursionError, TypeError, KeyError):
-        raise KubernetesError(f"the watch of {path} sent something that is not an event.") from None
-    if not isinstance(kind, str) or not isinstance(manifest, dict):
-        raise KubernetesError(f"the watch of {path} sent something that is not an event.")
-    if kind == "ERROR":
-        raise KubernetesError(
-            f"the watch of {path} ended: {clean(manifest.get('message'), 200)}.",
-            code=int(manifest.get("code") or 500),
-            reason=str(manifest.get("reason") or ""),
-        )
-    return kind, manifest
-
-
-# Requests to a Kubernetes API server.
-#
-# The official client handles addresses and credentials; requests and answers are plain JSON, since
-# custom resources have no models. Every request has a time limit and is throttled (`qps`); a
-# server that is overloaded (429) or not ready (5xx) is asked again when it says so.
-
+if TYPE_CHECKING:
+    from schedmate.cluster.bounds import Bounds
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
@@ -168,12 +46,65 @@ MERGE_PATCH = "application/merge-patch+json"
 
 TIMEOUT_S = 30.0
 """Time limit of a request, with its retries [s]."""
-CONNECT_S = (3.0, 5.0)
-"""How long the first request may take to reach the server, and to be answered [s]."""
+CONNECT_S = 8.0
+"""How long the first request may take [s]."""
+LIST_S = 300.0
+"""Time limit of a list, with all of its pages [s]."""
 PAGE = 500
 """Objects in one answer of a list."""
-LONGEST_ANSWER = 64 << 20
-"""Bytes of one answer at most."""
+LONGEST_ANSWER = 8 << 20
+"""Bytes of one answer at most; a page of a list that is longer is asked for in smaller ones."""
+LONGEST_TEXT = 33 << 20
+"""Bytes of a text at most, such as a log."""
+LONGEST_EVENT = 4 << 20
+"""Bytes of one event of a watch at most; etcd keeps no object of more than 1.5 MiB."""
+LONGEST_WATCH = 256 << 20
+"""Bytes of one watch at most; then it is begun anew."""
+LONGEST_TOKEN = 8192
+"""Characters of a place in a list, or of a version, at most."""
+LISTED_MB = 256
+"""Memory that a list which is no mirror's may take [MiB]."""
+MEMORY_MB = 512
+"""Memory that all mirrors of a server may take together, by default [MiB]."""
+
+
+class Watching:
+    """Events of one watch; `close` may be called from another thread."""
+
+    def __init__(self, api: Api, answer: Streaming, path: str) -> None:
+        self._api, self._answer, self._path = api, answer, path
+
+    def __iter__(self) -> Iterator[tuple[str, Json]]:
+        left = bytearray()  # a server may send it byte by byte
+        for part in self._answer.parts():
+            left += part
+            if b"\n" in part:
+                *lines, rest = bytes(left).split(b"\n")
+                left = bytearray(rest)
+                for line in lines:
+                    if line.strip():
+                        yield self._event(line)
+            if len(left) > LONGEST_EVENT:
+                raise KubernetesError(f"an event of {self._path} is too long.")
+
+    def _event(self, line: bytes) -> tuple[str, Json]:
+        with self._api.parsing:
+            event = parsed(line)
+        kind, manifest = (event or {}).get("type"), (event or {}).get("object")
+        if not isinstance(kind, str) or not isinstance(manifest, dict):
+            raise KubernetesError(f"the watch of {self._path} sent something that is not an event.")
+        if kind == "ERROR":
+            message = self._api.connection.scrubbed(text_at(manifest, "message"))
+            raise KubernetesError(
+                f"the watch of {self._path} ended: {clean(message, 200)}.",
+                code=number_at(manifest, "code", 500),
+                reason=clean(text_at(manifest, "reason"), 100),
+            )
+        return kind, manifest
+
+    def close(self) -> None:
+        """End the watch and its readers."""
+        self._answer.end()
 
 
 class Pace:
@@ -195,25 +126,39 @@ class Pace:
 class Api:
     """One API server, from any number of threads."""
 
-    def __init__(self, client: ApiClient, *, qps: float = 50.0, agent: str = "schedmate") -> None:
-        client.user_agent = agent
-        self._client = client
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        qps: float = 50.0,
+        agent: str = "schedmate",
+        memory_mb: int = MEMORY_MB,
+    ) -> None:
+        """`memory_mb` is what mirrors may take [MiB]."""
+        connection.agent = agent
+        self.connection = connection
         self._pace = Pace(qps)
+        self.room = Room(memory_mb << 20)
+        """For the objects of all mirrors."""
+        self.parsing = threading.Lock()
+        """Answers are unpacked one at a time: each may take many times its length."""
+        self.skipped = Skipped()
+        """Objects that were not taken."""
 
     @property
     def server(self) -> str:
         """The address of the API server."""
-        return str(self._client.configuration.host)
+        return self.connection.server
 
     def close(self) -> None:
         """Close the connections."""
-        self._client.close()
+        self.connection.close()
 
     def check(self) -> None:
         """Raise `InputError` immediately if no API server answers, or it rejects our
         credentials."""
         try:
-            self._read_body(self._open("GET", "/version", {}, None, "", CONNECT_S), "/version")
+            self._once("GET", "/version", {}, None, "", time.monotonic() + CONNECT_S)
         except KubernetesError as error:
             if error.code not in (0, 401):  # it is there; what may be done is another matter
                 return
@@ -223,29 +168,90 @@ class Api:
             ) from None
 
     def get(self, path: str, **query: Any) -> Json:
-        """The object at a path, or information about the server."""
-        return self._json("GET", path, query)
+        """The object at a path, or information about the server.
 
-    def list(self, path: str, **query: Any) -> tuple[list[Json], str]:
+        Raises `KubernetesError` for one that no cluster has, as the boundary of all objects.
+        """
+        manifest = self._json("GET", path, query)
+        if "metadata" in manifest and (problem := wrong_with(manifest)):
+            raise KubernetesError(f"{self.server}{path}: {problem}.", code=500)
+        return manifest
+
+    def list(
+        self,
+        path: str,
+        *,
+        slim: Callable[[Json], Json] = lambda one: one,
+        keep: Callable[[Json, int], None] | None = None,
+        **query: Any,
+    ) -> tuple[list[Json], str]:
         """All objects of a list, page by page, and the version of the list.
 
-        A list whose pages expire (410) is read again, in one page.
+        `slim` reduces an object to what is needed of it; `keep` is called with each and its size in
+        memory [bytes] instead of a list being made. A list whose pages expire (410) is read again,
+        except where what was kept of it is not here.
         """
         items: list[Json] = []
-        more: Json = {"limit": PAGE}
+        room = Room(LISTED_MB << 20)
+        ends = time.monotonic() + LIST_S
+        limit, place = PAGE, ""
         while True:
+            more = {"limit": limit, "continue": place or None}
+            left = min(TIMEOUT_S, ends - time.monotonic())
+            if left <= 0.0:
+                raise KubernetesError(f"{self.server}{path} was not listed in {LIST_S:g} s.")
             try:
-                page = self._json("GET", path, {**query, **more})
+                raw = self._request("GET", path, {**query, **more}, timeout_s=left)
+                with self.parsing:
+                    page = self._document(raw, path)
+                    del raw
+                    for manifest, size in self._taken(page.get("items"), path, slim):
+                        if keep is not None:
+                            keep(manifest, size)
+                            continue
+                        room.take(size, path)
+                        items.append(manifest)
             except KubernetesError as error:
-                if error.code != 410 or "continue" not in more:
+                if error.too_large and limit > 1:
+                    limit = max(1, limit // 4)
+                    continue
+                if error.code != 410 or not place or keep is not None:
                     raise
-                items, more = [], {}
+                items, room, place = [], Room(LISTED_MB << 20), ""
                 continue
-            items += page.get("items") or ()
-            about = page.get("metadata") or {}
-            if not about.get("continue"):
-                return items, str(about.get("resourceVersion") or "")
-            more = {"limit": PAGE, "continue": about["continue"]}
+            before, place = place, text_at(page, "metadata.continue")
+            if not place:
+                return items, version_at(page)
+            if place == before or len(place) > LONGEST_TOKEN:
+                raise KubernetesError(f"{self.server}{path} lists without an end.")
+
+    def _taken(
+        self, manifests: Any, path: str, slim: Callable[[Json], Json]
+    ) -> Iterator[tuple[Json, int]]:
+        """The objects of a page, reduced, with their sizes [bytes]."""
+        for manifest in manifests if isinstance(manifests, list) else ():
+            kept = self.accept(manifest, path, slim)
+            if kept is not None:
+                yield kept
+
+    def accept(
+        self, manifest: Any, path: str, slim: Callable[[Json], Json]
+    ) -> tuple[Json, int] | None:
+        """An object, reduced, and its size in memory [bytes]; None if it is skipped."""
+        problem = wrong_with(manifest)
+        if not problem:
+            try:
+                kept = slim(manifest)
+                size = size_of(kept)
+                if any(self._holds_token(text) for text in texts_of(kept)):
+                    problem = "it holds our own token"
+                else:
+                    self.skipped.drop(path, manifest)
+                    return kept, size
+            except (ValueError, TypeError, RecursionError) as error:
+                problem = clean(error, 200)
+        self.skipped.add(path, manifest, problem)
+        return None
 
     def create(self, path: str, body: Json, *, dry_run: bool = False, waits: bool = True) -> Json:
         """Create an object, or a subresource such as an eviction.
@@ -273,15 +279,21 @@ class Api:
 
     def text(self, path: str, *, timeout_s: float = TIMEOUT_S, **query: Any) -> bytes:
         """The text at a path, such as a log."""
-        return self._request("GET", path, query, timeout_s=timeout_s)
+        return self._request("GET", path, query, timeout_s=timeout_s, text=True)
 
     def watch(self, path: str, *, read_s: float, **query: Any) -> Watching:
-        """Events of a list as they come, until the connection ends.
+        """Events of a list as they come, until the connection ends, at the latest a minute after
+        the `timeoutSeconds` of the query.
 
         Raises `KubernetesError` if nothing comes for `read_s` [s].
         """
+        time.sleep(self._pace.turn_s())
         query = {**query, "watch": "true", "allowWatchBookmarks": "true"}
-        return Watching(self._open("GET", path, query, None, "", (10.0, read_s)), path)
+        ends = time.monotonic() + float(query.get("timeoutSeconds") or WATCH_S) + 60.0
+        answer = self.connection.stream(
+            path, query, ends=ends, limit=LONGEST_WATCH, silence_s=read_s
+        )
+        return Watching(self, answer, path)
 
     # -- one request -------------------------------------------------------
 
@@ -297,10 +309,17 @@ class Api:
         timeout_s: float = TIMEOUT_S,
     ) -> Json:
         raw = self._request(method, path, query, body, kind, waits=waits, timeout_s=timeout_s)
-        try:
-            document = json.loads(raw)
-        except (ValueError, RecursionError):
-            document = None
+        with self.parsing:
+            document = self._document(raw, path)
+        if any(self._holds_token(text) for text in texts_of(document)):
+            raise KubernetesError(f"{self.server}{path} answered with our own token.")
+        return document
+
+    def _holds_token(self, text: str) -> bool:
+        return len(text) >= SHORTEST_TOKEN and self.connection.hidden_in(text)
+
+    def _document(self, raw: bytes, path: str) -> Json:
+        document = parsed(raw)
         if not isinstance(document, dict):
             raise KubernetesError(f"{self.server}{path} answered with something that is not JSON.")
         return document
@@ -315,94 +334,153 @@ class Api:
         *,
         waits: bool = True,
         timeout_s: float = TIMEOUT_S,
+        text: bool = False,
     ) -> bytes:
-        deadline, tries = time.monotonic() + timeout_s, 0
+        """The body of an answer within a time limit that all attempts share."""
+        ends, tries = time.monotonic() + timeout_s, 0
         while True:
-            left = max(1.0, deadline - time.monotonic())
             try:
-                answer = self._open(method, path, query, body, kind, left)
-                return self._read_body(answer, path)
+                return self._once(method, path, query, body, kind, ends, text=text)
             except KubernetesError as error:
                 # 429 and 503 say that it was not done; without an answer only reading is safe
                 again = error.code in (429, 503) if waits else False
-                if not again and not (method == "GET" and error.passes):
+                if error.too_large or (not again and not (method == "GET" and error.passes)):
                     raise
                 pause = error.retry_after_s or min(8.0, 0.25 * 2.0**tries)
-                if time.monotonic() + pause >= deadline:
+                if time.monotonic() + pause >= ends:
                     raise
                 time.sleep(pause)
                 tries += 1
 
-    def _open(
-        self, method: Method, path: str, query: Json, body: Any, kind: str, timeout: Any
-    ) -> Any:
-        import urllib3
-
+    def _once(
+        self,
+        method: Method,
+        path: str,
+        query: Json,
+        body: Any,
+        kind: str,
+        ends: float,
+        *,
+        text: bool = False,
+    ) -> bytes:
         time.sleep(self._pace.turn_s())
-        pairs = [(name, value) for name, value in query.items() if value is not None]
-        headers = {"Accept": "application/json, */*", "Content-Type": kind}
-        method_, url, headers, sent, _ = self._client.param_serialize(
-            *(method, path),
-            query_params=pairs,
-            header_params=headers,
-            body=body,
-            auth_settings=["BearerToken"],
+        limit = LONGEST_TEXT if text else LONGEST_ANSWER
+        return self.connection.send(
+            *(method, path, query, body, kind), ends=ends, limit=limit, opaque=True
         )
-        try:
-            answer = self._client.rest_client.pool_manager.request(
-                *(method_, url),
-                body=None if sent is None else json.dumps(sent),
-                headers=headers,
-                timeout=urllib3.Timeout(*timeout) if isinstance(timeout, tuple) else timeout,
-                preload_content=False,
-                redirect=False,
-            )
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise KubernetesError(
-                f"{self.server} does not answer: {_network_reason(error)}."
-            ) from None
-        if not 200 <= answer.status < 300:
-            raise self._refusal(method, path, answer)
-        return answer
-
-    def _read_body(self, answer: Any, path: str) -> bytes:
-        import urllib3
-
-        try:
-            body = bytes(answer.read(LONGEST_ANSWER + 1))
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise KubernetesError(f"{self.server} broke off: {clean(error, 300)}.") from None
-        if len(body) > LONGEST_ANSWER:
-            answer.close()
-            raise KubernetesError(f"{self.server}{path} answered with over {LONGEST_ANSWER} bytes.")
-        answer.release_conn()
-        return body
-
-    def _refusal(self, method: Method, path: str, answer: Any) -> KubernetesError:
-        try:
-            status = json.loads(self._read_body(answer, path))
-        except (ValueError, RecursionError, KubernetesError):
-            status = {}
-        status = status if isinstance(status, dict) else {}
-        after = str(answer.headers.get("Retry-After", ""))
-        reason = clean(status.get("message") or answer.reason or "no reason given", 400).rstrip(".")
-        return KubernetesError(
-            f"{self.server} refused {method} {path} ({answer.status}): {reason}.",
-            code=answer.status,
-            reason=str(status.get("reason") or ""),
-            retry_after_s=min(60.0, float(after)) if after.isdigit() else None,
-        )
-
-
-def _network_reason(error: Exception) -> str:
-    """Why a request was not answered: the system's reason, if there is one."""
-    cause = error.__cause__ or error.__context__
-    reason = cause.strerror if isinstance(cause, OSError) else None
-    return clean(reason or error, 300).rstrip(".")
 
 
 def _dry_run_query(dry_run: bool) -> Json:
     return {"dryRun": "All", "fieldValidation": "Strict"} if dry_run else {}
+
+
+# What is an object of a cluster: the one boundary that all of them pass as they are read. Names
+# become parts of paths, of requests and of ids, so they are those that Kubernetes allows.
+
+
+SHORTEST_TOKEN = 8
+"""Characters of the shortest text that could hold a token of ours."""
+MOST_SKIPPED = 1000
+"""Skipped objects that are remembered one by one."""
+
+_NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?\Z")
+_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\Z")
+_LABEL_VALUE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
+_UID = re.compile(r"[A-Za-z0-9._:-]{1,128}\Z")
+_VERSION = re.compile(r"[A-Za-z0-9._:-]{0,128}\Z")
+
+
+def is_name(text: Any) -> bool:
+    """Whether a text is a name by Kubernetes' rules for objects (a DNS subdomain)."""
+    if not isinstance(text, str) or _NAME.match(text) is None:
+        return False
+    return not any(pair in text for pair in ("..", ".-", "-."))
+
+
+def is_short_name(text: Any) -> bool:
+    """Whether a text is a name of a namespace or a container (a DNS label)."""
+    return isinstance(text, str) and _LABEL.match(text) is not None
+
+
+def is_label_value(text: Any) -> bool:
+    """Whether a text may be the value of a label, and so a term of a selector."""
+    return isinstance(text, str) and _LABEL_VALUE.match(text) is not None
+
+
+def wrong_with(manifest: Any) -> str:
+    """What keeps a value from being an object of a cluster; empty if nothing does."""
+    about = manifest.get("metadata") if isinstance(manifest, dict) else None
+    if not isinstance(about, dict):
+        return "it has no metadata"
+    if not is_name(about.get("name")):
+        return f"{_shown(about.get('name'))} cannot be its name"
+    if about.get("namespace") and not is_short_name(about["namespace"]):
+        return f"{_shown(about['namespace'])} cannot be its namespace"
+    if not isinstance(about.get("uid"), str) or _UID.match(about["uid"]) is None:
+        return f"{_shown(about.get('uid'))} cannot be its uid"
+    version = about.get("resourceVersion", "")
+    if not isinstance(version, str) or _VERSION.match(version) is None:
+        return f"{_shown(version)} cannot be its version"
+    node = value_at(manifest, "spec.nodeName")
+    if node and not is_name(node):
+        return f"{_shown(node)} cannot be the name of its node"
+    for place in ("spec.containers", "status.containerStatuses"):
+        for container in list_at(manifest, place):
+            if not is_short_name(container.get("name")):
+                return f"{_shown(container.get('name'))} cannot be the name of a container"
+    return ""
+
+
+def version_at(manifest: Any) -> str:
+    """The version of an object or a list; empty for what is none."""
+    version = value_at(manifest, "metadata.resourceVersion")
+    return version if isinstance(version, str) and _VERSION.match(version) else ""
+
+
+def _shown(value: Any) -> str:
+    """A value that should have been a name, for people."""
+    return repr(clean(value, 60)) if isinstance(value, str) else f"a {type(value).__name__}"
+
+
+class Skipped:
+    """Objects that were not taken, and why: the last `MOST_SKIPPED` one by one, all as a number."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        """How often an object was skipped."""
+        self._lock = threading.Lock()
+        self._why: dict[tuple[str, str], str] = {}
+        self._new: deque[str] = deque(maxlen=20)
+
+    def add(self, path: str, manifest: Any, problem: str) -> None:
+        """Remember an object that was skipped."""
+        key = path, self._key(manifest)
+        with self._lock:
+            self.count += 1
+            if self._why.get(key) != problem:
+                if len(self._why) >= MOST_SKIPPED:
+                    del self._why[next(iter(self._why))]
+                self._why[key] = problem
+                self._new.append(f"an object of {path} is skipped: {problem}")
+
+    def drop(self, path: str, manifest: Any) -> None:
+        """Forget an object that is taken now."""
+        if self._why:
+            with self._lock:
+                self._why.pop((path, self._key(manifest)), None)
+
+    def news(self) -> list[str]:
+        """Why objects were skipped since the last call, each once."""
+        with self._lock:
+            news = list(dict.fromkeys(self._new))
+            self._new.clear()
+        return news
+
+    @staticmethod
+    def _key(manifest: Any) -> str:
+        uid = value_at(manifest, "metadata.uid")
+        name = value_at(manifest, "metadata.name")
+        return f"{str(uid)[:130]} {str(name)[:260]}"
 
 
 # A local copy of all objects of one kind that a selector names, updated by a watch.
@@ -445,6 +523,7 @@ class Mirror:
         self._api, self._labels, self._slim, self._changed = api, labels, slim, changed
         self._optional = optional
         self._objects: dict[str, Json] = {}
+        self._sizes: dict[str, int] = {}
         self._lock = threading.Lock()
         self._synced = threading.Event()
         self._stopped = threading.Event()
@@ -500,13 +579,16 @@ class Mirror:
                 if self._stopped.is_set():
                     return
                 if error.code == 404 and self._optional:
-                    self._set({})
+                    self._set({}, {})
                     self.version = ""
                     self._stopped.wait(ABSENT_S)
                     continue
                 if error.code == 410:  # what happened since that version is forgotten
                     self.version = ""
                 else:
+                    if isinstance(error, NoRoomError):  # what is left is for the others
+                        self._set({}, {})
+                        self.version = ""
                     with self._lock:
                         self._problem = str(error)
                 if not error.passes:
@@ -517,15 +599,49 @@ class Mirror:
 
     def _list(self) -> None:
         self.lists += 1
-        items, version = self._api.list(self.path, labelSelector=self._labels)
-        self._set({text_at(one, "metadata.uid"): self._slim(one) for one in items})
+        objects: dict[str, Json] = {}
+        sizes: dict[str, int] = {}
+
+        def keep(manifest: Json, size: int) -> None:
+            uid = text_at(manifest, "metadata.uid")
+            self._api.room.take(size - sizes.get(uid, self._sizes.get(uid, 0)), self.path)
+            objects[uid], sizes[uid] = manifest, size
+
+        try:
+            _, version = self._api.list(
+                self.path, slim=self._slim, keep=keep, labelSelector=self._labels
+            )
+        except BaseException:
+            taken = sum(size - self._sizes.get(uid, 0) for uid, size in sizes.items())
+            self._api.room.take(-taken, self.path)
+            raise
+        self._set(objects, sizes)
         self.version = version
 
-    def _set(self, objects: dict[str, Json]) -> None:
+    def _set(self, objects: dict[str, Json], sizes: dict[str, int]) -> None:
+        """Replace the copy; what is new in `sizes` was taken from the room."""
+        gone = sum(size for uid, size in self._sizes.items() if uid not in sizes)
+        self._api.room.take(-gone, self.path)
         with self._lock:
             self._objects, self._problem, self._heard = objects, "", time.monotonic()
+            self._sizes = sizes
         self._synced.set()
         self._changed()
+
+    def _take(self, kind: str, manifest: Json) -> None:
+        """What an event says of one object."""
+        uid = text_at(manifest, "metadata.uid")
+        kept = None
+        if kind in ("ADDED", "MODIFIED"):
+            kept = self._api.accept(manifest, self.path, self._slim)
+        size = kept[1] if kept is not None else 0
+        self._api.room.take(size - self._sizes.get(uid, 0), self.path)
+        with self._lock:
+            if kept is not None:
+                self._objects[uid], self._sizes[uid] = kept
+            else:
+                self._objects.pop(uid, None)
+                self._sizes.pop(uid, None)
 
     def _follow(self) -> None:
         """One watch, from the version on that the last one came to, however that ended."""
@@ -538,15 +654,12 @@ class Mirror:
             if self._stopped.is_set():
                 return
             for kind, manifest in watching:
-                uid = text_at(manifest, "metadata.uid")
                 with self._lock:
                     self._heard, self._problem = time.monotonic(), ""
-                    if kind == "DELETED":
-                        self._objects.pop(uid, None)
-                    elif kind in ("ADDED", "MODIFIED"):
-                        self._objects[uid] = self._slim(manifest)
+                if kind in ("ADDED", "MODIFIED", "DELETED"):
+                    self._take(kind, manifest)
                 # only now, so that an event that failed comes again
-                self.version = text_at(manifest, "metadata.resourceVersion") or self.version
+                self.version = version_at(manifest) or self.version
                 if kind != "BOOKMARK":
                     self._changed()
         finally:
@@ -573,8 +686,13 @@ def reach_api(bounds: Bounds, kubeconfig: str | None = None, context: str | None
     """The cluster's API server, which has answered. Raises `InputError` where none does."""
     from schedmate import __version__
 
-    client = connect(kubeconfig, context)
-    api = Api(client, qps=bounds.kubernetes.qps, agent=f"schedmate/{__version__}")
+    section = bounds.kubernetes
+    api = Api(
+        connect(kubeconfig, context),
+        qps=section.qps,
+        agent=f"schedmate/{__version__}",
+        memory_mb=section.memory_mb,
+    )
     try:
         api.check()
     except InputError:

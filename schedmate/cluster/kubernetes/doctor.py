@@ -15,12 +15,11 @@ from schedmate.cluster.bounds import Bounds
 from schedmate.cluster.kubernetes.api import (
     JSON_PATCH,
     Api,
-    Json,
-    KubernetesError,
     own_namespace,
     text_at,
 )
-from schedmate.cluster.kubernetes.nodes import isolation_patch, our_mark
+from schedmate.cluster.kubernetes.connection import Json, KubernetesError
+from schedmate.cluster.kubernetes.nodes import isolation_patch, our_mark, slim_node
 from schedmate.cluster.kubernetes.workloads import OPT_IN, job_kinds, path_of
 
 Right = tuple[str, str, str]
@@ -154,7 +153,7 @@ def _code(bounds: Bounds) -> Iterator[Check]:
 def _isolation(api: Api) -> Iterator[Check]:
     """Whether a node could be tainted, tried as a dry run that the server throws away."""
     try:
-        nodes, _ = api.list(path_of("", "v1", "nodes", None))
+        nodes, _ = api.list(path_of("", "v1", "nodes", None), slim=slim_node)
         free = [node for node in nodes if not our_mark(node)]
         if not free:
             yield Check("isolation", "warning", "no node without our taint: not tested")

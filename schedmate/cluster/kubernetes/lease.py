@@ -18,7 +18,8 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 
 from schedmate.cluster.claims import ClaimedError
-from schedmate.cluster.kubernetes.api import Api, Json, KubernetesError, number_at, text_at
+from schedmate.cluster.kubernetes.api import Api, number_at, text_at
+from schedmate.cluster.kubernetes.connection import Json, KubernetesError
 from schedmate.cluster.kubernetes.workloads import path_of
 
 DURATION_S = 15

@@ -16,7 +16,15 @@ from typing import NamedTuple
 
 from schedmate.base.files import children, replaced
 from schedmate.base.terminal import clean
-from schedmate.cluster.kubernetes.api import Api, Json, KubernetesError, number_at, text_at, time_at
+from schedmate.cluster.kubernetes.api import (
+    Api,
+    is_name,
+    is_short_name,
+    number_at,
+    text_at,
+    time_at,
+)
+from schedmate.cluster.kubernetes.connection import Json, KubernetesError
 from schedmate.cluster.kubernetes.workloads import ContainerEnd, path_of
 
 TAIL_LINES = 3000
@@ -72,6 +80,9 @@ class Logs:
         why = "no pod of it is left"
         unreachable, fetched = 0, set()
         for source in list(sources)[:MOST_LOGS]:
+            if not (is_name(source.pod) and is_short_name(source.container)):
+                why = f"{clean(source.pod, 60)!r} cannot be the name of a pod"
+                continue  # names are parts of paths, here and at the server
             text = b""
             if unreachable < MOST_UNREACHABLE:
                 try:
@@ -115,6 +126,8 @@ class Logs:
         folder = self._folder / f"nodes-{sha256(name.encode()).hexdigest()[:24]}"
         paths = []
         for node, lines in faults.items():
+            if not is_name(node):
+                continue
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             paths.append(folder / f"{node}.log")
             with replaced(paths[-1]) as file:

@@ -14,14 +14,15 @@ from schedmate.base.terminal import clean
 from schedmate.cluster.actions import REASON_PREFIX
 from schedmate.cluster.adapter import LiveNode
 from schedmate.cluster.kubernetes.api import (
-    Json,
     device_count,
     list_at,
     mapping_at,
+    object_at,
     text_at,
     value_at,
 )
-from schedmate.cluster.kubernetes.workloads import TAINT, is_gpu
+from schedmate.cluster.kubernetes.connection import Json
+from schedmate.cluster.kubernetes.workloads import DROPPED, TAINT, is_gpu
 
 TAINT_EFFECT = "NoSchedule"
 POOL_LABELS = (
@@ -50,6 +51,18 @@ OUT_OF_SERVICE_TAINTS = frozenset(
 )
 """Keys of taints of a node that is out of service, whatever a pod tolerates; other taints reserve
 nodes for the pods that tolerate them."""
+
+
+def slim_node(node: Json) -> Json:
+    """The fields of a node that are read here: not its images, which are most of it."""
+    about, status = object_at(node, "metadata"), object_at(node, "status")
+    return {
+        "metadata": {key: one for key, one in about.items() if key not in DROPPED},
+        "spec": object_at(node, "spec"),
+        "status": {
+            key: status[key] for key in ("conditions", "allocatable", "capacity") if key in status
+        },
+    }
 
 
 def our_mark(node: Json) -> str:

@@ -21,7 +21,6 @@ from schedmate.base.files import is_dir, resolved
 from schedmate.cluster.adapter import Description, ExecutorError, LiveJob
 from schedmate.cluster.bounds import CodeBounds, ImageCode
 from schedmate.cluster.kubernetes.api import (
-    Json,
     device_count,
     list_at,
     mapping_at,
@@ -32,6 +31,7 @@ from schedmate.cluster.kubernetes.api import (
     value_at,
     values_at,
 )
+from schedmate.cluster.kubernetes.connection import Json
 from schedmate.jobs import JobSpec, JobState, LaunchConfig
 
 OPT_IN = "schedmate.io/watch"
@@ -161,6 +161,8 @@ GPU_TYPES = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator")
 """Labels of nodes that pods select a type of GPU by."""
 DROPPED = ("managedFields", "selfLink")
 """Parts of an object's metadata that are dropped: long, and not needed here."""
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+"""An annotation that holds the whole object once more."""
 
 _LABELS = "metadata.labels."
 
@@ -201,6 +203,10 @@ class Workload(NamedTuple):
 def slim_object(manifest: Json) -> Json:
     """The fields of an object that are kept while it is watched."""
     about = {key: one for key, one in object_at(manifest, "metadata").items() if key not in DROPPED}
+    annotations = about.get("annotations")
+    if isinstance(annotations, dict) and LAST_APPLIED in annotations:
+        kept = {name: text for name, text in annotations.items() if name != LAST_APPLIED}
+        about["annotations"] = kept
     return {**manifest, "metadata": about}
 
 

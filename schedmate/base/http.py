@@ -4,9 +4,9 @@
         http.get(...)
 
 Whatever the server does, a request ends at the deadline. Redirections are not followed, packed
-replies are refused, and a reply never holds the key that the request carried. The transport comes
-first, then the connections below it, TLS over them, what a failed request means for another
-attempt, and how keys are taken out of replies.
+replies are refused, and a reply never holds the key that the request carried. TLS comes first, then
+the connections below it, how keys are taken out of replies, and the transport over all of them.
+Models' servers and Kubernetes' are reached through it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
@@ -35,9 +35,6 @@ import httpcore2
 import httpx2
 import re2
 from httpcore2 import NetworkBackend, NetworkStream, SyncBackend
-from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt
-from tenacity.stop import stop_before_delay
-from tenacity.wait import wait_random_exponential
 
 from schedmate.base.errors import UsageError
 
@@ -158,12 +155,18 @@ class BadReplyError(httpx2.RemoteProtocolError):
     """The server answered with something that is not taken from it; asking again is vain."""
 
 
+class TooLargeError(BadReplyError):
+    """The reply is larger than what was allowed for it."""
+
+
 @dataclass(slots=True)
 class Allowance:
-    """Remaining allowance of a request: until `ends` on the monotonic clock [s], and bytes."""
+    """Remaining allowance of a request: until `ends` on the monotonic clock [s], and bytes; the
+    server may be silent for `silence_s` of it at a time."""
 
     ends: float
     size: int = MAX_REPLY_BYTES
+    silence_s: float = LONGEST_SILENCE_S
 
 
 _allowance: ContextVar[Allowance | None] = ContextVar("schedmate_allowance", default=None)
@@ -172,11 +175,8 @@ _allowance: ContextVar[Allowance | None] = ContextVar("schedmate_allowance", def
 @contextmanager
 def deadline(at: float) -> Iterator[None]:
     """End requests made inside the block at `at`, on the monotonic clock [s]."""
-    token = _allowance.set(Allowance(at))
-    try:
+    with _in_force(Allowance(at)):
         yield
-    finally:
-        _allowance.reset(token)
 
 
 @contextmanager
@@ -184,9 +184,15 @@ def one_reply(limit: int) -> Iterator[Allowance]:
     """Allow one request inside the block a reply of at most `limit` bytes."""
     outer = _allowance.get()
     mine = Allowance(time.monotonic() + LONGEST_SILENCE_S if outer is None else outer.ends, limit)
-    token = _allowance.set(mine)
-    try:
+    with _in_force(mine):
         yield mine
+
+
+@contextmanager
+def _in_force(allowance: Allowance) -> Iterator[None]:
+    token = _allowance.set(allowance)
+    try:
+        yield
     finally:
         _allowance.reset(token)
 
@@ -198,7 +204,7 @@ def _left_s(late: type[Exception]) -> float:
     left = allowance.ends - time.monotonic()
     if left <= 0:
         raise late("the time for this request is over")
-    return min(left, LONGEST_SILENCE_S)
+    return min(left, allowance.silence_s)
 
 
 class BoundedBackend(NetworkBackend):
@@ -232,7 +238,7 @@ class _BoundedStream(TlsLayer):
         assert allowance is not None
         allowance.size -= len(data)
         if allowance.size < 0:
-            raise BadReplyError("the reply is larger than any that was asked for")
+            raise TooLargeError("the reply is larger than any that was asked for")
         return data
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
@@ -310,7 +316,7 @@ class Scrubber:
 
     def text(self, text: str) -> str:
         """The text with every form of a key replaced by `[key]`."""
-        return self(text.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
+        return self(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
     def hides_one(self, data: bytes) -> bool:
         """Whether a key stands in the data under escapes, so that a parser would bring it out."""
@@ -327,13 +333,13 @@ class Scrubber:
 class LogFilter(logging.Filter):
     """Scrubs what the HTTP library writes to its debugging log, where it sees raw headers."""
 
-    def __init__(self, scrub: Scrubber) -> None:
+    def __init__(self, scrub: Callable[[str], str]) -> None:
         super().__init__()
         self._scrub = scrub
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Change the record; all of them pass."""
-        record.msg, record.args = self._scrub.text(record.getMessage()), ()
+        record.msg, record.args = self._scrub(record.getMessage()), ()
         return True
 
 
@@ -389,16 +395,25 @@ _CONNECTIONS = 100
 class BoundedTransport(httpx2.BaseTransport):
     """Sends requests and gives whole replies, without keys, of at most `limit` bytes.
 
-    Requests end at the `deadline` in force. TLS is verified as usual; requests go through the
-    proxy that the environment names for `base_url`.
+    Requests end at the `deadline` in force. TLS is verified as usual, or by `tls`; requests go
+    through `proxy`, or the one that the environment names for `base_url`. `scrub` may be replaced,
+    where a server's keys change with time.
     """
 
-    def __init__(self, base_url: str, scrub: Scrubber, limit: int = MAX_REPLY_BYTES) -> None:
-        self._scrub, self._limit = scrub, limit
-        self._filter = LogFilter(scrub)
+    def __init__(
+        self,
+        base_url: str,
+        scrub: Scrubber,
+        limit: int = MAX_REPLY_BYTES,
+        *,
+        tls: ssl.SSLContext | None = None,
+        proxy: str | None = None,
+    ) -> None:
+        self.scrub, self._limit = scrub, limit
+        self._filter = LogFilter(self._without_keys)
         _WIRE_LOG.addFilter(self._filter)
-        proxy = _proxy(base_url)
-        context = httpx2.create_ssl_context()
+        proxy = proxy or _proxy(base_url)
+        context = tls or httpx2.create_ssl_context()
         if proxy is None:
             self._pool = httpcore2.ConnectionPool(
                 ssl_context=context, max_connections=_CONNECTIONS, network_backend=BoundedBackend()
@@ -412,48 +427,52 @@ class BoundedTransport(httpx2.BaseTransport):
                 network_backend=BoundedBackend(),
             )
 
+    def _without_keys(self, text: str) -> str:
+        return self.scrub.text(text)
+
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send one request and read its reply.
 
         Raises what httpx2 raises, and `BadReplyError` for a reply that is not taken.
         """
-        # A packed reply of allowed size can unpack to gigabytes: none is asked for, none taken.
-        request.headers["accept-encoding"] = "identity"
-        assert isinstance(request.stream, httpx2.SyncByteStream)
-        with one_reply(self._limit), _named_alike():
-            response = self._pool.handle_request(
-                httpcore2.Request(
-                    method=request.method,
-                    url=httpcore2.URL(
-                        scheme=request.url.raw_scheme,
-                        host=request.url.raw_host,
-                        port=request.url.port,
-                        target=request.url.raw_path,
-                    ),
-                    headers=request.headers.raw,
-                    content=request.stream,
-                )
-            )
+        return self.send(request, self._limit)
+
+    def send(self, request: httpx2.Request, limit: int, *, opaque: bool = False) -> httpx2.Response:
+        """Send one request and read its reply, of at most `limit` bytes.
+
+        The body of an `opaque` one that succeeds is not text that anything parses: it may hold any
+        bytes, and keys are removed as they are, not looked for under escapes.
+        """
+        with one_reply(limit), _named_alike():
+            response = self._pool.handle_request(_sent(request))
             try:
                 body = response.read()
             finally:
                 response.close()
-        return self._taken(response, body)
+        return self.taken(response, body, opaque and 200 <= response.status < 300)
 
-    def _taken(self, response: httpcore2.Response, body: bytes) -> httpx2.Response:
+    def stream(self, request: httpx2.Request, allowance: Allowance) -> StreamedReply:
+        """Send one request, and return its reply to be read as it comes, within `allowance`."""
+        with _in_force(allowance), _named_alike():
+            return StreamedReply(self, self._pool.handle_request(_sent(request)), allowance)
+
+    def taken(
+        self, response: httpcore2.Response, body: bytes, opaque: bool = False
+    ) -> httpx2.Response:
         """The reply as it may be shown, logged and stored."""
         names = {name.lower(): value for name, value in response.headers}
         if names.get(b"content-encoding", b"identity").lower() not in (b"identity", b""):
             raise BadReplyError("the reply is packed although that was not asked for")
         # A parser would find other characters in UTF-16 or UTF-7 than the scrubber sees.
-        if b"\0" in body:
+        if b"\0" in body and not opaque:
             raise BadReplyError("the reply is not text in UTF-8")
         kind = names.get(b"content-type", b"application/json").partition(b";")[0].strip()
         headers = [one for one in response.headers if one[0].lower() not in _DROPPED_HEADERS]
         headers.append((b"content-type", kind))
         reason = response.extensions.get("reason_phrase", b"")
-        everything = b"\n".join([reason, *(value for _, value in headers), body])
-        clean = self._scrub
+        shown = [reason, *(value for _, value in headers)]
+        everything = b"\n".join(shown if opaque else [*shown, body])
+        clean = self.scrub
         if clean.hides_one(clean(everything)):
             raise BadReplyError("the reply holds the key that the request carried, in escapes")
         return httpx2.Response(
@@ -467,6 +486,68 @@ class BoundedTransport(httpx2.BaseTransport):
         """Close the connections."""
         self._pool.close()
         _WIRE_LOG.removeFilter(self._filter)
+
+
+class StreamedReply:
+    """A reply that is read as it comes; `end` may be called from another thread."""
+
+    def __init__(
+        self, transport: BoundedTransport, response: httpcore2.Response, allowance: Allowance
+    ) -> None:
+        self._transport, self._response, self._allowance = transport, response, allowance
+        self.status = response.status
+
+    def whole(self) -> httpx2.Response:
+        """The rest as one reply, of at most what is allowed."""
+        with _in_force(self._allowance), _named_alike():
+            try:
+                body = self._response.read()
+            finally:
+                self._response.close()
+        return self._transport.taken(self._response, body)
+
+    def parts(self) -> Iterator[bytes]:
+        """The body as it comes; nothing is taken out of it. Raises what httpx2 raises."""
+        parts = self._response.iter_stream()
+        try:
+            while True:
+                with _in_force(self._allowance), _named_alike():
+                    part = next(parts, None)
+                if part is None:
+                    return
+                yield part
+        finally:
+            with _in_force(self._allowance):
+                self._response.close()
+
+    def end(self) -> None:
+        """Hang up, which ends a read that another thread waits in."""
+        stream = self._response.extensions.get("network_stream")
+        end = stream.get_extra_info("socket") if stream is not None else None
+        if isinstance(end, socket.socket):
+            with suppress(OSError):  # it has ended by itself
+                end.shutdown(socket.SHUT_RDWR)
+
+
+def _sent(request: httpx2.Request) -> httpcore2.Request:
+    """A request as the layer below sends it."""
+    # A packed reply of allowed size can unpack to gigabytes: none is asked for, none taken.
+    request.headers["accept-encoding"] = "identity"
+    assert isinstance(request.stream, httpx2.SyncByteStream)
+    return httpcore2.Request(
+        method=request.method,
+        url=httpcore2.URL(
+            scheme=request.url.raw_scheme,
+            host=request.url.raw_host,
+            port=request.url.port,
+            target=request.url.raw_path,
+        ),
+        headers=request.headers.raw,
+        content=request.stream,
+        extensions={
+            name: value for name, value in request.extensions.items() if name == "sni_hostname"
+        },
+    )
 
 
 def open_client(
@@ -530,74 +611,3 @@ def _proxy_login(url: str) -> tuple[str, str] | None:
     if parts.username is None:
         return None
     return unquote(parts.username), unquote(parts.password or "")
-
-
-# What the failure of a request says: whether it was sent, and whether to send it again.
-
-
-ATTEMPTS = 3
-LONGEST_WAIT_S = 30.0
-SERVER_BUSY = frozenset({408, 409, 425, 429, 502, 503, 504})
-"""Not 500: it is how llama.cpp's server refuses what it does not know, and asking again is vain."""
-
-_UNSENT_ERRORS = (
-    httpx2.ConnectError,
-    httpx2.ConnectTimeout,
-    httpx2.PoolTimeout,
-    httpx2.ProxyError,
-    httpx2.UnsupportedProtocol,
-)
-_backoff = wait_random_exponential(multiplier=0.5, max=LONGEST_WAIT_S)
-
-
-def retrying(ends: float) -> Retrying:
-    """Attempts of one request with back-off, none of them begun after `ends` (monotonic) [s]."""
-    return Retrying(
-        stop=stop_after_attempt(ATTEMPTS) | stop_before_delay(ends - time.monotonic()),
-        wait=_wait_s,
-        retry=retry_if_exception(is_transient),
-        reraise=True,
-    )
-
-
-def is_transient(error: BaseException) -> bool:
-    """Whether the same request may well succeed a moment later."""
-    import openai
-
-    if isinstance(error, openai.APITimeoutError) or refusal_reason(error) is not None:
-        return False  # the time is used up, or the server is what it is
-    if isinstance(error, openai.APIStatusError):
-        return error.status_code in SERVER_BUSY
-    return isinstance(error, openai.APIConnectionError)
-
-
-def never_sent(error: BaseException) -> bool:
-    """Whether a request failed before any of it reached the server."""
-    return any(isinstance(one, _UNSENT_ERRORS) for one in _causes(error))
-
-
-def refusal_reason(error: BaseException) -> BadReplyError | None:
-    """Why the reply was not taken, if it was not."""
-    return next((one for one in _causes(error) if isinstance(one, BadReplyError)), None)
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    # Clients wrap what the transport raises, some of them more than once.
-    while error is not None:
-        yield error
-        error = error.__cause__
-
-
-def _wait_s(state: RetryCallState) -> float:
-    """The server's own wish where it has one, else exponential back-off with jitter [s]."""
-    error = state.outcome.exception() if state.outcome is not None else None
-    asked = None if error is None else _retry_after_s(error)
-    return _backoff(state) if asked is None else min(asked, LONGEST_WAIT_S)
-
-
-def _retry_after_s(error: BaseException) -> float | None:
-    headers = getattr(getattr(error, "response", None), "headers", None)
-    try:
-        return max(0.0, float(headers["retry-after"])) if headers is not None else None
-    except (KeyError, TypeError, ValueError):
-        return None
