@@ -28,8 +28,8 @@ from socket_server import (
 )
 
 from schedmate.base.errors import SchedmateError
-from schedmate.llm import LLM
 from schedmate.base.http import deadline, open_client
+from schedmate.llm import LLM
 from schedmate.llm.endpoint import Endpoint
 from schedmate.llm.probe import served_models
 from schedmate.llm.store import Budget, Store
