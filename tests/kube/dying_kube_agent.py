@@ -33,7 +33,7 @@ def sent_to(place: str, *, dry_run: bool) -> Fits:
 POINTS: dict[str, tuple[type, str, str, Fits]] = {
     "failure seen": (Record, "observe", "after", lambda _self, what, *_, **__: what == "failure"),
     "plan proposed": (Record, "propose", "after", anything),
-    "run learned": (Memory, "learned", "before", anything),
+    "failure diagnosed": (Memory, "diagnosed", "before", anything),
     "taint intended": (Record, "intend", "after", anything),
     "taint tried": (Api, "patch", "after", sent_to("/nodes/", dry_run=True)),
     "node tainted": (Api, "patch", "after", sent_to("/nodes/", dry_run=False)),
@@ -42,6 +42,7 @@ POINTS: dict[str, tuple[type, str, str, Fits]] = {
     "eviction tried": (Api, "create", "after", sent_to("eviction", dry_run=True)),
     "pod evicted": (Api, "create", "after", sent_to("eviction", dry_run=False)),
     "plan applied": (Record, "move", "before", lambda _self, _id, to, **_: to == "applied"),
+    "run learned": (Memory, "learned", "before", anything),
 }
 
 

@@ -33,6 +33,7 @@ POINTS: dict[str, tuple[type, str, str, Callable[..., bool]]] = {
     "run stored": (SchedMate, "learn", "after", lambda *_, **__: True),
     "run learned": (Memory, "learned", "before", lambda *_, **__: True),
     "failure seen": (Record, "observe", "after", lambda _self, what, *_, **__: what == "failure"),
+    "failure diagnosed": (Memory, "diagnosed", "before", lambda *_, **__: True),
     "node drained": (Commands, "run_directly", "after", lambda *_, **__: True),
     "job requeued": (Commands, "run", "after", lambda _self, *words, **_: "requeuehold" in words),
     "node excluded": (

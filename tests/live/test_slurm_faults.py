@@ -85,12 +85,13 @@ def test_an_agent_that_is_killed_at_each_step_of_mending_does_nothing_twice(
     job, node, mark = failed_job(slurm, repository)
     try:
         until("its row", 30, lambda: slurm.settled(job))
-        killed_at("failure seen", files)
+        for point in MEND[:2]:  # while it looks into the failure
+            killed_at(point, files)
         one_pass(files)
         with files.kept() as record:
             (plan,) = record.plans(states={"proposed"})
             record.approve(plan.plan.id, by="operator")
-        for point in MEND[1:]:  # each in the pass that the one before has cut off
+        for point in MEND[2:]:  # each in the pass that the one before has cut off
             killed_at(point, files)
         one_pass(files)
         with files.kept() as record:
