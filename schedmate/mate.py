@@ -34,6 +34,7 @@ from schedmate.jobs import (
     LaunchConfig,
     ModelUse,
     Progress,
+    Remaining,
     WorkloadMetadata,
 )
 from schedmate.readers import Readers
@@ -413,7 +414,10 @@ class SchedMate:
         on any failure, which is logged to the logger `schedmate`. Never raises.
         """
         estimate = self._in_time(
-            "estimate", spec, lambda deadline: self._advise(spec, deadline), deadline_s
+            "estimate",
+            spec,
+            lambda deadline: self._advise(spec, deadline, record=self._record),
+            deadline_s,
         )
         return None if estimate is None or estimate.abstained else estimate
 
@@ -446,6 +450,43 @@ class SchedMate:
         if progress is None or (progress.abstained and progress.eta_s is None):
             return None
         return progress
+
+    def estimate_remaining(
+        self,
+        job: JobSpec,
+        elapsed_s: float,
+        *,
+        log: Path | str | None = None,
+        estimate: Estimate | None = None,
+        deadline_s: float | None = None,
+    ) -> Remaining | None:
+        """How long a job still takes which has run for `elapsed_s` [s].
+
+        One distribution: that of its submission, given that it still runs, updated by its `log`
+        (as `on_progress` reads it). `estimate` is that of its submission; without it, the one that
+        the history gives for the job of this id as it was recorded, or for the code in `job.repo`.
+        `Remaining.unusual` marks a job that outlived 99 of 100 such jobs. None if `deadline_s` [s]
+        (default: the setting) has passed and on any failure, which is logged. Never raises.
+        """
+
+        def work(deadline: float) -> Remaining:
+            from schedmate.retrieval.remaining import remaining_time
+
+            at_submission = self._estimate_of(job, deadline) if estimate is None else estimate
+            progress = None
+            if log is not None:
+                progress = self._readers.track(log, since=0, wall_s=_left_s(deadline))
+            return remaining_time(elapsed_s, at_submission, progress)
+
+        return self._in_time("remaining time", job, work, deadline_s)
+
+    def _estimate_of(self, job: JobSpec, deadline: float) -> Estimate | None:
+        """The estimate of a job at its submission; None if nothing says what it trains."""
+        opened = self._advice.open(create=False)
+        stored = opened[0].get(job.job_id) if opened is not None and job.job_id else None
+        if stored is not None:
+            return self.estimate(stored.metadata, stored.launch, stored.submit_time)
+        return self._advise(job, deadline, record=False) if job.repo is not None else None
 
     def on_failure(
         self,
@@ -498,6 +539,16 @@ class SchedMate:
         """
         return self._advice.store(record)
 
+    def stored(self, job_id: str) -> JobRecord:
+        """The job of this id in the history; raises `InputError` if there is none."""
+        from schedmate.retrieval.table import unknown_job
+
+        opened = self._advice.open(create=False)
+        record = None if opened is None else opened[0].get(job_id)
+        if record is None:
+            raise unknown_job(job_id)
+        return record
+
     def learn(self, records: Sequence[JobRecord]) -> None:
         """Add ended jobs to the history; those with the same ids are replaced.
 
@@ -521,7 +572,7 @@ class SchedMate:
         """
         return self._advice.estimate(metadata, launch, now)[0]
 
-    def _advise(self, spec: JobSpec, deadline: float) -> Estimate:
+    def _advise(self, spec: JobSpec, deadline: float, *, record: bool) -> Estimate:
         began = time.perf_counter()
         left_s = _left_s(deadline)
         budget_s = min(left_s, self.settings.budget_s)
@@ -530,7 +581,7 @@ class SchedMate:
         def conclude() -> Estimate:
             # A model takes longer than a scheduler can wait.
             analysis = self._conclude(spec, extraction, began, with_model=False)
-            if self._record:
+            if record:
                 self.store(analysis.record())
             return analysis.estimate
 

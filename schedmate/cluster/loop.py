@@ -52,6 +52,7 @@ from schedmate.jobs import (
     JobRecord,
     JobSpec,
     Progress,
+    Remaining,
     WorkloadMetadata,
 )
 from schedmate.mate import Analysis, SchedMate
@@ -81,6 +82,9 @@ class Followed(_PassPart):
     job: str
     log: str
     progress: Progress
+    remaining: Remaining | None = Field(
+        None, description="How long it still takes, by its estimate and its log together"
+    )
 
 
 class Failed(_PassPart):
@@ -608,6 +612,7 @@ class Agent:
         if not bounds.allowed:
             return
         from schedmate.logparse.progress.silence import with_silence
+        from schedmate.retrieval.remaining import remaining_time
 
         running = {job.id: job for job in jobs if job.state == "RUNNING"}
         seen = self._memory.progress()
@@ -629,7 +634,8 @@ class Agent:
             before, now = seen[id_][1] if id_ in seen else None, self._clock()
             written = max(_written_at(path, now), job.started or 0.0)
             progress = with_silence(progress, before, written, now, least_s=bounds.silence)
-            followed = Followed(job=id_, log=str(path), progress=progress)
+            left = remaining_time(now - (job.started or now), known_job.estimate, progress)
+            followed = Followed(job=id_, log=str(path), progress=progress, remaining=left)
             if progress.stalled and not (before is not None and before.stalled):
                 report.newly_stalled.append(id_)
                 if self._record is not None:

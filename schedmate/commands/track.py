@@ -16,6 +16,7 @@ from schedmate.base.errors import ABSTAINED, UsageError
 from schedmate.base.files import open_output
 from schedmate.commands.options import (
     FollowLinks,
+    HistoryOption,
     LlmBaseUrl,
     LlmDeadline,
     LlmModel,
@@ -27,7 +28,7 @@ from schedmate.commands.options import (
 
 if TYPE_CHECKING:
     from schedmate.base.terminal import Screen
-    from schedmate.jobs import Progress
+    from schedmate.jobs import Progress, Remaining
     from schedmate.logparse.progress.written import Willing
     from schedmate.logparse.reading import LogFile
     from schedmate.settings import Settings
@@ -72,6 +73,25 @@ def track(
         int | None,
         typer.Option(min=1, help="Global batch size, for logs that only state samples per second."),
     ] = None,
+    job: Annotated[
+        str | None,
+        typer.Option(
+            "--job",
+            metavar="ID",
+            help="Job in the history: its estimate, given that it still runs, and the log together "
+            "say how long it takes.",
+        ),
+    ] = None,
+    elapsed: Annotated[
+        str | None,
+        typer.Option(
+            "--elapsed",
+            metavar="TIME",
+            help="How long that job has run, such as 90m; default: since the start that the "
+            "history has.",
+        ),
+    ] = None,
+    history: HistoryOption = None,
     as_json: Annotated[
         bool, typer.Option("--json", help=f"One JSON document ({SCHEMA}); a line each to follow.")
     ] = False,
@@ -100,7 +120,7 @@ def track(
     from schedmate.base.terminal import Screen
     from schedmate.logparse.progress.ratio import throughput_ratio
     from schedmate.logparse.reading.log import is_directory
-    from schedmate.report.jobs import show_comparison, show_progress
+    from schedmate.report.jobs import show_comparison, show_progress, show_remaining
     from schedmate.settings import load_settings
 
     settings = load_settings(
@@ -113,6 +133,10 @@ def track(
         announce_model(settings, "lines of the log")
     if (log is None) == (compare is None):
         raise UsageError("give one LOG, or two logs with --compare.")
+    if job is None and elapsed is not None:
+        raise UsageError("--elapsed says how long the job of --job has run; give both.")
+    if job is not None and (follow or compare is not None):
+        raise UsageError("--job takes one LOG, without --follow and --compare.")
     if follow and (log is None or log == "-" or is_directory(Path(log)) or output is not None):
         raise UsageError("--follow takes one file that is being written, and prints to the screen.")
     if compare is not None:
@@ -136,12 +160,20 @@ def track(
             Path(log), since, batch_size, every, as_json, settings, Screen(sys.stdout, plain=plain)
         )
         return
+    document: dict[str, Any]
     progress, document = _track(log, since, batch_size, settings, follow_links=follow_links)
+    remaining = None
+    if job is not None:
+        remaining = _remaining(job, elapsed, progress, history)
+        document = {**document, "remaining": remaining.model_dump(mode="json")}
     with open_output(output) as stream:
         if as_json:
             _write(stream.write, document, indent=2)
         else:
-            show_progress(progress, Screen(stream, plain=plain))
+            screen = Screen(stream, plain=plain)
+            show_progress(progress, screen)
+            if remaining is not None:
+                show_remaining(remaining, screen)
     if fail_on_abstain and progress.abstained:
         raise typer.Exit(ABSTAINED)
 
@@ -176,6 +208,28 @@ def _track(
         **progress.model_dump(mode="json"),
     }
     return progress, {**document, "warnings": log.warnings}
+
+
+def _remaining(job: str, elapsed: str | None, progress: Progress, history: str | None) -> Remaining:
+    """How long a job of the history still takes, with what its log says."""
+    from schedmate.base.inputs import parse_duration
+    from schedmate.mate import SchedMate
+    from schedmate.retrieval.remaining import remaining_time
+    from schedmate.settings import load_settings
+
+    with SchedMate(load_settings(history=history)) as mate:
+        stored = mate.stored(job)
+        if elapsed is not None:
+            elapsed_s = parse_duration(elapsed)
+        elif stored.start_time is not None:
+            elapsed_s = max(0.0, time.time() - stored.start_time)
+        else:
+            raise UsageError(
+                f"the history does not say when job {job} started; say how long it has run: "
+                "--elapsed 90m."
+            )
+        estimate = mate.estimate(stored.metadata, stored.launch, stored.submit_time)
+    return remaining_time(elapsed_s, estimate, progress)
 
 
 def _by_patterns(

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         TrainingConfig,
         WorkloadMetadata,
     )
-    from schedmate.jobs.progress import Progress
+    from schedmate.jobs.progress import Progress, Remaining
     from schedmate.jobs.record import (
         CENSORED_STATES,
         Estimate,
@@ -71,6 +71,7 @@ _HOMES = {
     "Origin": "schedmate.jobs.diagnosis",
     "PlanStep": "schedmate.jobs.diagnosis",
     "Progress": "schedmate.jobs.progress",
+    "Remaining": "schedmate.jobs.progress",
     "Reading": "schedmate.jobs.diagnosis",
     "Recovery": "schedmate.jobs.diagnosis",
     "Source": "schedmate.jobs.metadata",
@@ -104,6 +105,7 @@ __all__ = [
     "Progress",
     "Reading",
     "Recovery",
+    "Remaining",
     "Source",
     "TaskType",
     "TrainingConfig",

@@ -121,3 +121,30 @@ class Progress(BaseModel):
     def abstained(self) -> bool:
         """Whether the log does not say how long a step takes."""
         return self.step_time_s is None
+
+
+class Remaining(BaseModel):
+    """How long a running job still takes: its estimate, given that it still runs, and its log.
+
+    All times are None, and `reason` says why, where neither says anything.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    elapsed_s: float = Field(ge=0, description="Time since the job started [s]")
+    remaining_s: float | None = Field(default=None, ge=0, description="Median [s]")
+    remaining_p10_s: float | None = Field(default=None, ge=0, description="10th percentile [s]")
+    remaining_p90_s: float | None = Field(default=None, ge=0, description="90th percentile [s]")
+    sources: list[Literal["estimate", "log"]] = Field(
+        default_factory=list, description="What it follows from"
+    )
+    outlived: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="Share of such jobs that had ended by now, by the estimate at submission",
+    )
+    unusual: bool = Field(
+        default=False, description="It runs longer than 99 of 100 such jobs were expected to"
+    )
+    reason: str | None = Field(default=None, description="What limits the answer, in a sentence")

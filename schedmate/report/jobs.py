@@ -21,6 +21,7 @@ from schedmate.jobs import (
     ModelUse,
     Neighbour,
     Progress,
+    Remaining,
     WorkloadMetadata,
 )
 from schedmate.jobs.diagnosis import TYPE_MEANINGS
@@ -222,6 +223,25 @@ def show_progress(progress: Progress, screen: Screen) -> None:
         screen.line(f"warning: {named}, where the log last states it.", "bad")
     for note in progress.notes:
         screen.line(f"note: {note}")
+
+
+def show_remaining(remaining: Remaining, screen: Screen) -> None:
+    """Print how long a running job still takes, and what that follows from."""
+    if remaining.remaining_s is None:
+        screen.line(f"no time left: {remaining.reason}", "doubtful")
+        return
+    low, high = remaining.remaining_p10_s or 0.0, remaining.remaining_p90_s or 0.0
+    by = " and ".join(_REMAINING_BY[source] for source in remaining.sources)
+    screen.line(
+        f"left: about {format_duration(remaining.remaining_s)}, {format_duration(low)} to "
+        f"{format_duration(high)} in eight of ten cases, by {by}",
+        "good",
+    )
+    if remaining.reason is not None:
+        screen.line(f"note: {remaining.reason}", "bad" if remaining.unusual else None)
+
+
+_REMAINING_BY = {"estimate": "its estimate, as it still runs,", "log": "its log"}
 
 
 def progress_headline(progress: Progress) -> tuple[str, str, str]:

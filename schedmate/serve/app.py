@@ -217,7 +217,10 @@ def api_routes(service: Service, access: Access) -> APIRouter:
         """How a running job is going, by its log."""
         deadline = _deadline(request.deadline_s, limits.deadline_s)
         progress = await service.track(request, deadline)
-        return _json_response(Tracked(job_id=request.job.job_id, progress=progress))
+        remaining = await service.remaining(request, progress, deadline)
+        return _json_response(
+            Tracked(job_id=request.job.job_id, progress=progress, remaining=remaining)
+        )
 
     @router.post("/diagnose", response_model=Diagnosed)
     async def diagnose(request: DiagnoseRequest) -> Response:

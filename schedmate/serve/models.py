@@ -16,6 +16,7 @@ from schedmate.jobs import (
     JobSpec,
     JobState,
     Progress,
+    Remaining,
     WorkloadMetadata,
 )
 from schedmate.jobs.metadata import Moment, Seconds, Text
@@ -94,6 +95,13 @@ class TrackRequest(_Message):
     log: PathText = Field(description="A file, or a directory with a file per rank")
     since: int = Field(0, ge=0, le=2**63 - 1, description="Leave out what came before [bytes]")
     batch_size: int | None = Field(None, ge=1, le=10**9, description="Global batch size [samples]")
+    elapsed_s: float | None = Field(
+        None,
+        ge=0,
+        le=1e9,
+        description="How long the job has run [s]: then its estimate and the log together say how "
+        "long it still takes, if the history has a job of this id",
+    )
     follow: bool = Field(
         False, description="Read the log again and again for the dashboard, until the job ends"
     )
@@ -105,6 +113,9 @@ class Tracked(BaseModel):
 
     job_id: str | None
     progress: Progress
+    remaining: Remaining | None = Field(
+        None, description="How long it still takes; null without `elapsed_s`"
+    )
 
 
 class DiagnoseRequest(_Message):

@@ -33,12 +33,14 @@ from schedmate.jobs import (
     JobSpec,
     LaunchConfig,
     Progress,
+    Remaining,
     WorkloadMetadata,
 )
 from schedmate.mate import embedder_of
 from schedmate.readers import Readers
 from schedmate.retrieval.advisor import SchedulingAdvisor
 from schedmate.retrieval.history import JobHistory
+from schedmate.retrieval.remaining import remaining_time
 from schedmate.retrieval.shared import open_history
 from schedmate.serve import board as shown
 from schedmate.serve.board import Board, Checked, Update
@@ -223,6 +225,21 @@ class Service:
             )
         )
         return progress
+
+    async def remaining(
+        self, request: TrackRequest, progress: Progress, deadline: float
+    ) -> Remaining | None:
+        """How long a job still takes, by its estimate and its log; None if nobody asked for it."""
+        if request.elapsed_s is None:
+            return None
+        job_id, estimate = request.job.job_id, None
+        stored = None
+        if job_id is not None:
+            stored = await asyncio.to_thread(self._browse.get, job_id)
+        if stored is not None:
+            question = _Question(stored.metadata, stored.launch, stored.submit_time)
+            estimate = (await self._advice.do(question, deadline))[0]
+        return remaining_time(request.elapsed_s, estimate, progress)
 
     async def diagnose(self, request: DiagnoseRequest, deadline: float) -> Diagnosis:
         """The first failure of a job, by its logs."""
