@@ -27,6 +27,8 @@ PLACEHOLDER = re.compile(r"\[secret:[a-z_]{1,40}:[0-9]{1,9}\]")
 """The placeholder of a secret."""
 LONGEST_NAME = 80
 """Characters before a value in which its name is looked for."""
+SHORTEST_KNOWN, MOST_KNOWN = 8, 200
+"""Secrets of so many characters at least, and so many of them, are looked for everywhere."""
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 _RUN = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _CODE = re.compile(
@@ -50,6 +52,7 @@ class Redactor:
         self._emails = emails
         self._placeholders: dict[tuple[str, str], str] = {}
         self._secrets: dict[str, str] = {}
+        self._known: dict[str, str] = {}
         self._numbers: Counter[str] = Counter()
         self._lock = threading.Lock()
 
@@ -64,18 +67,51 @@ class Redactor:
             if rule.spans_lines:
                 text = rule.pattern.sub(self._replacer(rule), text)
         # Few lines hold any word of a rule, and only those are searched.
-        lines = text.splitlines(keepends=True)
+        lines = self._without_columns(text.splitlines(keepends=True))
+        for start, end in _windows(lines):
+            window = "".join(lines[start:end])
+            for index in _with_words(window):
+                rule = _rules()[index]
+                if rule.window:
+                    window = rule.pattern.sub(self._replacer(rule), window)
+            lines[start:end] = window.splitlines(keepends=True)
         tried: dict[int, list[int]] = {}
         for number, line in enumerate(lines):
             for index in _with_words(line):
                 tried.setdefault(index, []).append(number)
         for index in sorted(tried):
             rule = _rules()[index]
-            if rule.spans_lines or (rule.when == "asked" and not self._emails):
+            if rule.spans_lines or rule.window or (rule.when == "asked" and not self._emails):
                 continue
             for number in tried[index]:
+                if rule.short and len(lines[number]) > LONGEST_READ:
+                    continue
                 lines[number] = rule.pattern.sub(self._replacer(rule), lines[number])
-        return "".join(lines)
+        return self._without_known("".join(lines))
+
+    def _without_columns(self, lines: list[str]) -> list[str]:
+        """The lines of tables without the cells of columns whose header names a secret."""
+        column: tuple[str, int, int] | None = None
+        for number, line in enumerate(lines):
+            if column is not None:
+                between, count, at = column
+                cells = line.rstrip("\r\n").split(between)
+                if len(cells) != count:
+                    column = None
+                elif not _RULER.fullmatch(cell := cells[at].strip(" \"'")) and _is_cell(cell):
+                    end = line[len(line.rstrip("\r\n")) :]
+                    cells[at] = cells[at].replace(cell, self._placeholder("password", cell))
+                    lines[number] = between.join(cells) + end
+            column = _secret_column(line) or column
+        return lines
+
+    def _without_known(self, text: str) -> str:
+        """The text without the secrets that were found elsewhere by their names."""
+        for secret, placeholder in self._known.items():
+            if secret in text:
+                whole = rf"(?<![A-Za-z0-9]){re.escape(secret)}(?![A-Za-z0-9])"
+                text = re.sub(whole, placeholder, text)
+        return text
 
     def _restored(self, text: str) -> str:
         """The text with the secrets in their places again: a rule may take one found by another."""
@@ -113,6 +149,10 @@ class Redactor:
             placeholder = f"[secret:{name}:{self._numbers[name]}]"
             self._placeholders[name, secret] = placeholder
             self._secrets[placeholder] = secret
+            # a word may be a password, and yet stand elsewhere as a word
+            if len(secret) >= SHORTEST_KNOWN and _is_mixed(secret) and secret.isprintable():
+                if len(self._known) < MOST_KNOWN:
+                    self._known[secret] = placeholder
         return placeholder + "".join(_NEWLINE.findall(secret))
 
 
@@ -122,14 +162,19 @@ class _Rule:
     pattern: re.Pattern[str]
     when: str | None
     spans_lines: bool
+    window: bool
+    short: bool
     harmless: re.Pattern[str]
     near: re2.Pattern[str] | None
+    unless: re2.Pattern[str] | None
 
     def takes(self, match: re.Match[str], secret: str) -> bool:
         """Whether a match is a secret."""
         if self.harmless.fullmatch(secret):
             return False
         before = match.string[max(0, match.start() - LONGEST_NAME) : match.start()]
+        if self.unless is not None and self.unless.search(before[-40:]):
+            return False
         if self.near is not None and not self.near.search(before):
             return False
         if self.when == "literal":
@@ -182,13 +227,88 @@ def _is_login(value: str) -> bool:
     return b":" in text and text.isascii()
 
 
+def _is_entropic(value: str) -> bool:
+    """Whether one of its parts, at least 16 characters long, is drawn from letters of both cases
+    and digits: names of models and runs are made of short parts and words."""
+    return any(
+        len(part) >= 16
+        and _is_random(part)
+        and part.upper() != part
+        and part.lower() != part
+        and sum(map(str.isdigit, part)) > 1
+        for part in re.split(r"[-_/.]", value)
+    )
+
+
 _ACCEPTS: dict[str, Callable[[str], bool]] = {
     "random": _is_random,
     "drawn": _is_drawn,
     "mixed": _is_mixed,
+    "entropic": _is_entropic,
     "login": _is_login,
     "key": lambda value: b"PRIVATE KEY" in _decoded(value)[:100],
 }
+
+
+_HEADER = re.compile(r"[\w .$#-]{0,60}")
+_SECRET_COLUMN = re.compile(
+    r"(?i)(?:[\w .-]{0,40}[_ .-])?(?:password|passwd|passphrase|pwd|pw|passwort|secret(?:[_ ]key)?"
+    r"|(?:api|access|private)[_ ]?key|token)"
+)
+_RULER = re.compile(r":?-*:?")
+
+
+def _secret_column(line: str) -> tuple[str, int, int] | None:
+    """For the header of a table with a column of secrets: what stands between cells, how many there
+    are, and which is that column."""
+    if len(line) > 2_000 or not _words_of_columns().search(line):
+        return None
+    for between in "|\t;,":
+        cells = [cell.strip(" \r\n\"'") for cell in line.split(between)]
+        if len(cells) > 1 and all(map(_HEADER.fullmatch, cells)):
+            for at, cell in enumerate(cells):
+                if _SECRET_COLUMN.fullmatch(cell):
+                    return between, len(cells), at
+    return None
+
+
+@cache
+def _words_of_columns() -> re2.Pattern[str]:
+    return re2.compile("(?i)passw|passphrase|pwd|pw|secret|key|token")
+
+
+def _is_cell(value: str) -> bool:
+    """Whether a cell of a column of secrets may be one; words are the tokens of a corpus."""
+    return 4 <= len(value) <= 512 and _is_mixed(value) and not _rules()[0].harmless.fullmatch(value)
+
+
+_TELLING = re2.compile(
+    r"(?i)passw|passphrase|pwd|\bpw\b|secret|[_-]key\b|[a-z]key\b|apikey|\btoken|_token\b|credential"
+)
+LONGEST_READ = 4_000
+"""Characters of a line that a person may have written."""
+LINES_AFTER = 8
+"""Lines behind a telling name that may hold its value."""
+
+
+def _windows(lines: list[str]) -> list[tuple[int, int]]:
+    """The lines around those with a telling name, each of them once: where they begin and end."""
+    found: list[tuple[int, int]] = []
+    left = 0  # lines of the window that are still to come
+    for number, line in enumerate(lines):
+        if len(line) > LONGEST_READ:
+            left = 0
+            continue
+        telling = _TELLING.search(line) is not None
+        if telling and not left:
+            start = max(0, number - 2)
+            while start < number and len(lines[start]) > LONGEST_READ:
+                start += 1
+            found.append((max(start, found[-1][1] if found else 0), number + 1))
+        elif left:
+            found[-1] = (found[-1][0], number + 1)
+        left = LINES_AFTER if telling else max(0, left - 1)
+    return found
 
 
 def _ending_in(words: list[str]) -> re2.Pattern[str]:
@@ -221,7 +341,7 @@ def _rules() -> list[_Rule]:
     rules = []
     for rule in data["rules"]:
         pattern = rule["pattern"]
-        for name, part in data["parts"].items():
+        for name, part in data["parts"].items():  # in order: a part may hold later ones
             pattern = pattern.replace(f"%{name}%", part)
         rules.append(
             _Rule(
@@ -229,8 +349,11 @@ def _rules() -> list[_Rule]:
                 pattern=re.compile(pattern, re.VERBOSE),
                 when=rule.get("when"),
                 spans_lines=rule.get("spans_lines", False),
+                window=rule.get("window", False),
+                short=rule.get("short", False),
                 harmless=harmless,
                 near=_ending_in(rule["words"]) if rule.get("near") else None,
+                unless=re2.compile(f"(?i){'|'.join(rule['unless'])}") if "unless" in rule else None,
             )
         )
     return rules
