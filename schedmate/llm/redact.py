@@ -127,6 +127,11 @@ class Redactor:
                     position += len(ends)
         return "".join(parts) + text[position:]
 
+    def _is_telling(self, secret: str) -> bool:
+        """Whether a secret is looked for wherever else it may stand."""
+        long = len(secret) >= SHORTEST_KNOWN and secret.isprintable()
+        return long and _is_mixed(secret) and len(self._known) < MOST_KNOWN
+
     def _forged(self, match: re.Match[str]) -> str:
         return match[0] if match[0] in self._secrets else self._placeholder("text", match[0])
 
@@ -150,9 +155,8 @@ class Redactor:
             self._placeholders[name, secret] = placeholder
             self._secrets[placeholder] = secret
             # a word may be a password, and yet stand elsewhere as a word
-            if len(secret) >= SHORTEST_KNOWN and _is_mixed(secret) and secret.isprintable():
-                if len(self._known) < MOST_KNOWN:
-                    self._known[secret] = placeholder
+            if name != "text" and self._is_telling(secret):
+                self._known[secret] = placeholder
         return placeholder + "".join(_NEWLINE.findall(secret))
 
 
