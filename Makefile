@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test test-shells test-browser test-live test-models models lint fix types docs docs-site pictures bench \
-	fuzz fuzz-coverage dist sbom man extras image clean
+	fuzz fuzz-coverage dist sbom lock audit man extras image clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST)
@@ -24,8 +24,15 @@ $(VENV)/base.stamp: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[llm]'
 	@touch $@
 
-$(VENV)/dev.stamp: pyproject.toml | $(BIN)/python
+# `LOCKED=1` installs exactly the files of requirements/dev.txt, as .ci/run does.
+LOCKED ?=
+$(VENV)/dev.stamp: pyproject.toml $(if $(LOCKED),requirements/dev.txt) | $(BIN)/python
+ifeq ($(LOCKED),)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+else
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+endif
 	@touch $@ $(VENV)/base.stamp
 
 demo: $(VENV)/base.stamp ## Show the main commands on made-up files, which stay in demo/
@@ -131,6 +138,24 @@ sbom: $(RELEASE)/tools.stamp ## Write dist/schedmate.cdx.json, the bill of mater
 		pyproject.toml > build/pyproject.toml
 	$(RELEASE)/bin/cyclonedx-py environment --pyproject build/pyproject.toml --mc-type application \
 		--output-reproducible --of JSON -o dist/schedmate.cdx.json --validate $(INSTALLED)/bin/python
+
+# Tools that look at what is installed; they have an environment of their own.
+SUPPLY := build/supply
+IMAGE_EXTRAS ?= k8s llm schedulers serve
+LOCKING = echo 'hatchling>=1.26,<2' | $(SUPPLY)/bin/uv pip compile pyproject.toml - --generate-hashes --universal \
+	--python-version 3.11 --no-header --no-annotate --quiet $(if $(UPGRADE),--upgrade)
+
+$(SUPPLY)/tools.stamp: | $(BIN)/python
+	$(BIN)/python -m venv $(SUPPLY)
+	$(SUPPLY)/bin/python -m pip install --quiet --disable-pip-version-check 'uv>=0.8' 'pip-audit>=2.9,<3'
+	@touch $@
+
+lock: $(SUPPLY)/tools.stamp ## Write requirements/*.txt, exact versions with hashes; UPGRADE=1 for newer ones
+	$(LOCKING) $(foreach extra,$(IMAGE_EXTRAS),--extra $(extra)) -o requirements/image.txt
+	$(LOCKING) --extra dev -o requirements/dev.txt
+
+audit: $(SUPPLY)/tools.stamp ## Look up what is locked in a database of known vulnerabilities; 75 where none can be had
+	PATH="$(abspath $(SUPPLY)/bin):$$PATH" .ci/audit requirements/image.txt requirements/dev.txt
 
 man: $(VENV)/base.stamp ## Write dist/schedmate.1, the manual page; a warning of mandoc or groff is an error
 	@mkdir -p dist

@@ -21,9 +21,11 @@ from pydantic import (
     Field,
     PrivateAttr,
     ValidationError,
+    field_validator,
     model_validator,
 )
 
+from schedmate.base.data import load
 from schedmate.base.errors import SettingsError, reason_of
 from schedmate.base.files import is_remote
 from schedmate.base.inputs import fault_sentence, parse_duration
@@ -154,13 +156,8 @@ class KubernetesBounds(_Section):
 
     cluster: str = Field("kubernetes", min_length=1, max_length=100)
     namespaces: tuple[str, ...] = Field((), description="Empty: all of them")
-    kinds: tuple[Literal["job", "pytorchjob", "rayjob", "workload", "volcano", "kai"], ...] = (
-        "job",
-        "pytorchjob",
-        "rayjob",
-        "workload",
-        "volcano",
-        "kai",
+    kinds: tuple[str, ...] = Field(
+        default_factory=lambda: tuple(_kinds()), description="By default all of them"
     )
     code: CodeBounds = CodeBounds()
     qps: float = Field(20.0, gt=0, le=1000, description="Requests a second at most")
@@ -173,6 +170,19 @@ class KubernetesBounds(_Section):
         description="Name of the Lease that the working agent holds",
     )  # fmt: skip
     lease_namespace: str | None = Field(None, description="By default that of the agent's pod")
+
+    @field_validator("kinds")
+    @classmethod
+    def _known_kinds(cls, kinds: tuple[str, ...]) -> tuple[str, ...]:
+        unknown = [kind for kind in kinds if kind not in _kinds()]
+        if unknown:
+            raise ValueError(f"{unknown[0]!r} is none of {', '.join(_kinds())}")
+        return kinds
+
+
+def _kinds() -> list[str]:
+    """The kinds of jobs on Kubernetes, which a table has."""
+    return list(load("cluster/kubernetes/kinds.yaml"))
 
 
 class Bounds(_Section):

@@ -78,6 +78,7 @@ from schedmate.cluster.kubernetes.workloads import (
     main_container,
     mark_of,
     nodes_of,
+    owners_of,
     parse_job_id,
     path_of,
     run_number,
@@ -487,7 +488,7 @@ class KubernetesAdapter(KubernetesActs):
         job_ids_seen = {kind.id_of(manifest) for kind, manifest in manifests}
         for kind, manifest in manifests:
             # created by Kueue or a group scheduler for a job that is watched itself
-            if kind.name != "workload" or not job_ids_seen & set(job_ids(manifest)[:-1]):
+            if job_ids_seen.isdisjoint(owners_of(manifest)):
                 own = {
                     text_at(pod, "metadata.uid"): pod
                     for way in kind.pods
@@ -636,7 +637,10 @@ class KubernetesAdapter(KubernetesActs):
 def _logs_of_running(job: Workload) -> list[LogSource]:
     """The logs to follow: of one pod, since all ranks go at one speed."""
     running = [pod for pod in job.pods if text_at(pod, "status.phase") == "Running"]
-    running.sort(key=lambda pod: text_at(pod, "metadata.name"))
+    speaker = job.kind.speaker
+    running.sort(
+        key=lambda pod: (speaker.place(pod) if speaker else 0, text_at(pod, "metadata.name"))
+    )
     return [
         LogSource(
             job.namespace,

@@ -7,6 +7,7 @@ objects is read as text that may be wrong or missing.
 from __future__ import annotations
 
 import fnmatch
+import math
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -55,11 +56,28 @@ class _KindPart(BaseModel):
 
 
 class Template(_KindPart):
-    """Location of pod templates: at `path`, or in its field `template`; `count` beside it."""
+    """Location of pod templates: in the field `template` of what is at `path`.
+
+    The product of the numbers at `count`, in the same place, is that of its pods; a template at
+    `less` is for one of the last number.
+    """
 
     path: str
-    template: str = ""
-    count: str = ""
+    template: str
+    count: tuple[str, ...] = ()
+    less: str = ""
+
+
+class Speaker(_KindPart):
+    """The pods whose logs tell the progress of all: values of a label, the best first."""
+
+    label: str
+    values: tuple[str, ...]
+
+    def place(self, pod: Json) -> int:
+        """The place of a pod in the order; that of all others is the last."""
+        value = mapping_at(pod, "metadata.labels").get(self.label, "").lower()
+        return self.values.index(value) if value in self.values else len(self.values)
 
 
 class Pods(_KindPart):
@@ -89,6 +107,7 @@ class EndValues(_KindPart):
     """Values of a field that say that a job is over."""
 
     path: str
+    ended: str = "status.endTime"
     done: tuple[str, ...]
     failed: tuple[str, ...]
     cancelled: tuple[str, ...] = ()
@@ -104,6 +123,7 @@ class Kind(_KindPart):
     kind: str
     templates: tuple[Template, ...] = ()
     prefer: str = ""
+    speaker: Speaker | None = None
     command: str = ""
     suspended: str = ""
     started: str = ""
@@ -121,9 +141,6 @@ class Kind(_KindPart):
         """A job's id: `team-a/job/train`."""
         namespace = text_at(manifest, "metadata.namespace")
         return f"{namespace}/{self.name}/{text_at(manifest, 'metadata.name')}"
-
-
-Which = Literal["job", "pytorchjob", "rayjob", "workload", "volcano", "kai"]
 
 
 @cache
@@ -225,7 +242,7 @@ def job_outcome(job: Workload) -> tuple[JobState, float | None] | None:
     values = job.kind.values
     if values is not None:
         phase = text_at(job.found, values.path)
-        when = time_at(job.found, "status.endTime")
+        when = time_at(job.found, values.ended)
         for state, words in (
             ("COMPLETED", values.done),
             ("FAILED", values.failed),
@@ -303,14 +320,12 @@ class _PodTemplate(NamedTuple):
 def _pod_templates(job: Workload) -> Iterator[_PodTemplate]:
     for place in job.kind.templates:
         for name, parent in values_at(job.found, place.path):
-            template = value_at(parent, place.template) if place.template else parent
-            above = (
-                value_at(job.found, place.path.rpartition(".")[0]) if not place.template else parent
-            )
-            count = number_at(above, place.count, 1) if place.count else 1
-            spec = value_at(template, "spec")
+            counts = [max(0, number_at(parent, count, 1)) for count in place.count]
+            if place.less and isinstance(value_at(parent, place.less), dict):
+                counts[-1] -= 1
+            spec = value_at(parent, f"{place.template}.spec")
             if isinstance(spec, dict):
-                yield _PodTemplate(name, spec, max(0, count))
+                yield _PodTemplate(name, spec, max(0, min(math.prod(counts), LARGEST)))
     if not job.kind.templates:
         for pod in job.pods:
             yield _PodTemplate("", object_at(pod, "spec"), 1)
@@ -600,17 +615,21 @@ def parse_job_id(job: str) -> tuple[str, str, str]:
     return namespace, kind, name
 
 
-def job_ids(workload: Json) -> list[str]:
-    """Ids of the job of a Kueue Workload: its owner's, if that is of a known kind, and its own."""
+def owners_of(workload: Json) -> list[str]:
+    """Ids of the jobs of known kinds that an object was made for."""
     namespace = text_at(workload, "metadata.namespace")
-    owners = [
+    return [
         f"{namespace}/{kind.name}/{text_at(owner, 'name')}"
         for owner in list_at(workload, "metadata.ownerReferences")
         for kind in job_kinds().values()
         if owner.get("kind") == kind.kind
         and text_at(owner, "apiVersion").partition("/")[0] == kind.group
     ]
-    return [*owners, job_kinds()["workload"].id_of(workload)]
+
+
+def job_ids(workload: Json) -> list[str]:
+    """Ids of the job of a Kueue Workload: its owner's, if that is of a known kind, and its own."""
+    return [*owners_of(workload), job_kinds()["workload"].id_of(workload)]
 
 
 def mark_of(job: Workload) -> tuple[int | None, frozenset[str]]:
