@@ -160,15 +160,14 @@ def track(
             Path(log), since, batch_size, every, as_json, settings, Screen(sys.stdout, plain=plain)
         )
         return
-    document: dict[str, Any]
-    progress, document = _track(log, since, batch_size, settings, follow_links=follow_links)
+    progress, whole = _track(log, since, batch_size, settings, follow_links=follow_links)
     remaining = None
     if job is not None:
         remaining = _remaining(job, elapsed, progress, history)
-        document = {**document, "remaining": remaining.model_dump(mode="json")}
+        whole["remaining"] = remaining.model_dump(mode="json")
     with open_output(output) as stream:
         if as_json:
-            _write(stream.write, document, indent=2)
+            _write(stream.write, whole, indent=2)
         else:
             screen = Screen(stream, plain=plain)
             show_progress(progress, screen)

@@ -86,6 +86,21 @@ class TestAnswers:
         assert answer["diagnosis"]["error_name"] == "Out of Memory"
         assert answer["diagnosis"]["line"] == 2
 
+    def test_how_long_a_job_still_takes(self, one: Served, logs: Path) -> None:
+        job = {"job_id": "still runs"}
+        advise(one, job=job, metadata=KNOWN, record=True)
+        body = {"job": job, "log": str(logs / "run.log")}
+        assert one.post("/v1/track", body).json()["remaining"] is None
+        early = one.post("/v1/track", {**body, "elapsed_s": 60.0}).json()["remaining"]
+        assert "estimate" in early["sources"]
+        assert early["remaining_p10_s"] < early["remaining_s"] < early["remaining_p90_s"]
+        assert not early["unusual"]
+        late = one.post("/v1/track", {**body, "elapsed_s": 1e7}).json()["remaining"]
+        assert late["unusual"]
+        unknown = {**body, "job": {"job_id": "nobody's"}, "elapsed_s": 60.0}
+        assert "estimate" not in one.post("/v1/track", unknown).json()["remaining"]["sources"]
+        assert one.post("/v1/track", {**body, "elapsed_s": -1.0}).status_code == 422
+
     def test_the_life_of_a_job(self, one: Served) -> None:
         size = one.get("/v1/history").json()["size"]
         advise(one, job={"job_id": "new", "user": "ann"}, metadata=KNOWN, record=True)
