@@ -31,6 +31,7 @@ from schedmate.jobs import (
     Estimate,
     JobRecord,
     JobSpec,
+    JobState,
     LaunchConfig,
     ModelUse,
     Progress,
@@ -494,23 +495,38 @@ class SchedMate:
         logs: Path | str | Sequence[Path | str],
         *,
         node_logs: Sequence[Path | str] = (),
+        state: JobState | None = None,
+        failed_nodes: Sequence[str] = (),
         deadline_s: float = DIAGNOSIS_S,
     ) -> Diagnosis | None:
         """The first failure of a job, its type and a plan for it (section 3.3).
 
         `logs` is a file, a directory with a file per rank, or several; `node_logs` are kernel logs
-        of its nodes, `job.node_names` their names. `error_type` is `unknown` if the logs do not
+        of its nodes, `job.node_names` their names. `state` is the scheduler's state of the run,
+        which is evidence by itself (`logs` may then be empty), and `failed_nodes` are nodes that
+        the scheduler lost. `error_type` is `unknown` if the logs do not
         show the cause. None if `deadline_s` [s] has passed and on any failure, which is logged.
         Never raises, never waits for a language model.
         """
+        paths = [logs] if isinstance(logs, Path | str) else list(logs)
+        nodes = tuple(job.node_names)
+
+        def read(deadline: float) -> Diagnosis | None:
+            wall_s = _left_s(deadline)
+            return self._readers.diagnose(paths, node_logs=node_logs, nodes=nodes, wall_s=wall_s)
+
+        diagnosis = None
+        if paths or state is None:
+            diagnosis = self._in_time("diagnosis", job, read, deadline_s)
+        if state is None:
+            return diagnosis
+        from schedmate.logparse.failure.states import of_state
+
         return self._in_time(
             "diagnosis",
             job,
-            lambda deadline: self._readers.diagnose(
-                [logs] if isinstance(logs, Path | str) else list(logs),
-                node_logs=node_logs,
-                nodes=tuple(job.node_names),
-                wall_s=_left_s(deadline),
+            lambda _: of_state(
+                diagnosis, state, job=job.job_id, nodes=nodes, failed_nodes=failed_nodes
             ),
             deadline_s,
         )

@@ -315,3 +315,16 @@ ACTION: TypeAdapter[Action] = TypeAdapter(Action)
 def may_annotate(present: str, text: str) -> bool:
     """Whether `text` may replace the `present` note of a job: it is empty, or another of ours."""
     return present != text and (not present or present.startswith(REASON_PREFIX))
+
+
+_DIAGNOSTIC_JOB = re.compile(r"schedmate-[0-9a-f]{12}-[0-9][0-9-]{0,40}\Z")
+
+
+def diagnostic_name(key: str) -> str:
+    """The name of the job that runs a diagnostic; `key` is that of the attempt (`Attempt.key`)."""
+    return f"schedmate-{key}"
+
+
+def is_diagnostic_name(name: str | None) -> bool:
+    """Whether a job has the name of schedmate's own, which is neither learned nor diagnosed."""
+    return name is not None and _DIAGNOSTIC_JOB.match(name) is not None

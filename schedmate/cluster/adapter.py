@@ -121,7 +121,8 @@ class Runner(Protocol):
     """Runs the administrator's diagnostics on nodes without jobs (Slurm: an exclusive step with a
     node list).
 
-    It changes nothing that outlives the command.
+    It changes nothing that outlives the command. If it is a job of the scheduler, its name is
+    `diagnostic_name(key)`, by which agents know that it is schedmate's own.
     """
 
     def run(
@@ -169,6 +170,9 @@ class Unguarded:
 
 FAILURES = frozenset({"FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL"})
 """Ends of a job that are diagnosed; a cancelled, preempted or timed-out job has no failure."""
+
+NODE_FAILURES = frozenset({"NODE_FAIL", "BOOT_FAIL"})
+"""Those of them at which the scheduler lost a node of the job."""
 
 
 class LiveJob(NamedTuple):
@@ -250,6 +254,8 @@ class EndedRun(NamedTuple):
     """Which run this is of one submission, where the scheduler itself starts a job again."""
     errors: str = ""
     """The pattern of a second file that its errors go to, if accounting has it."""
+    failed_nodes: tuple[str, ...] = ()
+    """The nodes whose loss ended it, where the scheduler says which."""
 
     @property
     def key(self) -> str:

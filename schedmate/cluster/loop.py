@@ -24,9 +24,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from schedmate.base.errors import SchedmateError
 from schedmate.base.files import children
 from schedmate.base.inputs import format_duration
-from schedmate.cluster.actions import REASON_PREFIX, Action, Annotate
+from schedmate.cluster.actions import REASON_PREFIX, Action, Annotate, is_diagnostic_name
 from schedmate.cluster.adapter import (
     FAILURES,
+    NODE_FAILURES,
     ClusterAdapter,
     Description,
     EndedRun,
@@ -45,7 +46,7 @@ from schedmate.cluster.bounds import (
     order_value,
 )
 from schedmate.cluster.memory import KnownJob, Memory
-from schedmate.cluster.record import Plan, PlanStatus, Purpose, Reason, Record, carry_out
+from schedmate.cluster.record import Plan, PlanStatus, Purpose, Reason, Record, Result, carry_out
 from schedmate.jobs import (
     Diagnosis,
     Estimate,
@@ -211,10 +212,11 @@ class EndedRuns:
         runs = [run for run in self._adapter.ended(since) if (run.record.end_time or 0.0) >= begun]
         new = self._memory.unlearned(run.run for run in runs)
         left = [run for run in runs if run.run in new]
-        never_ran = [run.run for run in left if run.never_ran]
-        if never_ran:
-            self._memory.learned(never_ran, now, {})
-        left = [run for run in left if not run.never_ran]
+        # a job of schedmate's own is no job of a user, and how it ends is a diagnostic's result
+        nothing = {run.run for run in left if run.never_ran or is_diagnostic_name(run.record.name)}
+        if nothing:
+            self._memory.learned(sorted(nothing), now, {})
+        left = [run for run in left if run.run not in nothing]
         left.sort(key=lambda run: -(run.record.end_time or 0.0))
         failed = [run.run for run in left if run.record.state in FAILURES]
         to_diagnose = self._memory.undiagnosed(failed) if self._bounds.diagnose.allowed else set()
@@ -339,11 +341,14 @@ class EndedRuns:
         spec = job.spec.model_copy(update={"job_id": run.job, "node_names": list(run.nodes)})
         paths = self._logs_of(run, job, spec)
         written = [path for path in paths if _has_text(path)]
-        diagnosis = None
-        if written:
-            deadline = self._bounds.diagnose.each
-            nodes = self._adapter.node_logs(run)
-            diagnosis = self._mate.on_failure(spec, written, node_logs=nodes, deadline_s=deadline)
+        diagnosis = self._mate.on_failure(
+            spec,
+            written,
+            node_logs=self._adapter.node_logs(run) if written else (),
+            state=run.record.state,
+            failed_nodes=self._lost_nodes(run),
+            deadline_s=self._bounds.diagnose.each,
+        )
         failed = Failed(
             job=run.job,
             run=run.run,
@@ -358,6 +363,17 @@ class EndedRuns:
             if restarts is not None:  # None: the scheduler has forgotten the job
                 failure = Failure(self._adapter.cluster, run, restarts, diagnosis, failed.log)
         return failed, failure
+
+    def _lost_nodes(self, run: EndedRun) -> tuple[str, ...]:
+        """The nodes of a run that the scheduler lost, if that ended it: those that it names, else
+        those that are out of service now without having been drained."""
+        if run.record.state not in NODE_FAILURES or len(run.nodes) < 2:
+            return run.nodes if run.record.state in NODE_FAILURES else ()
+        if run.failed_nodes:
+            return run.failed_nodes
+        nodes = {node.name: node for node in self._adapter.nodes()}
+        present = [nodes[name] for name in run.nodes if name in nodes]
+        return tuple(node.name for node in present if not node.healthy and not node.drained)
 
     def _logs_of(self, run: EndedRun, job: KnownJob | Description, spec: JobSpec) -> list[Path]:
         """The log of a run, and the file of its errors if it has one."""
@@ -929,6 +945,8 @@ class Acting:
         if self._record is None or report.stopped:
             return
         self._record.ensure_intact()
+        if self._healer is not None:
+            self._healer.reconcile()
         self._record.expire()
         for status in reversed(self._record.plans(states={"approved", "applying"}, limit=1000)):
             if status.plan.cluster == self._adapter.cluster:
@@ -965,13 +983,28 @@ class Acting:
             result = self._healer.apply(plan.id)
         else:  # approved elsewhere: the agent with recovery.yaml carries it out
             return False
-        state, detail = result.status.state, result.detail
-        report.actions += [
-            Done(plan=plan.id, action=action, state=state, detail=detail) for action in plan.actions
-        ]
+        report.actions += self._taken(plan, result)
         if result.stopped:
             report.problems.append(f"plan {plan.id}: {result.stopped}: {result.detail}")
         return result.stopped is None
+
+    def _taken(self, plan: Plan, result: Result) -> list[Done]:
+        """What came of each action of a plan: some may be done although another was refused."""
+        assert self._record is not None
+        last = {attempt.step: attempt for attempt in self._record.attempts(plan=plan.id)}
+        skipped = {
+            entry.body["step"]: str(entry.body["detail"])
+            for entry in self._record.entries(kind="moot", about=plan.id)
+        }
+        taken = []
+        for step, action in enumerate(plan.actions):
+            state, detail = str(result.status.state), result.detail
+            if step in last and last[step].outcome == "done":
+                state, detail = "applied", last[step].detail
+            elif step in skipped:
+                state, detail = "skipped", skipped[step]
+            taken.append(Done(plan=plan.id, action=action, state=state, detail=detail))
+        return taken
 
     def check(self, record: Record, status: PlanStatus, action: Action, *, undo: bool) -> None:
         """As a `Guard` of the agent's own plans: the kill switch and the band."""

@@ -11,14 +11,23 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from hashlib import sha256
 from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from schedmate.base.errors import ActionError, SchedmateError
-from schedmate.cluster.actions import ACTION, Action, Diagnose, Drain, Kind, Notify, Requeue
+from schedmate.cluster.actions import (
+    ACTION,
+    Action,
+    Diagnose,
+    Drain,
+    Kind,
+    Notify,
+    Requeue,
+    Resume,
+)
 from schedmate.cluster.adapter import Answer, Executor, Finding, Guard, RefusedError
 from schedmate.cluster.claims import claim
 from schedmate.cluster.journal import (
@@ -54,7 +63,7 @@ NEXT: dict[PlanState, frozenset[PlanState]] = {
     "expired": frozenset(),
     "applying": frozenset({"applied", "failed"}),
     "applied": frozenset({"undoing"}),
-    "failed": frozenset({"applying", "undoing"}),
+    "failed": frozenset({"approved", "applying", "undoing"}),
     "undoing": frozenset({"undone", "failed"}),
     "undone": frozenset(),
 }
@@ -264,12 +273,29 @@ def carry_out(
             status = record.move(id_, "applying", by=by)
         if status.state != "applying":
             raise StateError(f"plan {id_} is {status.state}: {_advice_for(status)}.")
+        skipped = []
         try:
             for step, action in enumerate(status.plan.actions):
-                _take(record, status, step, action, executor, guard, by, undo=False, retry=retry)
+                why = _take(
+                    *(record, status, step, action, executor, guard, by), undo=False, retry=retry
+                )
+                if why is not None:
+                    skipped.append(f"{action.in_words}: skipped, {why}")
         except _StoppedError as stop:
+            if stop.why in ("refused", "changed", "failed"):
+                # people are told all the same: a guard may stop a plan, not the news of it
+                _notify(record, status, executor, guard, by)
             return _stopped_result(record, status, stop, by)
-        return Result(record.move(id_, "applied", by=by))
+        note = "; ".join(skipped)
+        return Result(record.move(id_, "applied", by=by, note=note), detail=note)
+
+
+def _notify(record: Record, status: PlanStatus, executor: Executor, guard: Guard, by: str) -> None:
+    """Take the notifications of a plan that does not go on."""
+    for step, action in enumerate(status.plan.actions):
+        if isinstance(action, Notify):
+            with suppress(_StoppedError):
+                _take(record, status, step, action, executor, guard, by, undo=False)
 
 
 def take_back(record: Record, id_: str, executor: Executor, guard: Guard, *, by: str) -> Result:
@@ -330,22 +356,25 @@ def _take(
     *,
     undo: bool,
     retry: bool = False,
-) -> None:
-    """Take one action, unless it is done. Raises `_StoppedError` if the plan cannot continue."""
+) -> str | None:
+    """Take one action, unless it is done; the reason if it is skipped.
+
+    Raises `_StoppedError` if the plan cannot continue.
+    """
     id_ = status.plan.id
     before = record.attempts(plan=id_, step=step, undo=undo)
     if before and before[-1].outcome == "done":
-        return
+        return None
     finding = _probe(executor, action)
     tries = sum(one.outcome in ("void", None) for one in before)
     if before and before[-1].outcome is None and _settle(record, before[-1], finding, by) == "done":
-        return
+        return None
     if tries >= MOST_TRIES and not retry:
         raise _StoppedError("failed", f"{action.in_words}: no answer, {tries} times")
     if finding.state == "moot":
         observation = {"step": step, "undo": undo, "detail": finding.detail}
         record.observe("moot", id_, by=by, data=observation)
-        return
+        return finding.detail or "it is so already"
     if finding.state == "changed":
         raise _StoppedError("changed", finding.detail or f"{action.target} is not as it was")
     try:
@@ -363,7 +392,7 @@ def _take(
         raise _StoppedError(why, f"{refusal.rule}: {refusal}", refusal.wait_s) from None
     if finding.state == "done":
         record.answer(attempt.id, "done", by=by, detail=finding.detail or "found to be so")
-        return
+        return None
     answer = _act(executor, action, attempt)
     if answer.outcome == "unknown":
         raise _StoppedError("unknown", answer.detail)
@@ -373,6 +402,7 @@ def _take(
         outcome, detail = ("done" if first.outcome == "done" else "failed"), first.detail
     if outcome == "failed":
         raise _StoppedError("failed", detail)
+    return None
 
 
 def _act(executor: Executor, action: Action, attempt: Attempt) -> Answer:
@@ -775,3 +805,24 @@ class Record(Journal):
             raise ValueError(f"{what!r} is no observation")
         with self.writing():
             return self.append(what, about, by, data)
+
+
+ISOLATION_ENDED = "isolation ended"
+"""The observation that others returned a node to service, or took it over; about the plan."""
+
+
+def isolations(record: Record) -> dict[str, Attempt]:
+    """The nodes that we took out of service, or may have, with the attempt; without those that we
+    or others returned."""
+    drained: dict[str, Attempt] = {}
+    both = [*record.attempts(kind="drain"), *record.attempts(kind="resume")]
+    for attempt in sorted(both, key=lambda attempt: attempt.id):
+        if isinstance(attempt.action, Drain) and attempt.outcome in ("done", None):
+            drained[attempt.action.node] = attempt
+        elif isinstance(attempt.action, Resume) and attempt.outcome == "done":
+            drained.pop(attempt.action.node, None)
+    for entry in record.entries(kind=ISOLATION_ENDED):
+        node = entry.body["node"]
+        if node in drained and drained[node].id == entry.body["drain"]:
+            del drained[node]
+    return drained

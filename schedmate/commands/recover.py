@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,6 +20,7 @@ from schedmate.base.terminal import clean, say
 from schedmate.commands.options import JsonOption
 
 if TYPE_CHECKING:
+    from schedmate.cluster import ClusterKind
     from schedmate.cluster.record import Record
     from schedmate.cluster.recovery.checkpoints import Checkpoint
     from schedmate.cluster.recovery.configuration import Configuration
@@ -52,6 +53,7 @@ def status(
     Also shows whether the circuit breaker is open and the kill switch on. With --verify, exits with
     7 when the record was changed.
     """
+    from schedmate.cluster.bounds import kill_switch_is_on
     from schedmate.cluster.record import OPEN, PlanState, Record
     from schedmate.cluster.recovery.document import (
         ChainDocument,
@@ -59,7 +61,7 @@ def status(
         isolated,
         plan_document,
     )
-    from schedmate.cluster.recovery.guards import breaker_is_open, kill_switch_is_on
+    from schedmate.cluster.recovery.guards import breaker_is_open
 
     configuration = configuration_of(recovery, record)
     known_head = _head(head)
@@ -95,15 +97,18 @@ def reset(
 ) -> None:
     """Close the circuit breaker.
 
-    Use it after checking the isolated nodes; from then on they do not count.
+    Use it after checking the isolated nodes; from then on they do not count. Plans that it had
+    stopped are approved again: the agent, or `recover apply`, carries them out.
     """
     from schedmate.cluster.record import Record
     from schedmate.cluster.recovery.guards import breaker_is_open, reset_breaker
 
     with Record(configuration_of(recovery, record).record) as recovery_record:
         was_open = breaker_is_open(recovery_record)
-        reset_breaker(recovery_record, by=invoking_user(), note=note)
+        again = reset_breaker(recovery_record, by=invoking_user(), note=note)
     say("the circuit breaker is closed." if was_open else "the circuit breaker was closed already.")
+    for id_ in again:
+        say(f"plan {id_}, which it had stopped, is approved again.")
 
 
 def _head(text: str | None) -> tuple[int, str] | None:
@@ -201,6 +206,7 @@ def _checkpoint_document(
 
 RECOVERY_VARIABLE = "SCHEDMATE_RECOVERY"
 SITE_FILE = Path("/etc/schedmate/recovery.yaml")
+SITE_BOUNDS = Path("/etc/schedmate/bounds.yaml")
 
 RecoveryOption = Annotated[
     Path | None,
@@ -252,10 +258,18 @@ def recovery_file(named: Path | None) -> Path | None:
     return SITE_FILE if SITE_FILE.is_file() else None
 
 
-def configuration_of(named: Path | None, record: Path | None) -> Configuration:
-    """The administrator's configuration, with another record where one is named."""
+def configuration_of(
+    named: Path | None, record: Path | None, bounds: Path | None = None
+) -> Configuration:
+    """The administrator's configuration, with another record where one is named.
+
+    Where `bounds` are named and no recovery.yaml is, it is the one that the bounds name.
+    """
+    from schedmate.cluster.bounds import load_bounds
     from schedmate.cluster.recovery.configuration import load_configuration
 
+    if named is None and bounds is not None:
+        named = load_bounds(bounds).recovery
     configuration = load_configuration(recovery_file(named))
     return (
         configuration
@@ -275,6 +289,70 @@ def record_to_read(configuration: Configuration, dry_run: bool) -> Iterator[Reco
             place = Path(stack.enter_context(TemporaryDirectory())) / "record.db"
             Record(place).close()
         yield stack.enter_context(Record(place, read_only=dry_run))
+
+
+BoundsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--bounds",
+        metavar="FILE",
+        help="The bounds of the cluster's agent, to act through its scheduler. Default: "
+        f"{SITE_BOUNDS} if it is there and recovery.yaml has no commands for nodes and jobs.",
+    ),
+]
+
+
+def bounds_file(named: Path | None, configuration: Configuration) -> Path | None:
+    """The bounds through which a cluster is reached; None: the commands of recovery.yaml."""
+    if named is not None:
+        return named
+    commands = configuration.commands
+    if commands is not None and (commands.nodes is not None or commands.job is not None):
+        return None
+    return SITE_BOUNDS if SITE_BOUNDS.is_file() else None
+
+
+@contextmanager
+def acting_service(
+    configuration: Configuration, record: Record, bounds: Path | None
+) -> Iterator[Recovery]:
+    """Recovery that acts: through the scheduler of the bounds, else by commands of recovery.yaml.
+
+    Raises `SchedmateError` when the scheduler does not answer, or is that of another cluster.
+    """
+    place = bounds_file(bounds, configuration)
+    if place is None:
+        yield recovery_service(configuration, record)
+        return
+    from schedmate.base.errors import ActionError
+    from schedmate.cluster.bounds import kill_switch_is_on, load_bounds
+    from schedmate.cluster.recovery.recover import ClusterExecutor, Recovery, of_cluster
+    from schedmate.commands.agents import state_dir
+
+    allowed = load_bounds(place)
+    if kill_switch_is_on(allowed.kill_switch):
+        raise ActionError(f"{allowed.kill_switch} is there; nothing is done until it is removed.")
+    with present_kind().reached(allowed, state_dir(None), watches=False) as reached:
+        present = of_cluster(configuration, reached.adapter.cluster)
+        executor = ClusterExecutor(reached.adapter, present, reached.runner)
+        yield Recovery(present, record, executor, by=invoking_user())
+
+
+def present_kind() -> ClusterKind[Any]:
+    """The kind of cluster that the settings name, else the one that this machine belongs to."""
+    from schedmate.cluster import cluster_kind, clusters
+    from schedmate.settings import load_settings
+
+    named = load_settings().scheduler
+    if named is not None:
+        return cluster_kind(named)
+    for kind in clusters():
+        if kind.is_here():
+            return kind
+    raise UsageError(
+        "this machine belongs to no cluster that schedmate knows; run this where the agent runs, "
+        "or name its kind with SCHEDMATE_SCHEDULER."
+    )
 
 
 def recovery_service(configuration: Configuration, record: Record) -> Recovery:
@@ -427,6 +505,7 @@ def apply(
         typer.Argument(metavar="[ID...]", help="Plans to apply. Default: all approved ones."),
     ] = None,
     retry: Annotated[bool, typer.Option("--retry", help="Retry items that failed.")] = False,
+    bounds: BoundsOption = None,
     recovery: RecoveryOption = None,
     record: RecordOption = None,
     as_json: JsonOption = False,
@@ -439,15 +518,16 @@ def apply(
     from schedmate.cluster.record import Record
     from schedmate.cluster.recovery.document import RecoverDocument, plan_document
 
-    configuration = configuration_of(recovery, record)
+    configuration = configuration_of(recovery, record, bounds)
     if retry and not ids:
         raise UsageError(
             "--retry needs the ids of plans to try again; `schedmate recover status` lists them."
         )
     complete = True
-    with Record(configuration.record) as recovery_record:
+    with ExitStack() as stack:
+        recovery_record = stack.enter_context(Record(configuration.record))
         recovery_record.ensure_intact()
-        service = recovery_service(configuration, recovery_record)
+        service = stack.enter_context(acting_service(configuration, recovery_record, bounds))
         wanted = ids or [
             one.plan.id
             for one in reversed(
@@ -473,6 +553,7 @@ def apply(
 @app.command()
 def undo(
     id_: PlanId,
+    bounds: BoundsOption = None,
     recovery: RecoveryOption = None,
     record: RecordOption = None,
     as_json: JsonOption = False,
@@ -485,10 +566,12 @@ def undo(
     from schedmate.cluster.record import Record
     from schedmate.cluster.recovery.document import RecoverDocument, plan_document
 
-    configuration = configuration_of(recovery, record)
-    with Record(configuration.record) as recovery_record:
+    configuration = configuration_of(recovery, record, bounds)
+    with ExitStack() as stack:
+        recovery_record = stack.enter_context(Record(configuration.record))
         recovery_record.ensure_intact()
-        result = recovery_service(configuration, recovery_record).undo(id_)
+        service = stack.enter_context(acting_service(configuration, recovery_record, bounds))
+        result = service.undo(id_)
         document = RecoverDocument(
             plans=[plan_document(recovery_record, result.status, whole=True)]
         )

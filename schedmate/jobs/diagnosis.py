@@ -92,6 +92,9 @@ class Recovery(BaseModel):
     innocent: list[str] = Field(default_factory=list)
     steps: list[PlanStep] = Field(default_factory=list)
     restart: Literal["no", "same", "from checkpoint", "elsewhere", "elsewhere from checkpoint"]
+    awaits: str | None = Field(
+        default=None, description="What must be so before a restart can help: a person sees to it"
+    )
     notify: Literal["user", "operator", "nobody"]
 
 

@@ -12,9 +12,9 @@ from cli_runner import Cli
 
 from schedmate.cluster.actions import Drain, Notify
 from schedmate.cluster.adapter import Answer, Finding, Unguarded
+from schedmate.cluster.bounds import kill_switch_is_on
 from schedmate.cluster.journal import BrokenRecordError, Journal
 from schedmate.cluster.record import Plan, Reason, Record, carry_out, take_back
-from schedmate.cluster.recovery.guards import kill_switch_is_on
 
 Tamper = Callable[[sqlite3.Connection], object]
 

@@ -449,7 +449,7 @@ def test_a_node_fault_ends_with_the_job_done_elsewhere(
             setup.record.approve(waiting, by="operator")
             found = setup.agent.once()
             assert {one.action.kind: one.state for one in found.actions} == {
-                "drain": "applied", "requeue": "applied", "notify": "applied",
+                "drain": "applied", "requeue": "applied", "notify": "skipped",
             }  # fmt: skip
             # and once only
             assert not setup.agent.once().actions

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from schedmate.cluster.actions import Action, Drain, Notify, Requeue, Resume
 from schedmate.cluster.adapter import Answer, ExecutorError, Finding
+from schedmate.cluster.bounds import kill_switch_is_on
 from schedmate.cluster.journal import Instant
 from schedmate.cluster.record import Plan, Reason, Record, Result, carry_out, drain_mark, take_back
 from schedmate.cluster.recovery.configuration import Configuration
@@ -23,7 +24,6 @@ from schedmate.cluster.recovery.guards import (
     Guards,
     Inventory,
     breaker_is_open,
-    kill_switch_is_on,
     reset_breaker,
 )
 

@@ -29,7 +29,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from schedmate.base.errors import InputError, LimitError, SchedmateError, SettingsError, UsageError
+from schedmate.base.errors import (
+    InputError,
+    LimitError,
+    SchedmateError,
+    SettingsError,
+    UsageError,
+    unreadable,
+)
 
 LONGEST_REQUEST = 64 << 20
 """Limit for a request [bytes]."""
@@ -106,6 +113,12 @@ def _answer_of(work: str, request: Any) -> bytes:
         error = [next(kind for kind in kinds if kind in _PASSED_ON), str(caught)]
     except MemoryError:
         error = ["MemoryError", ""]
+    except OSError as caught:
+        if caught.filename is not None and not isinstance(caught, BlockingIOError):
+            # a directory that is its user's alone, a disk that fails: the input's fault, not ours
+            refused = unreadable(os.fsdecode(caught.filename), caught)
+            return json.dumps({"error": ["InputError", str(refused)]}).encode()
+        error = [type(caught).__name__, str(caught)]
     except Exception as caught:  # noqa: BLE001 - it is raised again where the answer is read
         frame = traceback.extract_tb(caught.__traceback__)[-1]
         place = f"{os.path.basename(frame.filename)}:{frame.lineno}"  # noqa: PTH119 - just a name

@@ -6,9 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from schedmate.cluster.actions import Drain, Resume
 from schedmate.cluster.journal import Instant
-from schedmate.cluster.record import Outcome, Plan, PlanState, PlanStatus, Record
+from schedmate.cluster.record import Outcome, Plan, PlanState, PlanStatus, Record, isolations
 
 SCHEMA = "schedmate.recover/v1"
 
@@ -110,15 +109,8 @@ def plan_document(record: Record, status: PlanStatus, *, whole: bool = False) ->
 
 
 def isolated(record: Record) -> dict[str, str]:
-    """The nodes that we took out of service and did not return, with the plan's id."""
-    plan_of: dict[str, str] = {}
-    both = [*record.attempts(kind="drain"), *record.attempts(kind="resume")]
-    for attempt in sorted(both, key=lambda attempt: attempt.id):
-        if isinstance(attempt.action, Drain) and attempt.outcome in ("done", None):
-            plan_of[attempt.action.node] = attempt.plan
-        elif isinstance(attempt.action, Resume) and attempt.outcome == "done":
-            plan_of.pop(attempt.action.node, None)
-    return plan_of
+    """The nodes that we took out of service and nobody returned, with the plan's id."""
+    return {node: attempt.plan for node, attempt in isolations(record).items()}
 
 
 def _text(body: dict[str, Any]) -> str:

@@ -73,6 +73,8 @@ class HasInventory(Protocol):
 # Undone actions count as well, else alternate draining and resuming would be unlimited.
 
 
+BREAKER = "circuit breaker"
+"""The rule that limits how many nodes are isolated (`RefusedError.rule`)."""
 TRIPPED, RESET = "breaker tripped", "breaker reset"
 """Entries of the record when the circuit breaker opens, and when a person closes it."""
 ALLOWED_TEXT = "text alone, as recovery.yaml allows"
@@ -130,16 +132,14 @@ class Guards:
     def _breaker(self, record: Record, _status: PlanStatus, action: Drain) -> None:
         if breaker_is_open(record):
             raise RefusedError(
-                "circuit breaker",
+                BREAKER,
                 "it is open; look at the nodes that were isolated, then `schedmate recover reset`.",
             )
         limits = self.configuration.isolation
         if not self.inventory.nodes:
-            raise RefusedError("circuit breaker", "it is not known which nodes the cluster has.")
+            raise RefusedError(BREAKER, "it is not known which nodes the cluster has.")
         if action.node not in self.inventory.nodes:
-            raise RefusedError(
-                "circuit breaker", f"{action.node} is none of the nodes of the cluster."
-            )
+            raise RefusedError(BREAKER, f"{action.node} is none of the nodes of the cluster.")
         now, reset = record.now(), _latest_observation(record, RESET)
         drains = _drains(record)
         # a person who closes the breaker has reviewed all isolations until then
@@ -158,7 +158,7 @@ class Guards:
                 f"{allowed} allowed"
             )
             raise RefusedError(
-                "circuit breaker",
+                BREAKER,
                 f"{words}; it is open now, `schedmate recover reset` closes it.",
                 observed=(TRIPPED, "recovery", {"nodes": sorted(counted_ones), "for": action.node}),
             )
@@ -270,9 +270,19 @@ def _latest_observation(record: Record, kind: str) -> int:
     return max((one.seq for one in record.entries(kind=kind)), default=0)
 
 
-def reset_breaker(record: Record, *, by: str, note: str) -> None:
-    """Close the circuit breaker.
+def reset_breaker(record: Record, *, by: str, note: str) -> list[str]:
+    """Close the circuit breaker, and approve again the plans that it had stopped; their ids.
 
     Isolations until now do not count any more: the person who closes it has reviewed them.
     """
-    record.observe(RESET, "recovery", by=by, data={"note": note})
+    with record.writing():
+        record.ensure_intact()
+        record.observe(RESET, "recovery", by=by, data={"note": note})
+        stopped = [
+            status.plan.id
+            for status in reversed(record.plans(states={"failed"}, purpose="recovery", limit=1000))
+            if status.note.startswith(f"refused: {BREAKER}:")
+        ]
+        for id_ in stopped:
+            record.move(id_, "approved", by=by, note=f"the circuit breaker was closed: {note}")
+    return stopped

@@ -53,6 +53,9 @@ class LocalExecutor:
         if isinstance(action, Requeue | Hold | Release):
             return self._probe_job(action)
         if isinstance(action, Notify):
+            if self.commands.notify is None:
+                why = "recovery.yaml names no command `notify`; it is only recorded"
+                return Finding("moot", why)
             return Finding("ready")
         return Finding("changed", f"this site has no command for {action.kind}")
 

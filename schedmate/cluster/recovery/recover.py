@@ -31,6 +31,7 @@ from schedmate.cluster.adapter import (
 )
 from schedmate.cluster.bounds import Bounds
 from schedmate.cluster.record import (
+    ISOLATION_ENDED,
     Plan,
     PlanStatus,
     Reason,
@@ -39,10 +40,12 @@ from schedmate.cluster.record import (
     StateError,
     carry_out,
     drain_mark,
+    isolations,
     plan_id,
     take_back,
 )
 from schedmate.cluster.recovery.configuration import (
+    Commands,
     Configuration,
     Rule,
     Step,
@@ -157,6 +160,9 @@ class _Proposing:
         if self.case.confirmed_by:
             return f"a person: {self.case.confirmed_by}"
         if plan is not None and plan.isolation == "confirmed" and diagnosis.origin in NODE_SIDE:
+            if diagnosis.origin == "scheduler":
+                said = [one.text for one in diagnosis.evidence if one.note == "decided"]
+                return f"the scheduler: {said[0]}" if said else "the scheduler"
             return f"the node's own log, {diagnosis.file}:{diagnosis.line}"
         return None
 
@@ -218,17 +224,23 @@ class _Proposing:
         ]
         # keeping one job away from a suspect node isolates nothing
         avoid = tuple(dict.fromkeys((*isolate, *([suspect] if suspect else ()))))
-        if self._restarts():
-            elsewhere = avoid if self._elsewhere() or isolate else ()
+        elsewhere = avoid if self._elsewhere() or isolate else ()
+        earlier = self._same_restart(elsewhere) if self._restarts() else None
+        restarts = self._restarts() and earlier is None
+        if restarts:
             actions.append(Requeue(job=self.case.job, run=self.case.run, exclude=elsewhere))
-        actions += self._notices(isolate)
+        if earlier is not None:
+            why += f" {earlier}"
+        actions += self._notices(isolate, earlier or "")
         if not actions:
             return Proposal(None, f"{why} There is nothing to notify and nothing to restart.")
         parts = []
         if isolate:
             parts.append(f"isolate {', '.join(isolate)}")
-        if self._restarts():
+        if restarts:
             parts.append(f"restart job {self.case.job}{self._how()}")
+            if self._awaits():
+                why += f" Approve it once this is so: {self._awaits()}."
         if not parts:
             parts.append("tell the " + " and the ".join(dict.fromkeys(self._recipients(isolate))))
         summary = f"{self._headline()}: {', then '.join(parts)}. {why}"
@@ -239,6 +251,33 @@ class _Proposing:
             return self.rule.restart == "yes"
         plan = self.diagnosis.plan
         return plan is not None and plan.restart != "no"
+
+    def _awaits(self) -> str | None:
+        return awaited(self.diagnosis)
+
+    def _same_restart(self, exclude: tuple[str, ...]) -> str | None:
+        """Why a restart would end as the one before: the job was restarted after the same failure,
+        and no node is avoided now that was not avoided then."""
+        if self.record is None:
+            return None
+        ruled, now = ruled_by_rules(self.diagnosis), self.record.now()
+        for attempt in reversed(self.record.attempts(kind="requeue", undo=False)):
+            action = attempt.action
+            if not isinstance(action, Requeue) or attempt.outcome not in ("done", None):
+                continue
+            if action.job != self.case.job or action.run >= self.case.run:
+                continue
+            if attempt.at.age(now) > self.configuration.restarts.within:
+                return None
+            status = self.record.plan(attempt.plan)
+            same = (status.plan.reason.verdict, status.plan.reason.rule)
+            if same != (ruled.error_name, ruled.rule) or set(exclude) - set(action.exclude):
+                return None
+            return (
+                f"The job was restarted after the same failure (plan {attempt.plan}), and failed "
+                "again: it is not restarted until a person has changed something."
+            )
+        return None
 
     def _elsewhere(self) -> bool:
         plan = self.diagnosis.plan
@@ -259,14 +298,14 @@ class _Proposing:
             recipients.append("operator")
         return [str(one) for one in recipients]
 
-    def _notices(self, isolate: tuple[str, ...]) -> list[Action]:
+    def _notices(self, isolate: tuple[str, ...], more: str) -> list[Action]:
         diagnosis = self.diagnosis
         summary = diagnosis.plan.summary if diagnosis.plan is not None else diagnosis.reason
         return [
             Notify(
                 to="operator" if to == "operator" else "user",
                 job=self.case.job,
-                text=f"job {self.case.job}: {self._headline()}. {summary}",
+                text=" ".join(f"job {self.case.job}: {self._headline()}. {more} {summary}".split()),
             )
             for to in self._recipients(isolate)
         ]
@@ -308,6 +347,12 @@ class _Proposing:
             ),
             actions=actions,
         )
+
+
+def awaited(diagnosis: Diagnosis) -> str | None:
+    """What must be so before a restart can help; None: nothing, the restart itself changes what
+    failed, or the failure was a passing one."""
+    return diagnosis.plan.awaits if diagnosis.plan is not None else None
 
 
 def _evidence(diagnosis: Diagnosis) -> tuple[EvidenceLine, ...]:
@@ -388,7 +433,8 @@ class Recovery:
             if not any(self.record.entries(kind=CASE_KIND, about=status.plan.id)):
                 stored = _KeptCase(**case._asdict()).model_dump(mode="json")
                 self.record.observe(CASE_KIND, status.plan.id, by=self.by, data=stored)
-            if status.state == "proposed" and self.is_automatic(status.plan):
+            waits = status.plan.restarts and awaited(case.diagnosis) is not None
+            if status.state == "proposed" and not waits and self.is_automatic(status.plan):
                 note = "automatic: " + ", ".join(sorted(self.configuration.automatic))
                 status = self.record.approve(status.plan.id, by="recovery.yaml", note=note)
         return proposal, status
@@ -436,6 +482,8 @@ class Recovery:
         result = carry_out(
             *(self.record, id_, executor, self.guards(status.plan)), by=self.by, retry=retry
         )
+        if result.stopped == "refused":
+            self._alarm(result, executor)
         tested = any(isinstance(one, Diagnose) for one in result.status.plan.actions)
         if result.stopped is None and tested:
             case = self.case(id_)
@@ -444,8 +492,46 @@ class Recovery:
                 return Applied(result, following, proposal.why)
         return Applied(result)
 
+    def _alarm(self, result: Result, executor: Diagnosing) -> None:
+        """Tell the operator that a guard stopped a plan, which no guard forbids."""
+        plan = result.status.plan
+        alarm = Plan.of(
+            "recovery",
+            cluster=self.configuration.cluster,
+            key=f"alarm for {plan.id}: {result.detail}",
+            created=self.record.now().time,
+            reason=Reason(summary=f"plan {plan.id} was stopped: {result.detail}"),
+            actions=[Notify(to="operator", text=f"plan {plan.id} stopped: {result.detail}")],
+        )
+        with self.record.writing():
+            if self.record.propose(alarm, by=self.by).state == "proposed":
+                self.record.approve(alarm.id, by="schedmate", note="it only tells")
+        if self.record.plan(alarm.id).state in ("approved", "applying"):
+            guards = Guards(self.configuration, Inventory())
+            carry_out(self.record, alarm.id, executor, guards, by=self.by)
+
+    def reconcile(self) -> list[str]:
+        """End the isolation of nodes in the record that others have returned to service, or taken
+        over; the nodes.
+
+        Raises `ExecutorError` when the cluster does not answer.
+        """
+        ended: list[str] = []
+        if self.executor is None:
+            return ended
+        for node, attempt in isolations(self.record).items():
+            finding = self._executor().probe(attempt.action)
+            if attempt.outcome != "done" or finding.state == "done":
+                continue
+            seen = f"somebody has changed it since: {finding.detail or finding.state}"
+            data = {"node": node, "drain": attempt.id, "detail": seen}
+            self.record.observe(ISOLATION_ENDED, attempt.plan, by=self.by, data=data)
+            ended.append(node)
+        return ended
+
     def undo(self, id_: str) -> Result:
         """Undo the steps of a plan."""
+        self.record.ensure_proven(id_)
         executor = self._executor()
         guards = Guards(self.configuration, Inventory())
         return take_back(self.record, id_, executor, guards, by=self.by)
@@ -459,8 +545,8 @@ class Recovery:
     def _executor(self) -> Diagnosing:
         if self.executor is None:
             raise ExecutorError(
-                "plans cannot be carried out here: recovery.yaml names no commands, and no "
-                "agent of a scheduler was started."
+                "no cluster can be reached to carry plans out: name the file of the agent's bounds "
+                "with --bounds, or commands in recovery.yaml."
             )
         # an executor of recovery runs diagnostics too
         return Diagnosing(self.executor, self.executor, self.configuration)  # type: ignore[arg-type]
@@ -476,10 +562,14 @@ def load_recovery(bounds: Bounds, cluster: str) -> Configuration | None:
     """
     if bounds.recovery is None:
         return None
-    configuration = load_configuration(bounds.recovery)
+    return of_cluster(load_configuration(bounds.recovery), cluster)
+
+
+def of_cluster(configuration: Configuration, cluster: str) -> Configuration:
+    """The configuration for the cluster that answers; raises `SettingsError` for another one's."""
     if configuration.cluster not in ("default", cluster):
         raise SettingsError(
-            f"{bounds.recovery} is for cluster {configuration.cluster!r}, and this is {cluster!r}."
+            f"recovery.yaml is for cluster {configuration.cluster!r}, and this is {cluster!r}."
         )
     return configuration.model_copy(update={"cluster": cluster})
 
@@ -487,8 +577,8 @@ def load_recovery(bounds: Bounds, cluster: str) -> Configuration | None:
 class ClusterExecutor:
     """Takes recovery's actions through an adapter, and lists its nodes.
 
-    People are notified by the site's command (`commands: notify`); without one, by the record and
-    the agent's output.
+    People are notified by the site's command (`commands: notify`); without one, nobody is, and the
+    record and the agent's output say so.
     """
 
     def __init__(
@@ -497,19 +587,17 @@ class ClusterExecutor:
         self.name = adapter.name
         self._adapter, self._runner = adapter, runner
         commands = configuration.commands
-        self._notify = LocalExecutor(commands) if commands and commands.notify else None
+        self._people = LocalExecutor(commands or Commands())
 
     def probe(self, action: Action) -> Finding:
         """See `Executor.probe`."""
-        return Finding("ready") if isinstance(action, Notify) else self._adapter.probe(action)
+        by = self._people if isinstance(action, Notify) else self._adapter
+        return by.probe(action)
 
     def act(self, action: Action, *, key: str, timeout_s: float) -> Answer:
         """See `Executor.act`."""
-        if not isinstance(action, Notify):
-            return self._adapter.act(action, key=key, timeout_s=timeout_s)
-        if self._notify is None:
-            return Answer("done", f"written down for the {action.to}: {action.text}")
-        return self._notify.act(action, key=key, timeout_s=timeout_s)
+        by = self._people if isinstance(action, Notify) else self._adapter
+        return by.act(action, key=key, timeout_s=timeout_s)
 
     def inventory(self) -> Inventory:
         """See `HasInventory.inventory`."""
@@ -555,6 +643,10 @@ class ClusterRecovery:
         """Carry out an approved plan past recovery's guards, or the rest of it."""
         assert self._service is not None
         return self._service.apply(id_).result
+
+    def reconcile(self) -> list[str]:
+        """See `Recovery.reconcile`."""
+        return self._service.reconcile() if self._service is not None else []
 
     def undo(self, id_: str) -> Result:
         """Undo the steps of a plan, except what somebody else has changed since."""

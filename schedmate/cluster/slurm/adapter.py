@@ -35,6 +35,7 @@ from schedmate.cluster.actions import (
     Release,
     Requeue,
     Resume,
+    diagnostic_name,
     may_annotate,
 )
 from schedmate.cluster.adapter import (
@@ -317,7 +318,8 @@ class SlurmActs(Lookups):
                 return Finding("done", seen)
             if node.drained:
                 return Finding("moot", seen)
-            return Finding("ready" if node.healthy else "changed", seen)
+            # Slurm has taken it out of service itself
+            return Finding("ready" if node.healthy else "moot", seen)
         if ours:
             return Finding("ready", seen)
         return Finding("changed" if node.drained else "moot", seen)
@@ -648,6 +650,7 @@ class SlurmAdapter(SlurmActs):
             log=row.get("stdout") or submission.stdout,
             task=int(task) if task.isdigit() else None,
             errors=row.get("stderr") or submission.stderr,
+            failed_nodes=hosts_of(row.get("failednode", "")),
         )
 
 
@@ -743,7 +746,7 @@ class SlurmRunner:
         self, command: tuple[str, ...], nodes: tuple[str, ...], *, key: str, timeout_s: float
     ) -> Ran:
         """See `Runner.run`."""
-        name = f"schedmate-{key}"
+        name = diagnostic_name(key)
         words = (
             *("srun", f"--job-name={name}", f"--nodelist={','.join(nodes)}"),
             *(f"--nodes={len(nodes)}", f"--ntasks={len(nodes)}", "--exclusive", "--quiet"),

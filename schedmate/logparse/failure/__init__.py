@@ -6,5 +6,6 @@ with open_log("job.out") as log:
 
 from schedmate.logparse.failure.handler import diagnose, open_job
 from schedmate.logparse.failure.rules import Rule, load_rules, site_rules
+from schedmate.logparse.failure.states import of_state
 
-__all__ = ["Rule", "diagnose", "load_rules", "open_job", "site_rules"]
+__all__ = ["Rule", "diagnose", "load_rules", "of_state", "open_job", "site_rules"]

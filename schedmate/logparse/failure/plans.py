@@ -64,7 +64,10 @@ def plan_for(diagnosis: Diagnosis, *, given_as: str | None = None) -> Recovery:
         if row[action] != nothing
     ]
     return Recovery(
-        **part, **{key: row[key] for key in ("id", "diagnose", "restart", "notify") if key in row}
+        **part,
+        **{
+            key: row[key] for key in ("id", "diagnose", "restart", "awaits", "notify") if key in row
+        },
     )
 
 
@@ -126,6 +129,8 @@ def _isolation(
     of_the_job = not diagnosis.job_nodes or node is None or mine is not None
     by_node = diagnosis.origin in ON_THE_NODE_S_SIDE
     certain = by_node and of_the_job and given_as is None
+    if diagnosis.origin == "scheduler" and node is None:
+        certain = False  # it lost one of several, and does not say which
     if certain and doubt.proof and diagnosis.source == "rules":
         return {
             "summary": summary,
@@ -176,6 +181,8 @@ def _isolation(
 def _why(diagnosis: Diagnosis, *, by_node: bool, of_the_job: bool, given_as: str | None) -> str:
     if given_as is not None:
         return f"the log was given as that of {given_as}, but its lines name {diagnosis.node}"
+    if diagnosis.origin == "scheduler" and diagnosis.node is None:
+        return "the scheduler does not say which of the job's nodes it lost"
     if by_node and not of_the_job:
         return f"{diagnosis.node} is not one of the job's nodes"
     if by_node:
