@@ -526,6 +526,7 @@ class Agent:
             self._annotate,
             self._learn,
             self._follow,
+            self._list_waiting,
         ]
         for step in steps:
             try:
@@ -533,9 +534,6 @@ class Agent:
             except (SchedmateError, OSError) as error:
                 # a step that fails (its database is down) does not stop the others
                 report.problems.append(f"{step.__name__.strip('_').replace('_', ' ')}: {error}")
-        if self._record is not None:
-            waiting = self._record.plans(states={"proposed"})
-            report.waiting = [status.plan.id for status in waiting]
         report.took_s = round(time.perf_counter() - began, 3)
         return report
 
@@ -548,6 +546,11 @@ class Agent:
 
     def _go_on(self, _jobs: list[LiveJob], report: Pass) -> None:
         self._acting.go_on(report)
+
+    def _list_waiting(self, _jobs: list[LiveJob], report: Pass) -> None:
+        if self._record is not None:
+            waiting = self._record.plans(states={"proposed"})
+            report.waiting = [status.plan.id for status in waiting]
 
     def _advise(self, jobs: list[LiveJob], report: Pass) -> None:
         self._advising.advise(jobs, report)

@@ -332,7 +332,7 @@ def acting_service(
     allowed = load_bounds(place)
     if kill_switch_is_on(allowed.kill_switch):
         raise ActionError(f"{allowed.kill_switch} is there; nothing is done until it is removed.")
-    with present_kind().reached(allowed, state_dir(None), watches=False) as reached:
+    with present_kind().reached(allowed, state_dir(None, allowed), watches=False) as reached:
         present = of_cluster(configuration, reached.adapter.cluster)
         executor = ClusterExecutor(reached.adapter, present, reached.runner)
         yield Recovery(present, record, executor, by=invoking_user())

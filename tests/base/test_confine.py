@@ -91,6 +91,22 @@ def test_what_nobody_foresaw_is_one_sentence(
     assert "\n" not in str(caught.value)
 
 
+def test_a_directory_that_is_its_users_alone_is_an_input_that_cannot_be_read(
+    confinement: Confinement, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=r"cannot read \S*private: Permission denied") as caught:
+        run(confinement, "list_as_nobody", str(private_directory(tmp_path)))
+    assert "internal error" not in str(caught.value)
+
+
+def private_directory(folder: Path) -> Path:
+    private = folder / "private"
+    private.mkdir(mode=0o700)
+    private.chmod(0)
+    folder.chmod(0o711)
+    return private
+
+
 def test_refusals_stay_what_they_were(confinement: Confinement) -> None:
     with pytest.raises(InputError, match=r"^/jobs/17: no such directory$"):
         run(confinement, "refuse", "/jobs/17: no such directory")

@@ -8,12 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedmate.cluster.record import Plan, Record
+from schedmate.cluster.adapter import Answer, Finding, Unguarded
+from schedmate.cluster.record import Plan, Record, carry_out
 from schedmate.cluster.recovery.configuration import Configuration
 from schedmate.cluster.recovery.guards import ALLOWED_TEXT
 from schedmate.cluster.recovery.recover import Case, propose
 from schedmate.cluster.recovery.recover import Recovery as Service
 from schedmate.jobs import Diagnosis, Recovery
+from schedmate.logparse.failure import of_state
 from schedmate.logparse.failure.opinion import reading_of
 from schedmate.logparse.failure.plans import limit_plan, plan_for
 
@@ -278,3 +280,94 @@ def test_a_models_verdict_of_which_nothing_says_what_rules_said_has_no_rights() 
     assert kinds(plan) == ["notify"]
     assert plan is not None
     assert "as a language model reads it" in plan.reason.summary
+
+
+# -- the scheduler's word, causes that last, failures that come again
+
+
+def lost(**parts: object) -> Diagnosis:
+    found = of_state(None, "NODE_FAIL", job="17", nodes=NODES, failed_nodes=["gpu-2"])
+    assert found is not None
+    return found.model_copy(update=parts)
+
+
+def full_disk() -> Diagnosis:
+    found = diagnosis(
+        error_name="S3/Storage Error",
+        faulty_component="storage",
+        rule="errno-28",
+        node=None,
+        plan=None,
+    )
+    return found.model_copy(update={"plan": plan_for(found)})
+
+
+def restarted(record: Record, plan: Plan) -> None:
+    """As if an agent had carried the plan out."""
+    record.propose(plan, by="agent")
+    record.approve(plan.id, by="alice")
+    result = carry_out(record, plan.id, Obliging(), Unguarded(), by="agent")
+    assert result.stopped is None
+
+
+class Obliging:
+    """A cluster on which everything works."""
+
+    name = "obliging"
+
+    def probe(self, action: object) -> Finding:
+        return Finding("ready")
+
+    def act(self, action: object, *, key: str, timeout_s: float) -> Answer:
+        return Answer("done")
+
+
+def test_the_schedulers_word_for_a_lost_node_confirms_it() -> None:
+    plan = propose(case(lost()), configured(), None).plan
+    assert kinds(plan) == ["drain", "requeue", "notify"]
+    assert plan is not None
+    assert plan.isolates == ("gpu-2",)
+    assert plan.reason.confirmed_by is not None
+    assert plan.reason.confirmed_by.startswith("the scheduler: job 17 ended NODE_FAIL")
+
+
+def test_a_cause_that_lasts_is_awaited_by_a_person(tmp_path: Path) -> None:
+    automatic = configured(automatic=["restart", "notify"])
+    with Record(tmp_path / "r.db") as record:
+        service = Service(automatic, record, None, by="agent")
+        _, waits = service.plan(case(full_disk()))
+        assert waits is not None
+        assert waits.state == "proposed"
+        assert kinds(waits.plan) == ["requeue", "notify"]
+        assert "Approve it once this is so: the file system has free space" in (
+            waits.plan.reason.summary
+        )
+        passing = diagnosis(node=None, faulty_component=None)
+        _, goes = service.plan(case(passing, job="18"))
+        assert goes is not None
+        assert goes.state == "approved"
+
+
+def test_what_failed_again_in_the_same_way_is_not_restarted_again(tmp_path: Path) -> None:
+    rules = configured(diagnostics={})
+    with Record(tmp_path / "r.db") as record:
+        first = propose(case(full_disk()), rules, record).plan
+        assert first is not None
+        restarted(record, first)
+        again = propose(case(full_disk(), run=1), rules, record).plan
+        assert kinds(again) == ["notify"]
+        assert again is not None
+        assert f"restarted after the same failure (plan {first.id})" in again.reason.summary
+        # another failure, another job
+        other = diagnosis(error_name="Network Error", faulty_component="network", node=None)
+        assert "requeue" in kinds(propose(case(other, run=1), rules, record).plan)
+        assert "requeue" in kinds(propose(case(full_disk(), job="18", run=1), rules, record).plan)
+    with Record(tmp_path / "elsewhere.db") as record:
+        first = propose(case(diagnosis(node="gpu-1")), rules, record).plan
+        assert first is not None
+        restarted(record, first)
+        # on another node the same failure may be that node's
+        elsewhere = propose(case(diagnosis(node="gpu-2"), run=1), rules, record).plan
+        assert "requeue" in kinds(elsewhere)
+        same = propose(case(diagnosis(node="gpu-1"), run=1), rules, record).plan
+        assert kinds(same) == ["notify"]

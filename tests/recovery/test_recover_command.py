@@ -420,3 +420,57 @@ def test_a_number_of_restarts_that_cannot_be_is_one_sentence(site: Site) -> None
     assert "1000000000" in refused.err
     assert "Traceback" not in refused.err
     assert "validation error" not in refused.err
+
+
+def test_what_a_guard_stops_is_told_and_goes_on_after_a_reset(site: Site) -> None:
+    id_ = site.approved()
+    site.configure(isolation={"at_most": 0})
+    stopped = site("apply", id_)
+    assert stopped.code == 7
+    mail = (site.folder / "mail").read_text().splitlines()
+    assert sum("job 17: ECC Error" in line for line in mail) == 1
+    (alarm,) = [line for line in mail if f"plan {id_} stopped" in line]
+    assert alarm.startswith("operator: ")
+    assert "circuit breaker" in alarm
+    assert site.effects() == []
+    site.configure()
+    done = site("reset", "--note", "looked")
+    assert f"plan {id_}, which it had stopped, is approved again" in done.err
+    assert site.json("status", id_)["plans"][0]["state"] == "approved"
+    assert site("apply").code == 0
+    assert site.effects() == ["drain gpu-02", "requeue 17 without gpu-02"]
+    # each person was told once
+    assert (site.folder / "mail").read_text().splitlines() == mail
+
+
+def test_nobody_is_told_where_no_command_tells(site: Site) -> None:
+    site.configure()
+    document = yaml.safe_load((site.folder / "recovery.yaml").read_text())
+    del document["commands"]["notify"]
+    site.configure(commands=document["commands"])
+    id_ = site.approved()
+    applied = site.json("apply", id_)["plans"][0]
+    assert applied["state"] == "applied"
+    assert "skipped, recovery.yaml names no command `notify`" in applied["note"]
+    assert [one["kind"] for one in applied["attempts"]] == ["drain", "requeue"]
+
+
+def test_a_node_that_a_person_returned_is_isolated_no_more(site: Site) -> None:
+    from schedmate.cluster.record import Record
+    from schedmate.cluster.recovery.configuration import load_configuration
+    from schedmate.commands.recover import recovery_service
+
+    id_ = site.approved()
+    assert site("apply", id_).code == 0
+    assert site.json("status")["isolated"] == {"gpu-02": id_}
+    configuration = load_configuration(site.folder / "recovery.yaml")
+    with Record(configuration.record) as record:
+        service = recovery_service(configuration, record)
+        assert service.reconcile() == []
+        (site.folder / "nodes" / "gpu-02").write_text("")
+        assert service.reconcile() == ["gpu-02"]
+        assert service.reconcile() == []
+    assert site.json("status")["isolated"] == {}
+    history = site.json("status", id_)["plans"][0]["history"]
+    assert any("gpu-02 is in service" in one["text"] for one in history)
+    assert site("undo", id_).code == 0  # there is nothing left of it

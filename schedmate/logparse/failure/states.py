@@ -79,7 +79,7 @@ def _counts(row: dict[str, Any], diagnosis: Diagnosis | None) -> bool:
     if diagnosis.error_type == "none" and diagnosis.error_name is None:
         return True
     silent = diagnosis.error_type in ("none", "unknown") or _is_vague(diagnosis.rule)
-    return silent and row["over"] == "silence"
+    return silent and bool(row["over"] == "silence")
 
 
 def _is_vague(rule: str | None) -> bool:
