@@ -71,7 +71,7 @@ _KEPT = ("checkpoint", "attempt", "attempts", "locator", "probes", "warnings", "
 def _counts(row: dict[str, Any], diagnosis: Diagnosis | None) -> bool:
     """Whether a state decides over the verdict of the logs."""
     if diagnosis is None:
-        return row["over"] != "nothing"
+        return bool(row["over"] != "nothing")
     if diagnosis.origin in ON_THE_NODE_S_SIDE:  # it says why the node went
         return False
     if row["over"] == "text":
