@@ -519,6 +519,7 @@ class Agent:
             running=sum(job.state == "RUNNING" for job in jobs),
         )
         steps: list[Callable[[list[LiveJob], Pass], None]] = [
+            self._read_ended_runs,
             self._diagnose,
             self._go_on,
             self._advise,
@@ -612,14 +613,16 @@ class Agent:
 
     # -- running and ended jobs --------------------------------------
 
-    def _diagnose(self, _jobs: list[LiveJob], report: Pass) -> None:
+    def _read_ended_runs(self, _jobs: list[LiveJob], _report: Pass) -> None:
         spool, now = self.bounds.learn.spool, self._clock()
         dropped = [] if spool is None else spooled_files(spool)
         if self._is_due("learn", self.bounds.learn.every) or dropped:
             runs = self._ended.read(now)
             if self._record is not None:
                 remove_spooled(dropped, {run.raw for run in runs}, now)
-        self._ended.diagnose(report, now)
+
+    def _diagnose(self, _jobs: list[LiveJob], report: Pass) -> None:
+        self._ended.diagnose(report, self._clock())
 
     def _learn(self, jobs: list[LiveJob], report: Pass) -> None:
         self._ended.learn(report, self._clock())

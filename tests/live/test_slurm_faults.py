@@ -7,7 +7,9 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from agents import AgentFiles
@@ -153,7 +155,7 @@ def test_the_database_is_down_and_what_ended_meanwhile_is_learned(
         with files.opened() as setup:
             found = setup.agent.once()
             (problem,) = found.problems
-            assert problem.startswith("learn: ")
+            assert problem.startswith("read ended runs: ")
             assert found.learned == 0
             # what needs no database goes on
             assert waiting in [one.job for one in found.estimated]
@@ -209,13 +211,14 @@ def test_a_pass_over_a_full_queue_costs_one_command(
         first = setup.agent.once()
         assert first.pending == 100
         commands: list[str] = []
-        real = setup.adapter.commands.run
+        for name in ("run", "streamed"):
+            real = getattr(setup.adapter.commands, name)
 
-        def counted(*words: str, **options: float) -> str:
-            commands.append(" ".join(words[:2]))
-            return real(*words, **options)
+            def counted(*words: str, real: Callable[..., Any] = real, **options: float) -> Any:
+                commands.append(" ".join(words[:2]))
+                return real(*words, **options)
 
-        setup.adapter.commands.run = counted  # type: ignore[method-assign]
+            setattr(setup.adapter.commands, name, counted)
         setup.agent._due["learn"] = float("inf")
         found = setup.agent.once()
     assert not found.actions
