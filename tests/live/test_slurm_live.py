@@ -383,6 +383,10 @@ def test_running_jobs_are_followed_and_ended_ones_learned_from(
     assert followed.job == running
     assert followed.log == str(log)
     assert 2000 in (followed.progress.total_epochs, followed.progress.total_iterations)
+    # the history knows nothing of it, so its log alone says how long it takes
+    assert followed.remaining is not None
+    assert followed.remaining.sources == ["log"]
+    assert followed.remaining.elapsed_s > 0
     done = submit(slurm, repository, TrainingJob("resnet18", 20))
     until("accounting", 30, lambda: slurm.ended_as(done) == "COMPLETED")
     with files.opened() as setup:
