@@ -226,6 +226,14 @@ class Free:
         """Whether the node is closed."""
         return node in self._apart.closed
 
+    def freed(self, allocation: Allocation) -> Allocation:
+        """What of an allocation others could use if it were given back: not on closed nodes."""
+        if not self._some_apart:
+            return allocation
+        return tuple(
+            (node, rest) for node, mask in allocation if (rest := self._apart.freed(node, mask))
+        )
+
     def lend(self, job: Job, allocation: Allocation) -> None:
         """The job keeps its GPUs but does not use them: others may borrow them."""
         for node, mask in allocation:
@@ -597,11 +605,16 @@ class Apart:
 
     def give(self, node: int, mask: int) -> int:
         """Release GPUs; return those that are free for other jobs now."""
-        withheld = self.lending.get(node, 0) | self.claimed.get(node, 0)
-        apart = mask if node in self.closed else mask & withheld
+        apart = mask & ~self.freed(node, mask)
         if apart:
             self._mark(node, apart)
         return mask & ~apart
+
+    def freed(self, node: int, mask: int) -> int:
+        """The GPUs that would be free for other jobs were these given back."""
+        if node in self.closed:
+            return 0
+        return mask & ~(self.lending.get(node, 0) | self.claimed.get(node, 0))
 
     def retake(self, node: int, mask: int) -> int:
         """Undo `give`; return the GPUs that were free."""

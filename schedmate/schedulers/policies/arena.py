@@ -18,6 +18,7 @@ from schedmate.schedulers.model import Job
 from schedmate.schedulers.policies.elastic import (
     Wish,
     capacity_of,
+    changeable,
     decisions_for,
     place_without_stopping,
     requested_shapes,
@@ -412,7 +413,9 @@ class Arena(Policy):
         cluster = view.space.cluster
         objective = OBJECTIVES[self.objective](remaining=self.remaining)
         now = Allocations(dict(capacity_of(view)))
-        for job in view.running:
+        for job in changeable(view):
+            if not job.allocation:
+                continue
             shape = shape_of(cluster, job.allocation)
             now.set(job, (shape.gpu_type, shape.gpus))
             if job.agent is None or job.agent.restoring_until > view.now or not job.migratable:

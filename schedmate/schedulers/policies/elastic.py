@@ -136,11 +136,7 @@ class Placement:
     def __init__(self, view: View, wishes: Iterable[Wish], *, split: bool = True) -> None:
         self.split = split
         self.cluster = view.space.cluster
-        self.free = list(view.space.free)
-        for job in view.running:
-            if not job.profiling:
-                for position, mask in job.allocation:
-                    self.free[position] |= mask
+        self.free = _free_or_held(view)
         self.nodes: dict[str, list[int]] = {}
         for position, node in enumerate(self.cluster.nodes):
             if not node.role:
@@ -258,6 +254,28 @@ def place_without_stopping(view: View, wishes: Iterable[Wish]) -> dict[int, Allo
     return placement.placed
 
 
+def changeable(view: View) -> list[Job]:
+    """The jobs whose GPUs may change: waiting ones, and running ones whose GPUs others could use.
+
+    A job that is being profiled keeps its GPUs, and so does one on a node that is closed.
+    """
+    freed = view.space.freed
+    return [
+        job
+        for job in view.jobs()
+        if not job.profiling and (not job.allocation or freed(job.allocation) == job.allocation)
+    ]
+
+
+def _free_or_held(view: View) -> list[int]:
+    """By node, the GPUs that are free or held by jobs whose GPUs may change."""
+    free = list(view.space.free)
+    for job in changeable(view):
+        for position, mask in job.allocation:
+            free[position] |= mask
+    return free
+
+
 def decisions_for(view: View, placed: dict[int, Allocation], jobs: Iterable[Job]) -> list[Decision]:
     """The decisions that lead from the present allocations to `placed`; other jobs lose their GPUs.
 
@@ -308,11 +326,7 @@ def decisions_for(view: View, placed: dict[int, Allocation], jobs: Iterable[Job]
 
 def capacity_of(view: View) -> dict[str, int]:
     """GPUs of each type that are free or held by jobs that can be moved."""
-    cluster, free = view.space.cluster, list(view.space.free)
-    for job in view.running:
-        if not job.profiling:
-            for position, mask in job.allocation:
-                free[position] |= mask
+    cluster, free = view.space.cluster, _free_or_held(view)
     capacity = {gpu_type: 0 for gpu_type, _, _ in node_groups(cluster)}
     for node, mask in zip(cluster.nodes, free, strict=True):
         if not node.role:

@@ -21,6 +21,7 @@ from schedmate.schedulers.policies.elastic import (
     Wish,
     allowed_shapes,
     capacity_of,
+    changeable,
     decisions_for,
     place_without_stopping,
     shape_of,
@@ -206,9 +207,7 @@ class ElasticFlow(Policy):
         capacity = capacity_of(view)
         pools: dict[str, list[Demand]] = {gpu_type: [] for gpu_type in capacity}
         asked = dict.fromkeys(capacity, 0.0)
-        for job in view.jobs():
-            if job.profiling:
-                continue
+        for job in changeable(view):
             options = list(_demands(job, view))
             if not options:
                 view.warn("a job waits, as no GPU type can run it")
@@ -230,7 +229,7 @@ class ElasticFlow(Policy):
                 if (gpus := sizes.get(demand.job.index, 0))
             ]
         placed = place_without_stopping(view, wishes)
-        jobs = [job for job in view.jobs() if not job.profiling]
+        jobs = changeable(view)
         gone = {drop.job.index for drop in dropped}
         remaining = [job for job in jobs if job.index not in gone]
         return [*dropped, *decisions_for(view, placed, remaining)]

@@ -14,6 +14,7 @@ from schedmate.schedulers.policies.elastic import (
     Placement,
     Wish,
     capacity_of,
+    changeable,
     decisions_for,
     place_without_stopping,
     requested_shapes,
@@ -56,7 +57,7 @@ class Gavel(Policy):
     def decide(self, view: View) -> Sequence[Decision]:
         cluster = view.space.cluster
         capacity = capacity_of(view)
-        types, jobs = list(capacity), view.jobs()
+        types, jobs = list(capacity), changeable(view)
         if not jobs:
             return []
         speeds = np.array([_speeds(job, cluster, types) for job in jobs])
@@ -87,10 +88,12 @@ class Gavel(Policy):
     ) -> Sequence[Decision]:
         """Running jobs stay, or move to a faster type with free GPUs; then others start."""
         cluster = view.space.cluster
-        position = {job.index: place for place, job in enumerate(view.jobs())}
+        position = {job.index: place for place, job in enumerate(changeable(view))}
         free = capacity_of(view)
         now: dict[int, int] = {}
-        for job in view.running:
+        for job in changeable(view):
+            if not job.allocation:
+                continue
             now[job.index] = kind = types.index(cluster.nodes[job.allocation[0][0]].gpu_type)
             free[types[kind]] -= job.gpus
         moved: set[int] = set()
@@ -107,7 +110,7 @@ class Gavel(Policy):
             if job.index not in now and free[types[kind]] >= job.gpus:
                 free[types[kind]] -= job.gpus
                 now[job.index] = kind
-        jobs = view.jobs()
+        jobs = changeable(view)
         wishes = [
             Wish(job, _shape(job, cluster, types[now[job.index]]))
             for job in jobs

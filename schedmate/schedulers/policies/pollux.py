@@ -25,6 +25,7 @@ from schedmate.schedulers.policies.elastic import (
     Wish,
     allowed_shapes,
     capacity_of,
+    changeable,
     decisions_for,
     node_groups,
     shape_of,
@@ -89,9 +90,9 @@ class Pollux(Policy):
     def decide(self, view: View) -> Sequence[Decision]:
         if self.search == "genetic":
             options = SearchOptions(self.p, self.population, self.generations, self.seed)
-            return decisions_for(view, allocate_by_search(view, options), view.jobs())
+            return decisions_for(view, allocate_by_search(view, options), changeable(view))
         cluster = view.space.cluster
-        capacity, jobs = capacity_of(view), view.jobs()
+        capacity, jobs = capacity_of(view), changeable(view)
         fair = -(-sum(capacity.values()) // max(len(jobs), 1))
         wishes: list[Wish] = []
         offered: list[tuple[Job, dict[int, float], dict[int, list[Shape]]]] = []
@@ -220,15 +221,14 @@ class SearchOptions(NamedTuple):
 def allocate_by_search(view: View, options: SearchOptions) -> dict[int, Allocation]:
     """The GPUs of all jobs that are to have some, by the position of the job."""
     free, placed, jobs = list(view.space.free), {}, []
-    for job in view.jobs():
+    for job in changeable(view):
         allocation = job.allocation
         if allocation and (_restoring(job, view.now) or not (job.migratable and job.preemptible)):
             placed[job.index] = allocation
             continue
-        if not job.profiling:
-            for node, mask in allocation:
-                free[node] |= mask
-            jobs.append(job)
+        for node, mask in allocation:
+            free[node] |= mask
+        jobs.append(job)
     # The job with the least service goes first, if there are not enough GPUs.
     jobs.sort(key=lambda job: (job.attained_s(view.now) * job.gpus, job.index))
     nodes = [n for n, node in enumerate(view.space.cluster.nodes) if not node.role]

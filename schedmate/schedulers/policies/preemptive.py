@@ -69,7 +69,7 @@ def _on_a_node(view: View, job: Job, bar: Rank, stopped: Stopped) -> Room:
                 first = stopped.first[group] = walked
             continue
         enough = -1
-        for node, mask in victim.allocation:
+        for node, mask in view.space.freed(victim.allocation):
             before = stops_on(node)
             if before is None:
                 before = free[node].bit_count()
@@ -85,7 +85,7 @@ def _on_a_node(view: View, job: Job, bar: Rank, stopped: Stopped) -> Room:
             # No other node has enough, or it would have been found before.
             mask = free[enough]
             for evicted in victims:
-                for node, gpus in evicted.allocation:
+                for node, gpus in view.space.freed(evicted.allocation):
                     if node == enough:
                         mask |= gpus
             return _release(view, victims, ((enough, lowest_gpus(mask, wanted)),))
@@ -106,7 +106,7 @@ def _anywhere(view: View, job: Job, bar: Rank, stopped: Stopped) -> Room:
         if victim in stopped or not victim.preemptible:
             continue
         opened = False
-        for node, mask in victim.allocation:
+        for node, mask in space.freed(victim.allocation):
             before = counts[node] if node in counts else free[node].bit_count()
             counts[node] = count = before + mask.bit_count()
             gpus += mask.bit_count()
@@ -217,8 +217,12 @@ class Preemptive(Policy):
 
     def _by_quota(self, view: View) -> Sequence[Decision]:
         """Let those run that rank first while the count of GPUs lasts, as far as they fit."""
-        now, left = view.now, view.space.cluster.gpus
-        running, stops, walked = list(view.running), list[Decision](), 0
+        now, space = view.now, view.space
+        nodes = space.cluster.nodes
+        left = sum(node.gpus for at, node in enumerate(nodes) if not space.closed(at))
+        # jobs on closed nodes end there: stopping them would make room for nobody
+        running = [job for job in view.running if space.freed(job.allocation)]
+        stops, walked = list[Decision](), 0
 
         def place(job: Job) -> tuple[Rank, int]:
             return (self.rank_if_running(job, now), job.index)

@@ -22,6 +22,7 @@ from schedmate.schedulers.policies.elastic import (
     Wish,
     allowed_shapes,
     capacity_of,
+    changeable,
     decisions_for,
     place_without_stopping,
     shape_of,
@@ -240,7 +241,7 @@ class Sia(Policy):
     def decide(self, view: View) -> Sequence[Decision]:
         cluster = view.space.cluster
         capacity = capacity_of(view)
-        jobs = [job for job in view.jobs() if not job.profiling]
+        jobs = changeable(view)
         wishes: list[Wish] = []
         for job in jobs:
             if job.allocation and (_is_restoring(job, view.now) or not job.migratable):
