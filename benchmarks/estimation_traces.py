@@ -1,0 +1,216 @@
+"""The public traces of benchmarks/estimation.py: jobs with what was known at their submission.
+
+Nothing is made up and nothing sampled. Jobs that never ran (no run time) are left out. Long logs
+are cut to their first jobs, which the table states.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from schedmate.retrieval.experts import Submission
+
+DEVELOPMENT = ("KTH-SP2-1996-2", "UniLu-Gaia-2014-1", "supercloud", "Venus, 2 VCs")
+"""Traces on which designs and constants were chosen, named before any was measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What was known at submission, the end [s], the run time [s], and whether it was cut short."""
+
+    asked: Submission
+    ended: float
+    run_s: float
+    cut: bool
+
+
+def traces(data: Path) -> Iterator[tuple[str, Callable[[], list[Job]]]]:
+    """The name of each trace below `data`, and what reads it in order of submission."""
+    for path in sorted((data / "swf").glob("*.swf.gz")):
+        yield path.name.removesuffix(".swf.gz"), lambda path=path: _ordered(_swf(path))
+    files = {
+        "computecanada cedar": ("computecanada/cedar_jobs.csv.gz", _compute_canada),
+        "computecanada graham": ("computecanada/graham_jobs.csv.gz", _compute_canada),
+        "supercloud": ("supercloud/slurm_sample.csv.gz", _supercloud),
+        "xdmod pozidriv": ("xdmod/pozidriv_jobs.csv.gz", _xdmod),
+        "xdmod phillips": ("xdmod/phillips_jobs.csv.gz", _xdmod),
+        "eagle": ("eagle/sample_eagle_data.csv.gz", _eagle),
+        "Venus, 2 VCs": ("helios/venus_2vc_september.csv", _venus),
+        "Venus, whole": ("helios/venus_jobs.csv.gz", _venus_whole),
+        "Philly": ("philly/philly.csv", _philly),
+        "PAI, sample": ("alibaba/gpu-v2020/pai_sample.csv.gz", _pai),
+        "openb": ("alibaba/gpu-v2023/openb_pod_list_default.csv", _openb),
+        "image generation": ("alibaba/genai-v2026/lora_request_trace.csv.gz", _images),
+    }
+    for name, (place, reader) in files.items():
+        if (data / place).exists():
+            yield name, lambda reader=reader, path=data / place: _ordered(reader(path))
+
+
+def _ordered(jobs: Iterator[Job]) -> list[Job]:
+    return sorted((job for job in jobs if job.run_s > 0), key=lambda job: job.asked.submitted)
+
+
+def _swf(path: Path) -> Iterator[Job]:
+    anonymous = "0" if "Theta" in path.name else "-1"  # Theta's user 0 is not recorded
+    with gzip.open(path, "rt", encoding="latin-1") as lines:
+        for line in lines:
+            one = line.split()
+            if not one or one[0].startswith(";"):
+                continue
+            submit, wait, run = float(one[1]), max(float(one[2]), 0.0), float(one[3])
+            size = float(one[7]) if float(one[7]) > 0 else float(one[4])
+            yield Job(
+                Submission(
+                    submit,
+                    user=one[11] if one[11] not in ("-1", anonymous) else None,
+                    name=one[13] if one[13] != "-1" else None,
+                    size=size,
+                    request_s=_positive(one[8]),
+                    kind=f"{one[14]} {one[15]}",
+                ),
+                submit + wait + run,
+                run,
+                one[10] in ("0", "5"),
+            )
+
+
+def _compute_canada(path: Path) -> Iterator[Job]:
+    for row in _rows(path):
+        asked = Submission(
+            float(row["submit"]),
+            user=row["user"],
+            size=float(row["cpus"]) + 1000 * float(row["gpus"] or 0),
+            request_s=_positive(row["time_limit_s"]),
+            kind=row["partition"],
+        )
+        yield _of_slurm(asked, float(row["start"]) + float(row["run_s"]), row)
+
+
+def _supercloud(path: Path) -> Iterator[Job]:
+    for row in _rows(path):
+        asked = Submission(
+            float(row["submit"]),
+            user=row["user"],
+            size=float(row["cpus"]),
+            request_s=_positive(row["time_limit_s"]),
+            name=f"{row['job_type']} {row['constraint']} {row['tres_alloc']}",
+            kind=row["partition"],
+        )
+        yield _of_slurm(asked, float(row["end"]), row)
+
+
+def _xdmod(path: Path) -> Iterator[Job]:
+    for row in _rows(path):
+        asked = Submission(
+            float(row["submit"]),
+            user=row["user"],
+            size=float(row["cpus"]) + 1000 * float(row["gpus"] or 0),
+            request_s=_positive(row["time_limit_s"]),
+            kind=f"{row['partition']} {row['qos']}",
+        )
+        yield _of_slurm(asked, float(row["end"]), row)
+
+
+def _eagle(path: Path) -> Iterator[Job]:
+    for row in _rows(path):
+        asked = Submission(
+            _moment(row["submit_time"]),
+            user=row["user"],
+            name=row["name"],
+            size=float(row["processors_req"] or 0),
+            request_s=_positive(row["wallclock_req"]),
+            kind=f"{row['partition']} {row['qos']}",
+        )
+        yield _of_slurm(asked, _moment(row["end_time"]), row | {"run_s": row["run_time"]})
+
+
+def _of_slurm(asked: Submission, ended: float, row: dict[str, str]) -> Job:
+    return Job(asked, ended, float(row["run_s"] or 0), row["state"] != "COMPLETED")
+
+
+def _venus(path: Path) -> Iterator[Job]:
+    for row in _rows(path):
+        submit, run = float(row["submit_time"]) / 1e6, float(row["duration_s"])
+        asked = Submission(
+            submit, user=row["user"], size=float(row["num_chips"]), kind=row["tenant"]
+        )
+        yield Job(asked, submit + run, run, row["final_status"] != "COMPLETED")
+
+
+def _venus_whole(path: Path) -> Iterator[Job]:
+    for row in _rows(path):
+        yield _clamped(row)
+
+
+def _pai(path: Path) -> Iterator[Job]:
+    for row in _rows(path):
+        yield _clamped(row, row["job_id"].partition("#")[0].rpartition("-")[2])
+
+
+def _clamped(row: dict[str, str], kind: str | None = None) -> Job:
+    """A run time of 48 h means that or more: as a limit would, it cut the run short."""
+    submit, run = float(row["arrival_s"]), float(row["service_sec"])
+    asked = Submission(submit, size=float(row["gpu_count"]), kind=kind)
+    return Job(asked, submit + run, run, run >= 172_800)
+
+
+def _philly(path: Path) -> Iterator[Job]:
+    for row in _rows(path):
+        submit, run = _moment(row["timestamp"]), float(row["duration"])
+        asked = Submission(submit, size=float(row["num_gpus"]), kind=row["cluster"])
+        yield Job(asked, submit + run, run, False)
+
+
+def _openb(path: Path) -> Iterator[Job]:
+    spec = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec", "qos")
+    for row in _rows(path):
+        if row["scheduled_time"] and row["deletion_time"]:
+            start, end = float(row["scheduled_time"]), float(row["deletion_time"])
+            asked = Submission(
+                float(row["creation_time"]),
+                name=" ".join(row[field] for field in spec),
+                size=float(row["num_gpu"]),
+                kind=row["qos"],
+            )
+            # A pod that still runs when the trace ends, or failed, ran at least this long.
+            yield Job(asked, end, end - start, row["pod_phase"] != "Succeeded")
+
+
+def _images(path: Path) -> Iterator[Job]:
+    for row in _rows(path):
+        submit, run = _moment(row["gmt_create"]), float(row["exec_time_seconds"] or 0)
+        asked = Submission(
+            submit,
+            user=row["groupId"],
+            name=f"{row['predict_type']} {row['checkpoint_model_version_id']} {row['num_lora']}",
+            size=float(row["num_inference_steps"] or 0) * float(row["num_images_per_prompt"] or 1),
+            kind=row["predict_type"],
+        )
+        yield Job(asked, submit + run, run, row["predict_status"] != "SUCCEED")
+
+
+def _rows(path: Path) -> Iterator[dict[str, str]]:
+    with gzip.open(path, "rt") if path.suffix == ".gz" else path.open(encoding="utf-8") as stream:
+        yield from csv.DictReader(line for line in stream if not line.startswith("#"))
+
+
+def _positive(text: str) -> float | None:
+    number = float(text or 0)
+    return number if number > 0 else None
+
+
+def _moment(text: str) -> float:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+
+
+def coded(value: Any) -> float:
+    """A text as a number for trees: the same for the same text in every run."""
+    return float(zlib.crc32(str(value).encode()) % 1009)

@@ -1,0 +1,236 @@
+"""The mixture of the experts: weights and calibration learned online from runs that ended.
+
+- **Weights.** The pool is linear: its distribution function is the weighted mean of the experts'.
+  Weights follow Bernstein online aggregation (Wintenberger, Optimal learning with Bernstein online
+  aggregation, Machine Learning 2017) on linearised losses, whose regret is bounded against the best
+  fixed mixture, hence against the best expert. The loss is the CRPS of log seconds (twice the mean
+  pinball loss). Experts that are silent are specialists that sleep (Freund et al., STOC 1997).
+  Weights are learned for all jobs, for jobs of this context (the finest group that has runs, and
+  how far apart these lie) and for this user, each shrunk to the one before it.
+- **Calibration.** The level at which a quantile is read from the pool follows its own misses
+  (adaptive conformal inference: Gibbs, Candes, NeurIPS 2021; decaying steps: Angelopoulos, Barber,
+  Bates, ICML 2024), for all jobs and for the context together.
+- **Runs cut short** speak through the experts that take them as lower bounds. Weights and
+  calibration follow runs that completed: the part of a loss that a cut run determines punishes none
+  but short predictions, and learning from it made every mixture worse (docs/estimation.md).
+
+A run counts from its end. The state is a function of the ended runs in order of their ends.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from schedmate.retrieval.experts import LEVELS, Experts, Opinions, Submission
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+CONTEXT_RUNS, USER_RUNS = 40.0, 40.0
+"""Runs in a context, and of a user, from which on their own weights count for half."""
+STEP, LEAST_STEP = 0.15, 0.015
+"""The calibration's step: the first, and where it stops to decay (as count ** -0.5)."""
+WITHIN = math.log(2.0)
+"""The point estimate is the one most probably within this distance [log s] of the run time."""
+NEARLY = 0.98
+"""Share of the highest such probability at which another value is as good."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """The distribution of a run time: calibrated `quantiles` [log s] at `LEVELS`, the time [log s]
+    most probably within a factor of two, and the experts that spoke with their weights."""
+
+    quantiles: Floats
+    point: float
+    names: tuple[str, ...]
+    weights: Floats
+    opinions: Opinions
+
+
+class _Weights:
+    """Bernstein online aggregation with sleeping experts."""
+
+    __slots__ = ("count", "largest", "regret", "square")
+
+    def __init__(self, experts: int) -> None:
+        self.regret = np.zeros(experts)
+        self.square = np.zeros(experts)
+        self.largest = 0.1
+        self.count = 0
+
+    def of(self, awake: NDArray[np.bool_]) -> Floats:
+        rate = self._rates()
+        power = rate * self.regret
+        weights = np.where(awake, rate * np.exp(power - power[awake].max()), 0.0)
+        return weights / weights.sum()
+
+    def learn(self, better: Floats, awake: NDArray[np.bool_]) -> None:
+        """`better` is how much lower each loss was than the mixture's."""
+        better = np.where(awake, better, 0.0)
+        self.largest = max(self.largest, float(np.abs(better).max()))
+        self.regret += better - self._rates() * better * better
+        self.square += better * better
+        self.count += 1
+
+    def _rates(self) -> Floats:
+        return np.minimum(
+            0.5 / self.largest, np.sqrt(math.log(len(self.regret)) / (self.square + 1e-2))
+        )
+
+
+class _Shifts:
+    """By how much the levels of quantiles are shifted, so that each covers what it says."""
+
+    __slots__ = ("count", "shifts")
+
+    def __init__(self) -> None:
+        self.shifts = np.zeros(len(LEVELS))
+        self.count = 0
+
+    def learn(self, errors: Floats) -> None:
+        self.count += 1
+        self.shifts += max(STEP * self.count**-0.5, LEAST_STEP) * errors
+
+
+class Mixture:
+    """Experts of one history, their weights and the calibration.
+
+    The experts of `Submission.extra` must be the same, in the same order, for all jobs; their
+    quantiles are NaN where they have nothing to say.
+    """
+
+    def __init__(self) -> None:
+        self.experts = Experts()
+        self._weights: dict[tuple[object, ...], _Weights] = {}
+        self._shifts: dict[tuple[object, ...], _Shifts] = {}
+
+    def predict(self, job: Submission) -> Forecast | None:
+        """The run time of a job by what had ended at its submission; None before the first run."""
+        said = self.experts.opinions(job)
+        if not said.awake.any():
+            return None
+        weights, pool = self._pooled(job, said)
+        quantiles = self._read(pool, said)
+        return Forecast(quantiles, pool.point(), said.names, weights, said)
+
+    def learn(
+        self, job: Submission, ended: float, log_s: float, cut: bool = False, job_id: str = ""
+    ) -> None:
+        """Take in a run that has ended; runs must come in order of their ends."""
+        said = self.experts.opinions(job)
+        if said.awake.any() and not cut:
+            weights, pool = self._pooled(job, said)
+            self._learn_weights(job, said, weights, pool.losses(log_s))
+            self._learn_shifts(pool, said, log_s)
+        self.experts.learn(job, said, ended, log_s, cut, job_id)
+
+    def _contexts(self, job: Submission, said: Opinions) -> list[tuple[tuple[object, ...], float]]:
+        several = min(said.runs, 3)
+        contexts: list[tuple[tuple[object, ...], float]] = [
+            (("all",), 0.0),
+            (("context", said.finest, said.apart, several), CONTEXT_RUNS),
+        ]
+        if job.user is not None:
+            contexts.append((("user", job.user), USER_RUNS))
+        return contexts
+
+    def _pooled(self, job: Submission, said: Opinions) -> tuple[Floats, _Pool]:
+        weights = np.zeros(len(said.names))
+        for context, few in self._contexts(job, said):
+            learned = self._weights.get(context)
+            if learned is None:
+                own = said.awake / said.awake.sum()
+                weights = own if not few else weights
+            else:
+                share = learned.count / (learned.count + few)
+                weights = share * learned.of(said.awake) + (1 - share) * weights
+        return weights, _Pool(said, weights)
+
+    def _learn_weights(
+        self,
+        job: Submission,
+        said: Opinions,
+        weights: Floats,
+        losses: Floats,
+    ) -> None:
+        better = float(np.dot(weights, losses)) - losses
+        for context, _ in self._contexts(job, said):
+            learned = self._weights.get(context)
+            if learned is None:
+                learned = self._weights[context] = _Weights(len(said.names))
+            learned.learn(better, said.awake)
+
+    def _shifts_of(self, said: Opinions) -> list[_Shifts]:
+        contexts: tuple[tuple[object, ...], ...] = (("all",), (said.finest, said.apart))
+        found = []
+        for context in contexts:
+            shifts = self._shifts.get(context)
+            if shifts is None:
+                shifts = self._shifts[context] = _Shifts()
+            found.append(shifts)
+        return found
+
+    def _read(self, pool: _Pool, said: Opinions) -> Floats:
+        levels = LEVELS + sum(shifts.shifts for shifts in self._shifts_of(said))
+        return np.maximum.accumulate(pool.quantiles(levels))
+
+    def _learn_shifts(self, pool: _Pool, said: Opinions, log_s: float) -> None:
+        quantiles = self._read(pool, said)
+        # ties: a run time that equals a quantile is inside of the interval
+        below = np.where(LEVELS < 0.5, log_s < quantiles - 1e-9, log_s <= quantiles + 1e-9)
+        errors = LEVELS - below
+        for shifts in self._shifts_of(said):
+            shifts.learn(errors)
+
+
+class _Pool:
+    """The linear pool of the experts that speak: their quantiles in order, with masses."""
+
+    __slots__ = ("awake", "masses", "places", "reached", "rows", "shape", "values")
+
+    def __init__(self, said: Opinions, weights: Floats) -> None:
+        self.awake = np.flatnonzero(said.awake)
+        rows = said.quantiles[self.awake]
+        self.shape = said.quantiles.shape
+        self.rows = rows
+        flat = rows.ravel()
+        masses = np.repeat(weights[self.awake] / len(LEVELS), len(LEVELS))
+        self.places = np.argsort(flat, kind="stable")
+        self.values = flat[self.places]
+        self.masses = masses[self.places]
+        self.reached = np.cumsum(self.masses)
+
+    def quantiles(self, levels: Floats) -> Floats:
+        """Of the pool at any levels; beyond 0 and 1 they go on with the slope of the last tenth."""
+        at = self.reached - self.masses / 2
+        inside = np.interp(np.clip(levels, 0.0, 1.0), at, self.values)
+        beyond = levels - np.clip(levels, 0.002, 0.998)
+        return inside + 10.0 * beyond
+
+    def point(self) -> float:
+        """The value with the most probability within `WITHIN` of it; of equals, their median."""
+        before = np.concatenate([[0.0], self.reached])
+        ends = np.searchsorted(self.values, self.values + WITHIN, side="right")
+        starts = np.searchsorted(self.values, self.values - WITHIN, side="left")
+        near = before[ends] - before[starts]
+        best = np.flatnonzero(near >= NEARLY * near.max())
+        reached = np.cumsum(self.masses[best])
+        return float(self.values[best[np.searchsorted(reached, reached[-1] / 2)]])
+
+    def losses(self, log_s: float) -> Floats:
+        """Gradient of the pool's CRPS by the weight of each expert; 0 for those that are silent."""
+        whole = np.zeros(self.shape[0])
+        sums = np.cumsum(self.masses * self.values)
+        apart = self.values * (2 * self.reached - 1) - 2 * sums + sums[-1]
+        distances = np.empty(len(apart))
+        distances[self.places] = apart
+        inner = distances.reshape(self.rows.shape).mean(axis=1)
+        whole[self.awake] = np.abs(self.rows - log_s).mean(axis=1) - inner
+        return whole
