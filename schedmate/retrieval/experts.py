@@ -377,7 +377,8 @@ def _quantiles(values: Floats, masses: Floats, cut: NDArray[np.bool_]) -> Floats
         done = masses > 0
         values, masses = values[done], masses[done]
     reached = np.cumsum(masses)
-    return np.interp(LEVELS * reached[-1], reached - masses / 2, values)
+    quantiles: Floats = np.interp(LEVELS * reached[-1], reached - masses / 2, values)
+    return quantiles
 
 
 def _apart(done: list[float]) -> int:

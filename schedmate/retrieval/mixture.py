@@ -69,7 +69,8 @@ class _Weights:
         rate = self._rates()
         power = rate * self.regret
         weights = np.where(awake, rate * np.exp(power - power[awake].max()), 0.0)
-        return weights / weights.sum()
+        shares: Floats = weights / weights.sum()
+        return shares
 
     def learn(self, better: Floats, awake: NDArray[np.bool_]) -> None:
         """`better` is how much lower each loss was than the mixture's."""

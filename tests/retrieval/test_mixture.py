@@ -146,6 +146,7 @@ def test_the_interval_covers_what_it_says_also_when_run_times_change(drift: floa
 
 
 def test_the_mixture_is_about_as_good_as_its_best_expert() -> None:
+    """Nothing drifts and one expert is right: what weights and calibration cost to learn."""
     draw = random.Random(5)
     mixture, total, experts, count = Mixture(), 0.0, np.zeros(len(OWN_EXPERTS)), 0
     habits = {f"u{n}": draw.uniform(4, 9) for n in range(12)}
@@ -161,4 +162,4 @@ def test_the_mixture_is_about_as_good_as_its_best_expert() -> None:
             experts += [loss(row, log_s) for row in rows]
             count += 1
         mixture.learn(job, job.submitted + math.exp(log_s), log_s)
-    assert total / count < 1.02 * experts.min() / count
+    assert total / count < 1.04 * experts.min() / count
