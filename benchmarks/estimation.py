@@ -340,6 +340,8 @@ def of_trace(data: Path, name: str, first: int) -> list[dict[str, Any]]:
     jobs = dict(traces(data))[name]()
     used = jobs[:first]
     rows = [{"trace": name, "jobs": f"{len(used)} of {len(jobs)}", **row} for row in measured(used)]
+    for row in rows:  # a long run that is stopped has shown what it had
+        print(row, flush=True)
     print(name, len(used), f"{time.process_time() - began:.0f} CPU s", flush=True)
     return rows
 
@@ -352,7 +354,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", help="names of traces (default: all)")
     parser.add_argument("--workers", type=int, default=1, help="traces at a time")
     given = parser.parse_args()
-    names = [name for name, _ in traces(given.data) if not given.only or name in given.only]
+    names = given.only or [name for name, _ in traces(given.data)]
     rows: list[dict[str, Any]] = []
     with ProcessPoolExecutor(given.workers) as pool:
         each = pool.map(of_trace, repeat(given.data), names, repeat(given.first))
