@@ -297,6 +297,11 @@ class ClusterAdapter(Executor, Protocol):
         """What can still be known of a job that has ended; None: only what `run` says."""
         ...
 
+    def skipped(self) -> list[str]:
+        """The scheduler's records that were skipped since the last call, and what is wrong with
+        each, as sentences."""
+        ...
+
     def nodes(self) -> list[LiveNode]:
         """All nodes."""
         ...
@@ -342,6 +347,10 @@ class Observer:
     def describe_ended(self, run: EndedRun) -> Description | None:
         """See `ClusterAdapter.describe_ended`."""
         return self.describe([run.raw]).get(run.raw)
+
+    def skipped(self) -> list[str]:
+        """See `ClusterAdapter.skipped`."""
+        return []
 
     def nodes(self) -> list[LiveNode]:
         """See `ClusterAdapter.nodes`."""

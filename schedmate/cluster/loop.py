@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from schedmate.base.errors import SchedmateError
 from schedmate.base.files import children
 from schedmate.base.inputs import format_duration
+from schedmate.base.terminal import clean
 from schedmate.cluster.actions import REASON_PREFIX, Action, Annotate, is_diagnostic_name
 from schedmate.cluster.adapter import (
     FAILURES,
@@ -535,6 +536,10 @@ class Agent:
             except (SchedmateError, OSError) as error:
                 # a step that fails (its database is down) does not stop the others
                 report.problems.append(f"{step.__name__.strip('_').replace('_', ' ')}: {error}")
+            except Exception as error:  # noqa: BLE001 - nor does a value that nobody foresaw
+                name = step.__name__.strip("_").replace("_", " ")
+                report.problems.append(f"{name}: {unforeseen(error)}")
+        report.problems += self.adapter.skipped()
         report.took_s = round(time.perf_counter() - began, 3)
         return report
 
@@ -771,6 +776,11 @@ def only_agent(record: Record, cluster: str) -> Iterator[None]:
 # Repeats an agent's passes: the pauses between them, and the backoff after failures.
 
 
+def unforeseen(error: Exception) -> str:
+    """An error that nobody foresaw, in one line for a report."""
+    return f"internal error, {type(error).__name__}: {clean(error, 300)}"
+
+
 def watch(
     agent: Agent,
     tell: Callable[[Pass], None],
@@ -788,6 +798,10 @@ def watch(
         except ExecutorError as error:
             if not failures:
                 warn(f"{error}; nothing is done until it answers again.")
+            failures += 1
+        except Exception as error:  # noqa: BLE001 - one unexpected value does not end the agent
+            if not failures:
+                warn(f"a pass was not completed: {unforeseen(error)}.")
             failures += 1
         else:
             if failures:

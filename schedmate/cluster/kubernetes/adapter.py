@@ -517,6 +517,10 @@ class KubernetesAdapter(KubernetesActs):
         """See `ClusterAdapter.describe_ended`."""
         return self.describe([run.raw]).get(run.raw)
 
+    def skipped(self) -> list[str]:
+        """See `ClusterAdapter.skipped`: each object once, until something else is wrong with it."""
+        return self.api.skipped.news()
+
     def _described(self, job: Workload) -> Description:
         """A job's description; with the reason if its object cannot be read."""
         try:

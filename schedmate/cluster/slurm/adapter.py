@@ -539,6 +539,10 @@ class SlurmAdapter(SlurmActs):
             return None
         return text if len(text) <= LONGEST_SCRIPT else None
 
+    def skipped(self) -> list[str]:
+        """See `ClusterAdapter.skipped`: what cannot be read is an outage here."""
+        return []
+
     def describe_ended(self, run: EndedRun) -> Description | None:
         """See `ClusterAdapter.describe_ended`: by accounting, once the controller has forgotten."""
         described = self.describe([run.raw]).get(run.raw)
