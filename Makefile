@@ -142,7 +142,7 @@ sbom: $(RELEASE)/tools.stamp ## Write dist/schedmate.cdx.json, the bill of mater
 # Tools that look at what is installed; they have an environment of their own.
 SUPPLY := build/supply
 IMAGE_EXTRAS ?= k8s llm schedulers serve
-LOCKING = echo 'hatchling>=1.26,<2' | $(SUPPLY)/bin/uv pip compile pyproject.toml - --generate-hashes --universal \
+LOCKING = printf 'hatchling>=1.26,<2\neditables>=0.5,<1\n' | $(SUPPLY)/bin/uv pip compile pyproject.toml - --generate-hashes --universal \
 	--python-version 3.11 --no-header --no-annotate --quiet $(if $(UPGRADE),--upgrade)
 
 $(SUPPLY)/tools.stamp: | $(BIN)/python
