@@ -4,11 +4,23 @@
 -- the job is accepted as without it. Needs lua-socket for the Lua that Slurm was built with.
 --
 --   slurm.conf: JobSubmitPlugins=lua      (this file lies beside slurm.conf)
---   schedmate serve --uds /run/schedmate/serve.sock      (SlurmUser must be able to write to it)
+--   schedmate serve --socket /run/schedmate/serve.sock --socket-mode 0660
+--
+-- The socket belongs to the account of the service. The controller, which runs this, is SlurmUser:
+-- make SlurmUser a member of the service's group (`usermod -a -G schedmate slurm`, then restart
+-- slurmctld), and let the group enter the folder (chmod 0750 /run/schedmate).
+--
+-- Work that the service has read before is answered at once; new work is read after the submission,
+-- for the next one. After three submissions without an answer in time it asks nobody for a minute.
 
 local SOCKET = "/run/schedmate/serve.sock"
 local DEADLINE_S = 0.05 -- for everything; never more: submissions wait one behind the other
 local LONGEST = 65536 -- characters of a script; a longer one is left to the agent
+
+local PATIENCE = 3 -- submissions in a row without an answer in time, after which it pauses
+local PAUSE_S = 60
+
+local missed, quiet_until = 0, 0 -- kept while the controller keeps this file loaded
 
 local function json(text)
    return '"' .. tostring(text):gsub('[%c"\\\127]', function(c)
@@ -36,6 +48,7 @@ local function request(job_desc)
 end
 
 local function ask(job_desc)
+   if os.time() < quiet_until then return nil end
    local text = request(job_desc)
    if not text then return nil end
    local unix = require("socket.unix")
@@ -54,6 +67,12 @@ local function ask(job_desc)
       end
    end
    connection:close()
+   missed = answer and 0 or missed + 1
+   if missed >= PATIENCE then
+      missed, quiet_until = 0, os.time() + PAUSE_S
+      slurm.log_info("schedmate: no answer in time to %d submissions, asking none for %d s",
+         PATIENCE, PAUSE_S)
+   end
    if not answer or not answer:match("^HTTP/1%.[01] 200") then return nil end
    if answer:match('"duration_s"%s*:%s*null') then return nil end
    return answer:match('"summary"%s*:%s*"([^"\\%c]*)"')

@@ -239,14 +239,44 @@ def print_answer(
         show_recovery(document, Screen(sys.stdout), what=what, stored=stored)
 
 
+_FIRST_PERSON = 1000
+"""User ids below are those of the system and its services (login.defs: UID_MIN)."""
+_NOBODY = 0xFFFFFFFF
+"""The kernel's login id of a process that no login led to."""
+
+
 def invoking_user() -> str:
-    """The user who runs this; through sudo, who asked for it."""
+    """The account that runs this, and the person who logged in, where that is another one."""
+    account, person = _user_name(os.geteuid()), invoking_person()
+    return f"{person} (as {account})" if person and person != account else account
+
+
+def invoking_person() -> str | None:
+    """Who runs this: by the kernel's login id, which no program can change, else by sudo's word,
+    else the account itself unless it is the system's or a service's."""
+    login = login_id()
+    if login:
+        return _user_name(login)
+    asked = os.environ.get("SUDO_USER", "")
+    if asked and asked != "root":
+        return asked
+    return _user_name(os.geteuid()) if os.geteuid() >= _FIRST_PERSON else None
+
+
+def login_id() -> int | None:
+    """The kernel's user id of the login that led to this process, None where none did."""
     try:
-        name = pwd.getpwuid(os.geteuid()).pw_name
+        login = int(Path("/proc/self/loginuid").read_text())
+    except (OSError, ValueError):
+        return None
+    return None if login == _NOBODY else login
+
+
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
     except KeyError:
-        name = str(os.geteuid())
-    asked = os.environ.get("SUDO_USER", "") if os.geteuid() == 0 else ""
-    return f"{asked} (as {name})" if asked and asked != name else name
+        return str(uid)
 
 
 def recovery_file(named: Path | None) -> Path | None:
@@ -491,7 +521,13 @@ def _decide(
     from schedmate.cluster.record import Record
     from schedmate.cluster.recovery.document import RecoverDocument, plan_document
 
-    with Record(configuration_of(recovery, record).record) as recovery_record:
+    configuration = configuration_of(recovery, record)
+    if configuration.decides == "person" and invoking_person() is None:
+        raise UsageError(
+            f"recovery.yaml (decides: person) wants a person's name, and {invoking_user()} is an "
+            "account of the system: log in as yourself, and use sudo."
+        )
+    with Record(configuration.record) as recovery_record:
         recovery_record.ensure_intact()
         status = getattr(recovery_record, what)(id_, by=invoking_user(), note=note)
         document = RecoverDocument(plans=[plan_document(recovery_record, status)])

@@ -31,7 +31,8 @@ def serve(
             metavar="FILE",
             help=(
                 "File with the bearer token that requests must carry, readable by its owner "
-                "only. Deciding on plans always needs a token."
+                "only, or with a line NAME TOKEN for each person. Deciding on plans always "
+                "needs a token."
             ),
         ),
     ] = None,

@@ -262,12 +262,13 @@ def api_routes(service: Service, access: Access) -> APIRouter:
         )
 
     def decide(plan: str, decision: Decision, request: Request, *, approve: bool) -> Response:
-        if not access.bears(request.headers.get("authorization")):
+        person = access.bearer(request.headers.get("authorization"))
+        if person is None:
             raise ForbiddenError(
                 "plans are decided with the token of --token-file only, also on this machine; or "
                 "use `schedmate recover approve`."
             )
-        by = f"{decision.by} (token)"
+        by = f"{person} (own token)" if person else f"{decision.by} (token)"
         return _json_response(
             _plan_state(service.plans.decide(plan, approve=approve, by=by, note=decision.note))
         )

@@ -13,7 +13,7 @@ import logging
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
@@ -32,39 +32,45 @@ MOST_CLIENTS = 4_096
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A browser that showed the token; `csrf` goes into every form that changes something."""
+    """A browser that showed a token; `csrf` goes into every form that changes something.
+
+    `person` is whose token it was, empty for one that several people share.
+    """
 
     csrf: str
+    person: str
     until: float
 
 
 class Access:
     """Checks tokens and keeps sessions, in memory: a restart ends all sessions."""
 
-    def __init__(self, token: str | None) -> None:
-        self._token = None if token is None else token.encode()
+    def __init__(self, token: str | Mapping[str, str] | None) -> None:
+        named = {"": token} if isinstance(token, str) else token or {}
+        self._tokens = {person: one.encode() for person, one in named.items()}
         self._sessions: OrderedDict[str, Session] = OrderedDict()
 
     @property
     def guarded(self) -> bool:
         """Whether a token is required."""
-        return self._token is not None
+        return bool(self._tokens)
 
-    def proves(self, token: str) -> bool:
-        """Whether this is the token, compared in constant time."""
+    def owner(self, token: str) -> str | None:
+        """Whose token this is, compared in constant time: empty for a shared one, None for none."""
         presented = token.encode("utf-8", "surrogateescape")
-        return self._token is not None and hmac.compare_digest(presented, self._token)
+        owners = [p for p, one in self._tokens.items() if hmac.compare_digest(presented, one)]
+        return owners[0] if owners else None
 
-    def bears(self, authorization: str | None) -> bool:
-        """Whether an `Authorization` header shows the token."""
+    def bearer(self, authorization: str | None) -> str | None:
+        """Whose token an `Authorization` header shows, as `owner` says it."""
         scheme, _, token = (authorization or "").partition(" ")
-        return scheme.lower() == "bearer" and self.proves(token.strip())
+        return self.owner(token.strip()) if scheme.lower() == "bearer" else None
 
-    def sign_in(self) -> str:
-        """A new session for a browser that has sent the token; returns the content of its
+    def sign_in(self, person: str) -> str:
+        """A new session for a browser that has sent a person's token; returns the content of its
         cookie."""
-        name = secrets.token_urlsafe(32)
-        self._sessions[name] = Session(secrets.token_urlsafe(32), time.monotonic() + SESSION_S)
+        name, ends = secrets.token_urlsafe(32), time.monotonic() + SESSION_S
+        self._sessions[name] = Session(secrets.token_urlsafe(32), person, ends)
         while len(self._sessions) > MOST_SESSIONS:
             self._sessions.popitem(last=False)
         return name
@@ -241,7 +247,7 @@ class Guard:
     def _check_token(self, path: str, headers: dict[bytes, str]) -> None:
         if not self._access.guarded or path in BROWSER_PATHS:
             return
-        if self._access.bears(headers.get(b"authorization")):
+        if self._access.bearer(headers.get(b"authorization")) is not None:
             return
         if path.startswith("/plans/") and self._access.session(headers.get(b"cookie")) is not None:
             return

@@ -10,7 +10,7 @@ import logging
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -24,6 +24,7 @@ from schedmate.settings import data_dir
 
 SHORTEST_TOKEN = 16
 """Characters of a bearer token at least."""
+_LONGEST_FILE = 65_536
 PORT = 8765
 
 
@@ -63,7 +64,7 @@ class ServeOptions:
     socket_mode: int = 0o660
     host: str = "127.0.0.1"
     port: int = PORT
-    token: str | None = field(default=None, repr=False)
+    token: str | Mapping[str, str] | None = field(default=None, repr=False)
     roots: tuple[Path, ...] = ()
     names: frozenset[str] = frozenset()
     limits: Limits = field(default_factory=Limits)
@@ -93,8 +94,11 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def read_token(path: Path) -> str:
+def read_token(path: Path) -> str | dict[str, str]:
     """The bearer token in a file that only its owner can read or write.
+
+    A file with a line `NAME TOKEN` for each person gives the tokens by name, so that what somebody
+    decides is kept under the right name.
 
     Raises `InputError` for a file that cannot be read, `UsageError` for one that others can read or
     whose token is too short to be secret.
@@ -103,7 +107,7 @@ def read_token(path: Path) -> str:
         descriptor = open_descriptor(path)
         with os.fdopen(descriptor, encoding="utf-8") as stream:
             status = os.fstat(descriptor)
-            text = stream.read(4096).strip()
+            text = stream.read(_LONGEST_FILE).strip()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise InputError(
@@ -113,12 +117,27 @@ def read_token(path: Path) -> str:
         raise UsageError(
             f"the token file {path} can be read by others; run `chmod 600 {path}` first."
         )
-    if len(text) < SHORTEST_TOKEN or not text.isascii() or not text.isprintable() or " " in text:
+    lines = [line.split() for line in text.splitlines() if line.strip()]
+    tokens = [line[-1] for line in lines]
+    if not tokens or not all(map(_is_secret, tokens)):
         raise UsageError(
             f"the token in {path} must be at least {SHORTEST_TOKEN} printable ASCII characters on "
             f"one line; make one with `openssl rand -hex 32 > {path}`."
         )
-    return text
+    if lines == [tokens]:
+        return tokens[0]
+    people = [line[0] for line in lines]
+    if any(len(line) != 2 for line in lines) or len(set(people)) < len(people):
+        raise UsageError(
+            f"{path} must hold one token, or a line `NAME TOKEN` for each person, no name twice."
+        )
+    if len(set(tokens)) < len(tokens):
+        raise UsageError(f"two people in {path} have the same token; give each one of their own.")
+    return dict(zip(people, tokens, strict=True))
+
+
+def _is_secret(token: str) -> bool:
+    return len(token) >= SHORTEST_TOKEN and token.isascii() and token.isprintable()
 
 
 def checked_roots(paths: list[Path]) -> tuple[Path, ...]:

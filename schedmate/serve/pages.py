@@ -47,7 +47,7 @@ def page_routes(service: Service, access: Access) -> APIRouter:
     async def dashboard(request: Request) -> Response:
         session = access.session(request.headers.get("cookie"))
         if access.guarded and session is None:
-            if not access.bears(request.headers.get("authorization")):
+            if access.bearer(request.headers.get("authorization")) is None:
                 return RedirectResponse("/login", 303)
         values = await asyncio.to_thread(
             dashboard_values, service.board, service.plans, time.time()
@@ -60,14 +60,14 @@ def page_routes(service: Service, access: Access) -> APIRouter:
 
     @router.post("/login")
     async def sign_in(request: Request) -> Response:
-        token = _form(await request.body()).get("token", "")
-        if not access.proves(token):
+        person = access.owner(_form(await request.body()).get("token", ""))
+        if person is None:
             await asyncio.sleep(0.5)  # guessing takes long
             problem = "That is not the token."
             return _page("login", 403, guarded=access.guarded, problem=problem)
         answer = RedirectResponse("/", 303)
         answer.set_cookie(
-            COOKIE, access.sign_in(), max_age=int(SESSION_S), httponly=True, samesite="strict"
+            COOKIE, access.sign_in(person), max_age=int(SESSION_S), httponly=True, samesite="strict"
         )
         return answer
 
@@ -88,7 +88,7 @@ def page_routes(service: Service, access: Access) -> APIRouter:
             return _message(
                 403, "This form is not of your session; go back and load the page again."
             )
-        by, decision = form.get("by", "").strip()[:100], form.get("decision")
+        by, decision = session.person or form.get("by", "").strip()[:100], form.get("decision")
         if not by or decision not in ("approve", "reject"):
             return _message(422, "Enter your name, and approve or reject.")
         try:

@@ -117,6 +117,18 @@ def test_a_submission_does_not_wait_for_a_slow_service(slurm: Testbed) -> None:
         assert admin_comment(slurm, late) == ""
 
 
+def test_after_three_submissions_without_an_answer_nobody_is_asked_for_a_minute(
+    slurm: Testbed,
+) -> None:
+    with submitting(slurm, deadline_s=0.2) as place:
+        service = Service(place, lambda _: time.sleep(0.3) or b"")
+        for _ in range(5):
+            slurm.submit("sleep 1")
+            time.sleep(0.5)  # the service answers one after the other
+        service.close()
+        assert len(service.requests) == 3
+
+
 def test_a_submission_asks_the_service_and_goes_on_without_it(slurm: Testbed) -> None:
     with submitting(slurm) as place:
         # nobody is there

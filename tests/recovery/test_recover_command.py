@@ -474,3 +474,25 @@ def test_a_node_that_a_person_returned_is_isolated_no_more(site: Site) -> None:
     history = site.json("status", id_)["plans"][0]["history"]
     assert any("gpu-02 is in service" in one["text"] for one in history)
     assert site("undo", id_).code == 0  # there is nothing left of it
+
+
+def test_a_decision_names_the_person_behind_an_account(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from schedmate.commands import recover
+
+    monkeypatch.setattr(recover, "login_id", lambda: None)
+    monkeypatch.setattr(recover.os, "geteuid", lambda: 0)
+    monkeypatch.setenv("SUDO_USER", "alice")
+    assert recover.invoking_user() == "alice (as root)"
+    monkeypatch.delenv("SUDO_USER")
+    assert (recover.invoking_user(), recover.invoking_person()) == ("root", None)
+
+    id_ = site.confirmed()
+    file = site.folder / "recovery.yaml"
+    file.write_text(file.read_text() + "\ndecides: person\n")
+    refused = site("approve", id_)
+    assert refused.code == 2
+    assert "log in as yourself" in refused.err
+    monkeypatch.setenv("SUDO_USER", "alice")
+    assert site("approve", id_).code == 0

@@ -314,6 +314,29 @@ class TestAccess:
             with pytest.raises((InputError, UsageError)):
                 read_token(nothing)
 
+    def test_a_token_file_names_people(self, tmp_path: Path) -> None:
+        path = tmp_path / "token"
+        path.touch(0o600)
+        other = TOKEN[::-1]
+        path.write_text(f"ann {TOKEN}\nbob {other}\n")
+        assert read_token(path) == {"ann": TOKEN, "bob": other}
+        for wrong in (f"ann {TOKEN}\nann {other}\n", f"ann {TOKEN}\nbob {TOKEN}\n", f"a b {TOKEN}"):
+            path.write_text(wrong)
+            with pytest.raises(UsageError):
+                read_token(path)
+
+    def test_what_a_person_decides_is_kept_under_their_name(self, tmp_path: Path) -> None:
+        plan = proposed(tmp_path / "record.db")
+        with served(tmp_path, token={"ann": TOKEN, "bob": TOKEN[::-1]}) as one:
+            answer = one.post(
+                f"/v1/plans/{plan.id}/approve", {"by": "bob"}, Authorization=f"Bearer {TOKEN}"
+            )
+            assert answer.status_code == 200
+        with Record(tmp_path / "record.db") as record:
+            (status,) = record.plans()
+            assert "ann (own token)" in [entry.actor for entry in record.entries(about=plan.id)]
+            assert status.state == "approved"
+
 
 def proposed(path: Path, key: str = "job 17 run 0") -> Plan:
     plan = Plan.of(

@@ -162,6 +162,11 @@ class Configuration(_Part):
     automatic: frozenset[Step] = Field(
         frozenset(), description="What needs no approval: diagnose, isolate, restart, notify"
     )
+    decides: Literal["anybody", "person"] = Field(
+        "anybody",
+        description="Who may approve and reject: `person` refuses accounts of the system and of "
+        "services that nobody is known to have logged in to",
+    )
     expires: Annotated[Duration, Field(gt=0)] = Field(
         86_400.0, description="How long a plan waits for approval"
     )

@@ -9,7 +9,7 @@ import os
 import pwd
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from schedmate.base.errors import SchedmateError
 from schedmate.base.terminal import counted
@@ -124,22 +124,18 @@ def _priority(
         fix = "SiteFactor counts only with PriorityType=priority/multifactor"
         yield Check("priority", "failed", fact, fix)
         return
-    names = ("Age", "Assoc", "FairShare", "JobSize", "Partition", "QOS")
-    weights = {name: config.get(f"PriorityWeight{name}", "0") for name in names}
-    spread = sum(int(weight) for weight in weights.values() if weight.isdigit())
     band = bounds.order.highest - bounds.order.lowest
     waiting = [job for job in pending if not job.held and job.priority is not None]
     floored = [job for job in waiting if (job.priority or 0) <= 1]
-    if spread == 0 or (waiting and len(floored) == len(waiting)):
+    site = adapter.order_values([job.id for job in waiting]) if waiting else {}
+    bases = [(job.user, job.id, (job.priority or 0) - site.get(job.id, 0)) for job in waiting]
+    weights = {name: _weight(config, name) for name in _FACTORS}
+    if not any(weights.values()) or (waiting and len(floored) == len(waiting)):
         fact = "priorities are floored at 1: a negative SiteFactor cannot lower them"
         fix = "raise the base of all jobs alike: PriorityWeightPartition=10000"
         yield Check("priority", "failed" if bounds.order.lowest < 0 else "warning", fact, fix)
-    elif spread < band:
-        fact = f"the weights add up to {spread:,}, less than the band of {band:,}: it decides alone"
-        fix = "narrow the band (order: lowest, highest), or accept that estimates outweigh the rest"
-        yield Check("priority", "warning", fact, fix)
     else:
-        yield Check("priority", "ok", f"a band of {band:,} on weights of {spread:,}")
+        yield order_check(bases, band, weights)
     if not waiting:
         yield Check("right to order", "warning", "nothing is pending: not tested")
         return
@@ -154,6 +150,46 @@ def _priority(
         yield Check("right to order", "failed", str(error), fix)
     else:
         yield Check("right to order", "ok", f"SiteFactor of job {job} could be set to what it was")
+
+
+_FACTORS = ("Age", "Assoc", "FairShare", "JobSize", "Partition", "QOS")
+
+
+def _weight(config: SlurmConfig, factor: str) -> int:
+    text = config.get(f"PriorityWeight{factor}", "0")
+    return int(text) if text.isdigit() else 0
+
+
+def order_check(
+    jobs: Sequence[tuple[str, str, int]], band: int, weights: Mapping[str, int]
+) -> Check:
+    """Whether estimates can outrank what the site's own factors say of the jobs that wait.
+
+    Args:
+        jobs: user, id and priority without SiteFactor of each pending job.
+        band: how far apart estimates can move two jobs.
+        weights: the site's PriorityWeights by factor; what counts where nothing waits, without that
+            of the partition, which is the same for all jobs of one.
+    """
+    fix = "narrow the band (order: lowest, highest), or accept that estimates outweigh the rest"
+    if len(jobs) < 2:
+        spread = sum(weight for name, weight in weights.items() if name != "Partition")
+        fact = f"a band of {band:,} on weights of {spread:,} besides the partition's"
+        if spread < band:
+            return Check("priority", "warning", f"{fact}: it decides alone", fix)
+        return Check("priority", "ok", f"{fact}; fewer than two jobs wait: not compared")
+    user, favoured, highest = max(jobs, key=lambda job: (job[2], job[1]))
+    spread = highest - min(base for _, _, base in jobs)
+    passing = {job: who for who, job, base in jobs if who != user and highest - band < base}
+    fact = f"the site's own factors of {counted(len(jobs), 'pending job')} lie {spread:,} apart"
+    if not passing or spread >= band:
+        return Check("priority", "ok", f"{fact}, the band of estimates is {band:,}")
+    others = counted(len(set(passing.values())), "other user")
+    fact += (
+        f", less than the band of {band:,}: job {favoured} of {user}, whom they favour, can be "
+        f"passed by {counted(len(passing), 'job')} of {others}"
+    )
+    return Check("priority", "warning", fact, fix)
 
 
 def _annotations(bounds: Bounds, adapter: SlurmAdapter, pending: list[LiveJob]) -> Iterator[Check]:
