@@ -88,7 +88,7 @@ def test_an_agent_that_is_killed_anywhere_does_nothing_twice(
         assert not record.undetermined()
         assert record.counts() == {"applied": 1}
         done = [one.action.kind for one in record.attempts() if one.outcome == "done"]
-    assert done == ["drain", "requeue", "notify"]
+    assert done == ["drain", "requeue"]  # no command tells anybody, and none is called done
 
 
 def test_of_two_agents_one_works_and_the_other_follows(api: Api, server: ApiServer) -> None:
