@@ -15,12 +15,8 @@ import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from itertools import islice
 
-import re2
-
-from schedmate.base.data import load
 from schedmate.jobs import Origin
 from schedmate.logparse.failure.rules import (
     EXCEPTION,
@@ -100,8 +96,6 @@ def event_of(block: Block, above: Sequence[Block], file: LogFile, rules: RuleSet
             rule, bare = _rule_for_bare_name(line, rules), True
         if rule is None or _contradicts_rule(rule, line):
             return None
-        if _is_quotation(rule, line, above[-1].lines[-1] if above else None):
-            return None
     if rule is not None and rule.role == "benign":
         return None
     upper = leading_lines(above, line)
@@ -120,40 +114,6 @@ def _contradicts_rule(rule: Rule, line: Line) -> bool:
     if rule.role == "symptom":
         return _TRACE.search(line.text[:80]) is not None
     return rule.role == "cause" and STRENGTH[rule.strength] < STRENGTH["strong"]
-
-
-def _is_quotation(rule: Rule, line: Line, above: Line | None) -> bool:
-    """Whether a line only quotes what a machine would say (`quotations.yaml`)."""
-    if rule.pattern is None or rule.name != "Node Failure" or not _WHOLE_LINES.match(rule.id):
-        return False
-    match = _machine_words(rule.pattern).search(line.text[:LONGEST_QUOTATION])
-    if match is None:
-        return False
-    quotes = _quotations()
-    return bool(
-        quotes["before"].search(line.text[: match.start()])
-        or quotes["line"].search(line.text[:LONGEST_QUOTATION])
-        or (above is not None and quotes["above"].search(above.text[:LONGEST_QUOTATION]))
-    )
-
-
-_WHOLE_LINES = re.compile(r"xid|mce|kernel-panic|kernel-oops|soft-lockup|pcie-aer")
-"""Rules for what the kernel and its drivers write, which is never part of a sentence."""
-LONGEST_QUOTATION = 2_000
-"""Characters of a line that are looked at for a quotation."""
-
-
-@cache
-def _machine_words(pattern: str) -> re2.Pattern[str]:
-    return re2.compile(pattern)
-
-
-@cache
-def _quotations() -> dict[str, re2.Pattern[str]]:
-    return {
-        name: re2.compile("|".join(f"(?:{one})" for one in patterns))
-        for name, patterns in load("logparse/failure/quotations.yaml").items()
-    }
 
 
 def _is_faint_cause(rule: Rule | None, text: str, level: Severity | None) -> bool:
