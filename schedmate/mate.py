@@ -504,32 +504,27 @@ class SchedMate:
         `logs` is a file, a directory with a file per rank, or several; `node_logs` are kernel logs
         of its nodes, `job.node_names` their names. `state` is the scheduler's state of the run,
         which is evidence by itself (`logs` may then be empty), and `failed_nodes` are nodes that
-        the scheduler lost. `error_type` is `unknown` if the logs do not
-        show the cause. None if `deadline_s` [s] has passed and on any failure, which is logged.
-        Never raises, never waits for a language model.
+        the scheduler lost. `error_type` is `unknown` if the logs do not show the cause. None if
+        `deadline_s` [s] has passed and on any failure, which is logged. Never raises, never waits for a language model.
         """
-        paths = [logs] if isinstance(logs, Path | str) else list(logs)
-        nodes = tuple(job.node_names)
 
-        def read(deadline: float) -> Diagnosis | None:
-            wall_s = _left_s(deadline)
-            return self._readers.diagnose(paths, node_logs=node_logs, nodes=nodes, wall_s=wall_s)
+        def diagnose(deadline: float) -> Diagnosis | None:
+            paths = [logs] if isinstance(logs, Path | str) else list(logs)
+            nodes, diagnosis = tuple(job.node_names), None
+            if paths or state is None:
+                wall_s = _left_s(deadline)
+                diagnosis = self._readers.diagnose(
+                    paths, node_logs=node_logs, nodes=nodes, wall_s=wall_s
+                )
+            if state is None:
+                return diagnosis
+            from schedmate.logparse.failure.states import of_state
 
-        diagnosis = None
-        if paths or state is None:
-            diagnosis = self._in_time("diagnosis", job, read, deadline_s)
-        if state is None:
-            return diagnosis
-        from schedmate.logparse.failure.states import of_state
-
-        return self._in_time(
-            "diagnosis",
-            job,
-            lambda _: of_state(
+            return of_state(
                 diagnosis, state, job=job.job_id, nodes=nodes, failed_nodes=failed_nodes
-            ),
-            deadline_s,
-        )
+            )
+
+        return self._in_time("diagnosis", job, diagnose, deadline_s)
 
     def _in_time(
         self, what: str, spec: JobSpec, work: Callable[[float], T], deadline_s: float | None
