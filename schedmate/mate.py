@@ -505,7 +505,8 @@ class SchedMate:
         of its nodes, `job.node_names` their names. `state` is the scheduler's state of the run,
         which is evidence by itself (`logs` may then be empty), and `failed_nodes` are nodes that
         the scheduler lost. `error_type` is `unknown` if the logs do not show the cause. None if
-        `deadline_s` [s] has passed and on any failure, which is logged. Never raises, never waits for a language model.
+        `deadline_s` [s] has passed and on any failure, which is logged. Never raises, never waits
+        for a language model.
         """
 
         def diagnose(deadline: float) -> Diagnosis | None:
