@@ -176,6 +176,11 @@ class Estimate(BaseModel):
     duration_p10_s: float | None = Field(default=None, description="10th percentile [s]")
     duration_p50_s: float | None = Field(default=None, description="Median [s]")
     duration_p90_s: float | None = Field(default=None, description="90th percentile [s]")
+    quantiles_s: list[float] | None = Field(
+        default=None,
+        description="The whole distribution [s], ascending: 25 run times at the levels 0.02, 0.06, "
+        "0.10, ..., 0.98, each of which stands for 1/25 of the probability",
+    )
     gpu_util: float | None = Field(default=None, description="Mean GPU utilisation [%]")
     sm_util: float | None = Field(default=None, description="Mean SM activity [%]")
     gpu_mem_mb: float | None = Field(default=None, description="Peak memory of one GPU [MB]")

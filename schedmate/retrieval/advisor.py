@@ -204,6 +204,7 @@ class SchedulingAdvisor:
             duration_p10_s=prediction.p10_s,
             duration_p50_s=prediction.p50_s,
             duration_p90_s=prediction.p90_s,
+            quantiles_s=list(prediction.quantiles_s),
             gpu_util=self._usage([item.record.gpu_util for item in candidates], weights),
             sm_util=self._usage([item.record.sm_util for item in candidates], weights),
             gpu_mem_mb=self._usage([item.record.gpu_mem_mb for item in candidates], weights),

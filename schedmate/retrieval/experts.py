@@ -34,12 +34,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from schedmate.retrieval import run_time
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
 
-LEVELS = (np.arange(25) + 0.5) / 25
+LEVELS = np.array(run_time.LEVELS)
 """Levels of the quantiles. Numbers 2, 12 and 22 are the 10th, 50th and 90th percentile."""
 P10, P50, P90 = 2, 12, 22
 

@@ -31,6 +31,10 @@ from schedmate.jobs import JobRecord, LaunchConfig, WorkloadMetadata
 
 _PRIOR_POINTS = 41
 
+LEVELS = tuple((at + 0.5) / 25 for at in range(25))
+"""Levels of the quantiles of a run time; numbers 2, 12 and 22 are p10, p50 and p90. Each quantile
+stands for one 25th of the probability."""
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -62,18 +66,29 @@ class Prior:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Quantiles of the run time [s]; `bounded` when the median rests on censored runs alone.
+    """Quantiles of the run time [s], ascending, at `LEVELS`; `bounded` when the median rests on
+    censored runs alone.
 
     `expected` is the mean absolute log error of one past run as a guess, as believed before these;
     `own` [0 to 1] how much of the spread that was used comes from how far these lie apart.
     """
 
-    p10_s: float
-    p50_s: float
-    p90_s: float
+    quantiles_s: tuple[float, ...]
     bounded: bool
     expected: float
     own: float
+
+    @property
+    def p10_s(self) -> float:
+        return self.quantiles_s[2]
+
+    @property
+    def p50_s(self) -> float:
+        return self.quantiles_s[12]
+
+    @property
+    def p90_s(self) -> float:
+        return self.quantiles_s[22]
 
 
 def predict(runs: Sequence[Run], prior: Prior, shared: float = 0.0) -> Prediction | None:
@@ -100,15 +115,22 @@ def predict(runs: Sequence[Run], prior: Prior, shared: float = 0.0) -> Predictio
     spread = (believed + seen) / (prior.spreads + distances)
     mass = _mixed_with_prior(points, centre, spread, prior.runs + prior.share * total)
     wide = _mixed_with_prior(points, centre, prior.median_spread, prior.median_runs)
-    p10, p50, p90 = _quantile(mass, 0.1), _quantile(wide, 0.5), _quantile(mass, 0.9)
+    median = _quantile(wide, 0.5)
     return Prediction(
-        math.exp(p50 - math.hypot(max(p50 - p10, 0.0), shared)),
-        math.exp(p50),
-        math.exp(p50 + math.hypot(max(p90 - p50, 0.0), shared)),
+        tuple(_seconds(median, _quantile(mass, level) - median, shared, level) for level in LEVELS),
         bounded=lost >= 0.5,
         expected=expected,
         own=seen / (believed + seen),
     )
+
+
+def _seconds(median: float, away: float, shared: float, level: float) -> float:
+    """The quantile [s] that lies `away` [log s] from the median, if on its own side of it, widened
+    by the doubt that all runs share, which is `shared` at p10 and p90 and grows as a Laplace
+    distribution does."""
+    side = math.copysign(1.0, level - 0.5) if abs(level - 0.5) > 1e-9 else 0.0
+    doubt = shared * abs(_laplace(level) / _laplace(0.1))
+    return math.exp(median + side * math.hypot(max(side * away, 0.0), doubt))
 
 
 def _mixed_with_prior(

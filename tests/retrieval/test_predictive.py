@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedmate.retrieval.run_time import Prior, Run, predict
+from schedmate.retrieval.run_time import LEVELS, Prior, Run, predict
 
 PRIOR = Prior(runs=2.0, spreads=2.0)
 
@@ -170,3 +170,21 @@ def test_many_runs_that_agree_do_not_exclude_another_time() -> None:
     runs = [Run(100, 1)] * 30
     assert ratio(runs) == pytest.approx(1)
     assert 1.01 < ratio(runs, Prior(runs=2.0, spreads=2.0, share=0.5)) < ratio([Run(100, 1)])
+
+
+@pytest.mark.parametrize("shared", [0.0, 0.7])
+def test_the_whole_distribution_agrees_with_its_named_percentiles(shared: float) -> None:
+    runs = [Run(100.0 * 1.3**n, 1.0, censored=n % 4 == 3, spread=0.4) for n in range(9)]
+    prediction = predict(runs, Prior(runs=4.0, spreads=3.0, share=0.5), shared)
+    assert prediction is not None
+    quantiles = prediction.quantiles_s
+    assert len(quantiles) == len(LEVELS)
+    assert sorted(quantiles) == list(quantiles)
+    assert quantiles[2] == prediction.p10_s < prediction.p50_s < prediction.p90_s == quantiles[22]
+    plain = predict(runs, Prior(runs=4.0, spreads=3.0, share=0.5))
+    assert plain is not None
+    if shared:
+        assert prediction.p50_s == plain.p50_s
+        assert prediction.p90_s / prediction.p50_s == pytest.approx(
+            math.exp(math.hypot(math.log(plain.p90_s / plain.p50_s), shared))
+        )
