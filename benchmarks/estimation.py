@@ -12,7 +12,8 @@ on the four traces of `DEVELOPMENT` (estimation_traces.py); all others were not 
     median           the running median of all completed
     last two         the mean of the user's last two completed (Tsafrir, Etsion, Feitelson 2007)
     user mean, user geometric mean
-    last             the last completed run of a like job (user, name, size, request)
+    last             the last completed run of a like job (the finest group that the trace allows:
+                     user, name, size, request; without users the queue, size, request)
     trees            quantile boosting (scikit-learn) on all columns and past run times, fitted anew
                      every day, or `FITS` times where a trace is longer
 
@@ -76,7 +77,7 @@ class Past:
         middle = float(self.all.quantiles()[P50]) if self.all.count else math.log(3600.0)
         count, total, logs = self.sums.get(asked.user, (0.0, 0.0, 0.0))
         of_user = self.last.get((asked.user,)) if asked.user is not None else None
-        like = self.last.get((asked.user, asked.name, asked.size, asked.request_s))
+        like = self.last.get(asked.groups()[0][1])
         points = dict.fromkeys(BASELINES[:-1], middle)
         if asked.request_s:
             points["requested"] = math.log(asked.request_s)

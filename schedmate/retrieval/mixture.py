@@ -12,7 +12,7 @@
   Bates, ICML 2024), for all jobs and for the context together.
 - **Runs cut short** speak through the experts that take them as lower bounds. Weights and
   calibration follow runs that completed: the part of a loss that a cut run determines punishes none
-  but short predictions, and learning from it made every mixture worse (docs/estimation.md).
+  but short predictions, and learning from it made mixtures worse (docs/estimation.md).
 
 A run counts from its end. The state is a function of the ended runs in order of their ends.
 """
