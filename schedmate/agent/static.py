@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -133,6 +134,18 @@ def extract(
 
 
 def _checked_repository(repo: Path) -> Path:
+    try:
+        return _existing_repository(repo)
+    except PermissionError as error:
+        where = error.filename or repo
+        raise InputError(
+            f"cannot read {where}: Permission denied; let a group or an ACL read the job's code."
+        ) from None
+
+
+def _existing_repository(repo: Path) -> Path:
+    with suppress(FileNotFoundError, NotADirectoryError, ValueError):
+        repo.stat()  # what cannot be looked at is not what is missing
     if not exists(repo):
         hint = similar_file(repo) or "; give the path of the job's source code"
         raise InputError(f"{repo}: no such directory{hint}")

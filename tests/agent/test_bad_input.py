@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -391,3 +394,26 @@ def test_what_is_read_of_a_program_that_was_cut_off_is_doubted(
     assert (whole[0], cut[0]) == (False, True)
     assert min(cut[1]["training_config.iters"], whole[1]["training_config.iters"]) > 0.9, "as given"
     assert cut[1]["training_config.lr"] == 0.6 < whole[1]["training_config.lr"]
+
+
+@pytest.mark.parametrize("inside", ["", "code"])
+def test_a_private_directory_is_one_sentence(tmp_path: Path, inside: str) -> None:
+    private = tmp_path / "private"
+    (private / "code").mkdir(parents=True)
+    (private / "code" / "train.py").write_text("print(1)\n")
+    private.chmod(0)
+    program = [sys.executable, "-m", "schedmate", "analyze", str(private / inside)]
+    program += ["--command", "python train.py"]
+    if os.geteuid() == 0:  # root reads everything, unless it may not
+        if shutil.which("setpriv") is None:
+            pytest.skip("no setpriv, with which root gives up reading everything")
+        os.chown(private, 65534, 65534)
+        program = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", *program]
+
+    done = subprocess.run(program, capture_output=True, text=True, check=False, cwd="/")
+
+    private.chmod(0o700)
+    assert done.returncode in (2, 3)
+    assert "Permission denied" in done.stderr or "not readable" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "internal" not in done.stderr
