@@ -13,6 +13,7 @@ the probability. `mixture.py` combines them. The experts, and where they come fr
 - `groups, bounds`: the same with runs that were cut short as lower bounds (Kaplan, Meier, 1958);
 - `request`: the share of the requested time that this user's jobs use (Gaussier et al., Improving
   backfilling by using machine learning to predict running times, SC 2015);
+- `request, anybody's`: the share of the requested time that all jobs use;
 - `global`: the last runs of all;
 - any others whose quantiles come with the job: similar jobs by their code, boosted trees, the time
   that the code declares.
@@ -47,7 +48,7 @@ P10, P50, P90 = 2, 12, 22
 
 OWN_EXPERTS = (
     *("last", "last two", "typical", "groups, short", "groups, long", "groups, bounds"),
-    *("request", "global"),
+    *("request", "request, anybody's", "global"),
 )
 """Those that need nothing but the runs; the order is that of the rows of `Opinions.quantiles`."""
 
@@ -305,8 +306,11 @@ class Experts:
             )
         if job.request_s and self._all_shares.count:
             half, parent, _ = MEMORIES["groups, long"]
-            shape = _nested_quantiles(kept, "shares", self._all_shares.quantiles(), half, parent)
-            said.quantiles[OWN_EXPERTS.index("request")] = shape + math.log(job.request_s)
+            anybody = self._all_shares.quantiles()
+            shape = _nested_quantiles(kept, "shares", anybody, half, parent)
+            asked = math.log(job.request_s)
+            said.quantiles[OWN_EXPERTS.index("request")] = asked + shape
+            said.quantiles[OWN_EXPERTS.index("request, anybody's")] = asked + anybody
 
 
 _Found = tuple[int, str, _Group, int, int]
