@@ -64,8 +64,8 @@ def simulate(
             metavar="E",
             autocompletion=options.complete_estimators,
             help=(
-                "Where policies get run times from: user-mean (the default), limit, boosting, "
-                "ga2m, column:NAME, none, noisy:SIGMA, oracle. Repeatable."
+                "Where policies get run times from: user-mean (the default), limit, experts, "
+                "boosting, ga2m, column:NAME, none, noisy:SIGMA, oracle. Repeatable."
             ),
         ),
     ] = None,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from schedmate.base.errors import SchedmateError, UsageError, did_you_mean, ends_the_program
+from schedmate.base.plugins import load_plugin
 from schedmate.schedulers import registry
 from schedmate.schedulers.estimators import Estimator, Load, Table, TimeLimit, UserMean, noisy
 from schedmate.schedulers.model import Cluster
@@ -269,8 +270,11 @@ ESTIMATORS = {
     "qssf": "half the user's last jobs of a similar name, half boosted trees over past jobs (QSSF)",
     "boosting": "gradient-boosted trees over past jobs, fitted every week",
     "ga2m": "an additive model with interactions over past jobs, fitted every week (Lucid)",
+    "experts": "an online mixture of simple predictors by user, name, size and time limit",
     "none": "no estimates",
 }
+_EXPERTS = "schedmate.schedulers.adapters.modules:ExpertMixture"
+"""An estimator of the rooms above, as policies of theirs are named in registry.py."""
 
 
 def make_estimator(text: str, workload: Workload, seed: int = 0) -> Estimator | None:
@@ -312,6 +316,9 @@ def make_trace_free_estimator(text: str) -> Estimator | None:
         from schedmate.schedulers.learned import QuasiShortest
 
         return QuasiShortest()
+    if text == "experts":
+        mixture: Estimator = load_plugin("the estimator experts", _EXPERTS)()
+        return mixture
     if text == "none":
         return None
     name = text.partition(":")[0]
