@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, Self
 from schedmate.base.data import plain
 from schedmate.base.errors import ActionError, InputError
 from schedmate.base.journal import Connection
+from schedmate.base.reading import open_binary
 from schedmate.retrieval.database import locked, network_filesystem
 
 
@@ -387,7 +388,7 @@ def _record_key() -> bytes | None:
     if place is None:
         return None
     try:
-        with place.open("rb") as stream:
+        with open_binary(place) as stream:
             status = os.fstat(stream.fileno())
             key = stream.read(MOST_KEY)
     except OSError as error:

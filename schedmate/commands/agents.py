@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, NamedTuple, Self
 import typer
 
 from schedmate.base.data import dumps
-from schedmate.base.errors import UsageError, require
+from schedmate.base.errors import InputError, UsageError, require
 from schedmate.base.inputs import format_duration
+from schedmate.base.reading import read_text
 from schedmate.base.terminal import counted, say
 from schedmate.cluster import A, Check, ClusterKind
 from schedmate.commands.options import HistoryOption, JsonOption
@@ -418,8 +419,8 @@ def installed_service(group: str) -> Service | None:
     command: list[str] = []
     settings: dict[str, str] = {}
     for file in [place, *sorted(place.with_name(f"{UNIT}.d").glob("*.conf"))]:
-        with suppress(OSError, UnicodeDecodeError):
-            for line in file.read_text("utf-8").replace("\\\n", " ").splitlines():
+        with suppress(OSError, UnicodeDecodeError, InputError):
+            for line in read_text(file).replace("\\\n", " ").splitlines():
                 name, _, value = (part.strip() for part in line.partition("="))
                 if name == "ExecStart":
                     with suppress(ValueError):

@@ -72,6 +72,7 @@ ELSEWHERE = {
     "commands/analyze.py": (1, "standard input"),
     "commands/fleet.py": (1, OWN),
     "commands/init.py": (1, OWN),
+    "commands/recover.py": (1, SYSTEM),
     "llm/probe.py": (1, SYSTEM),
     "llm/store.py": (3, DATABASE),
     "logparse/reading/folder.py": (4, "the door of folders of logs"),
@@ -102,7 +103,7 @@ ELSEWHERE = {
 """Calls of `OPENERS` in each module beside the door, and why they may be. A new one belongs through
 `base/reading.py`, unless it is no file that a user names: then it is counted here."""
 
-_NO_FILES = {"JobHistory.open", "self.open", "self.board.open", "target.open"}
+_NO_FILES = {"JobHistory.open", "self._advice.open", "self.open", "self.board.open", "target.open"}
 
 
 def openings(module: Path) -> list[str]:
