@@ -216,7 +216,7 @@ def test_what_is_left_of_a_requeue_is_done_in_the_order_that_slurm_allows(
         ({"state": ["MIXED", "DRAIN"], "reason": "schedmate: ecc-1"}, "done", "ready"),
         ({"state": ["IDLE", "DRAIN"], "reason": "schedmate: ecc-2"}, "moot", "changed"),
         ({"state": ["IDLE", "DRAIN"], "reason": "fan"}, "moot", "changed"),
-        ({"state": ["DOWN", "NOT_RESPONDING"]}, "changed", "moot"),
+        ({"state": ["DOWN", "NOT_RESPONDING"]}, "moot", "moot"),  # out of service as it is
         ({"name": "gpu99", "state": ["IDLE"]}, "changed", "changed"),
     ],
 )
