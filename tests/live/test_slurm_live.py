@@ -72,7 +72,9 @@ def test_the_doctor_tests_each_right(
     done = cli("slurm", "doctor", "--json", *files.options)
     checks = {one["name"]: one for one in json.loads(done.out)["checks"]}
     assert done.code == 0, done.out
-    assert {name for name, one in checks.items() if one["status"] != "ok"} == set()
+    # the testbed gives each job its priority by the partition, which orders nobody before another
+    assert {name for name, one in checks.items() if one["status"] != "ok"} == {"priority"}
+    assert "besides the partition's: it decides alone" in checks["priority"]["fact"]
     assert set(checks) >= {"right to order", "right to annotate", "right to requeue"}
     assert "16 GPUs" in checks["nodes"]["fact"]
     assert set(factors(slurm).values()) == {0}
