@@ -120,7 +120,8 @@ def test_every_benchmark_is_listed() -> None:
 def test_make_says_what_it_needs(tmp_path: Path) -> None:
     (tmp_path / "Makefile").write_text((ROOT / "Makefile").read_text())
     (tmp_path / "pyproject.toml").touch()
-    command = ["make", "test", "PYTHON=", "LOCKED="]  # the environment's LOCKED asks for one more file
+    # the environment's LOCKED would ask for one more file
+    command = ["make", "test", "PYTHON=", "LOCKED="]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode != 0
     assert "schedmate needs Python >= 3.11" in done.stderr
