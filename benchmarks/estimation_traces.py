@@ -17,8 +17,12 @@ from typing import Any
 
 from schedmate.retrieval.experts import Submission
 
-DEVELOPMENT = ("KTH-SP2-1996-2", "UniLu-Gaia-2014-1", "supercloud", "Venus, 2 VCs")
-"""Traces on which designs and constants were chosen, named before any was measured."""
+DEVELOPMENT = (
+    *("KTH-SP2-1996-2", "UniLu-Gaia-2014-1", "supercloud", "Venus, 2 VCs"),
+    *("eagle", "METACENTRUM-2009-2"),
+)
+"""Traces on which designs and constants were chosen: four that were named before any was measured,
+and two on which the first version failed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from schedmate.agent import Extraction
     from schedmate.agent.react.extractor import MetadataExtractor
     from schedmate.llm import LLM
-    from schedmate.retrieval.advisor import SchedulingAdvisor
     from schedmate.retrieval.embedders import Embedder
     from schedmate.retrieval.history import JobHistory
+    from schedmate.retrieval.learning import RunTimes
 
 
 ANALYSIS_SCHEMA = "schedmate.analyze/v1"
@@ -119,6 +119,10 @@ def embedder_of(settings: Settings) -> Embedder:
     )
 
 
+LEARNING_S = 2.0
+"""Limit for the time that a write goes on learning from ended runs [s]; the next one goes on."""
+
+
 class Advice:
     """Opened when first needed; may be used from any thread."""
 
@@ -126,7 +130,7 @@ class Advice:
         self.settings = settings
         self._lock = threading.Lock()
         self._writing = threading.Lock()
-        self._opened: tuple[JobHistory, SchedulingAdvisor] | None = None
+        self._opened: tuple[JobHistory, RunTimes] | None = None
         self._closed = False
 
     def close(self) -> None:
@@ -144,7 +148,7 @@ class Advice:
         if prepare is not None:
             prepare()
 
-    def open(self, *, create: bool) -> tuple[JobHistory, SchedulingAdvisor] | None:
+    def open(self, *, create: bool) -> tuple[JobHistory, RunTimes] | None:
         """The history and the advisor on it; None when there is no history and none is wanted."""
         with self._lock:
             if self._closed:
@@ -157,7 +161,7 @@ class Advice:
                 here = not isinstance(place, str)
                 if here and not create and not (Path(place) / DATABASE).exists():
                     return None
-                from schedmate.retrieval.advisor import SchedulingAdvisor
+                from schedmate.retrieval.learning import RunTimes
 
                 history = open_history(
                     place,
@@ -166,24 +170,23 @@ class Advice:
                     read_only=not create and here and not os.access(place, os.W_OK),
                     poll=True,
                 )
-                advisor = SchedulingAdvisor(
-                    history,
-                    threshold=settings.threshold,
-                    k=settings.top_k,
-                    method=settings.method,
-                )
-                self._opened = history, advisor
+                self._opened = history, RunTimes.of(history, settings)
             return self._opened
 
     def estimate(
-        self, metadata: WorkloadMetadata, launch: LaunchConfig, now: float | None
+        self,
+        metadata: WorkloadMetadata,
+        launch: LaunchConfig,
+        now: float | None,
+        job: JobSpec | JobRecord | None,
     ) -> tuple[Estimate, int]:
-        """The advisor's estimate at the time `now` [s since epoch], and how many jobs it knows."""
+        """The estimate at the time `now` [s since epoch] (`RunTimes.estimate`), and how many jobs
+        the history has."""
         opened = self.open(create=False)
         if opened is None:
             return Estimate(reason=f"there is no history at {self.settings.history} yet"), 0
-        history, advisor = opened
-        return advisor.estimate(metadata, launch, now), len(history)
+        history, run_times = opened
+        return run_times.estimate(metadata, launch, now, job), len(history)
 
     def version(self) -> tuple[int, int] | None:
         """See `JobTable.version`; None as long as there is no history."""
@@ -207,6 +210,7 @@ class Advice:
                     "record this one under another job id."
                 )
             history.add(record)
+            opened[1].learn(most_s=LEARNING_S)
         return record.job_id
 
     def learn(self, records: Sequence[JobRecord]) -> None:
@@ -218,6 +222,7 @@ class Advice:
         assert opened is not None
         with self._writing:
             opened[0].add_many(records)
+            opened[1].learn(most_s=LEARNING_S)
 
 
 T = TypeVar("T")
@@ -368,7 +373,7 @@ class SchedMate:
             timing["model"] = time.perf_counter() - extracted
         asked = time.perf_counter()
         estimate, history_size = self._advice.estimate(
-            metadata, extraction.launch, spec.submit_time
+            metadata, extraction.launch, spec.submit_time, spec
         )
         ended = time.perf_counter()
         return Analysis(
@@ -486,7 +491,7 @@ class SchedMate:
         opened = self._advice.open(create=False)
         stored = opened[0].get(job.job_id) if opened is not None and job.job_id else None
         if stored is not None:
-            return self.estimate(stored.metadata, stored.launch, stored.submit_time)
+            return self.estimate(stored.metadata, stored.launch, stored.submit_time, stored)
         return self._advise(job, deadline, record=False) if job.repo is not None else None
 
     def on_failure(
@@ -576,13 +581,18 @@ class SchedMate:
         return self._advice.version()
 
     def estimate(
-        self, metadata: WorkloadMetadata, launch: LaunchConfig, now: float | None = None
+        self,
+        metadata: WorkloadMetadata,
+        launch: LaunchConfig,
+        now: float | None = None,
+        job: JobSpec | JobRecord | None = None,
     ) -> Estimate:
-        """An estimate from known metadata, at the time `now` [s since epoch].
+        """An estimate from known metadata, at the time `now` [s since epoch]; `job` says whose it
+        is, its name and its command.
 
         Raises `InputError` if the history cannot be read.
         """
-        return self._advice.estimate(metadata, launch, now)[0]
+        return self._advice.estimate(metadata, launch, now, job)[0]
 
     def _advise(self, spec: JobSpec, deadline: float, *, record: bool) -> Estimate:
         began = time.perf_counter()

@@ -111,8 +111,15 @@ class Settings(BaseSettings):
         description="Least cosine similarity of a neighbour; unset: the embedder's own",
     )
     top_k: int = Field(default=3, ge=1, le=1000, description="Most neighbours an estimate uses")
-    method: Literal["weighted", "mean"] = Field(
-        default="weighted", description="How neighbours become an estimate"
+    method: Literal["experts", "weighted", "mean"] = Field(
+        default="experts",
+        description="What an estimate is made of: all experts, or similar jobs alone (weighted), "
+        "or their mean",
+    )
+    widest_interval: float = Field(
+        default=300.0,
+        gt=1,
+        description="Ratio of p90 to p10 from which on an estimate abstains as too uncertain",
     )
     budget_s: float = Field(default=10.0, gt=0, description="CPU time of one static analysis [s]")
     memory_mb: int = Field(

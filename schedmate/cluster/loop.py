@@ -394,8 +394,8 @@ class EndedRuns:
 
 
 class CodeReader:
-    """Reads the code of jobs, for one pass: metadata and an estimate; without code, an abstained
-    one.
+    """Reads the code of jobs, for one pass: metadata and an estimate; without code, an estimate by
+    user, name and limits.
 
     Jobs of one directory with the same script, arguments and resources share one reading: within a
     pass each reading would see the same files. Other variants of a directory are read together in
@@ -409,6 +409,7 @@ class CodeReader:
         """`budget_s` bounds the reading of each job [s of CPU time]."""
         self._mate, self._budget_s = mate, budget_s
         self._read: dict[tuple[str, ...], Analysis | SchedmateError] = {}
+        self._estimates: dict[str, Estimate] = {}
         self._cost_s: dict[str, float] = {}
         """Time that a variant of a directory took [s]."""
 
@@ -422,7 +423,7 @@ class CodeReader:
         variants: dict[tuple[str, ...], list[tuple[str, Description]]] = {}
         for key, description in jobs:
             if description.no_code:
-                yield _unread_job(key, description, description.no_code, now)
+                yield self._without_code(key, description, description.no_code, now)
             else:
                 variants.setdefault(_variant_of(description.spec), []).append((key, description))
         first = True
@@ -437,13 +438,33 @@ class CodeReader:
                     # the command derived from the script was typed by no user
                     problem = f"{analysis}".split("...` ", 1)[-1]
                     why = f"its code cannot be read: {problem}"
-                    yield _unread_job(key, description, why, now)
+                    yield self._without_code(key, description, why, now)
                     continue
                 spec = description.spec.model_copy(update={"launch": analysis.launch})
+                estimate = analysis.estimate
+                if (spec.user, spec.name) != (analysis.spec.user, analysis.spec.name):
+                    estimate = self._estimate(spec, analysis.metadata, now)
                 yield KnownJob(
-                    *(key, now, spec, analysis.metadata, analysis.estimate),
+                    *(key, now, spec, analysis.metadata, estimate),
                     *(description.log, description.errors),
                 )
+
+    def _estimate(self, spec: JobSpec, metadata: WorkloadMetadata, now: float) -> Estimate:
+        """The estimate of a job; those that differ in nothing share one."""
+        question = spec.model_dump_json(exclude={"job_id", "submit_time"})
+        if question not in self._estimates:
+            self._estimates[question] = self._mate.estimate(metadata, spec.launch, now, spec)
+        return self._estimates[question]
+
+    def _without_code(self, key: str, description: Description, why: str, now: float) -> KnownJob:
+        """A job of which only user, name, command and launch are known; abstained, `why`."""
+        estimate = self._estimate(description.spec, WorkloadMetadata(), now)
+        if estimate.abstained and not estimate.quantiles_s:
+            estimate = Estimate(reason=why)
+        return KnownJob(
+            *(key, now, description.spec, WorkloadMetadata(), estimate),
+            *(description.log, description.errors),
+        )
 
     def _read_with_siblings(
         self,
@@ -465,12 +486,6 @@ class CodeReader:
 
 def _variant_of(spec: JobSpec) -> tuple[str, ...]:
     return spec.repo or "", spec.command or "", spec.launch.model_dump_json()
-
-
-def _unread_job(key: str, description: Description, why: str, now: float) -> KnownJob:
-    estimate = Estimate(reason=why)
-    files = description.log, description.errors
-    return KnownJob(key, now, description.spec, WorkloadMetadata(), estimate, *files)
 
 
 # The agent: one pass, and what it does to order, notes and running jobs.
@@ -918,13 +933,15 @@ class Advising:
                 return
             del self._stale[key]
             job, known_job = jobs.get(key), self._memory.known(key)
-            if job is None or known_job is None or known_job.metadata == WorkloadMetadata():
+            if job is None or known_job is None:
                 continue
             metadata, launch = known_job.metadata, known_job.spec.launch
-            question = metadata.model_dump_json(), launch.model_dump_json()
+            spec = known_job.spec
+            alike = spec.model_dump_json(exclude={"job_id", "submit_time"})
+            question = alike, metadata.model_dump_json()
             estimate = answers.get(question)
             if estimate is None:
-                estimate = self._mate.estimate(metadata, launch, self._clock())
+                estimate = self._mate.estimate(metadata, launch, self._clock(), spec)
                 answers[question] = estimate
             if estimate.duration_s != known_job.estimate.duration_s:
                 self._memory.remember(known_job._replace(estimate=estimate))

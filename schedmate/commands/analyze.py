@@ -91,7 +91,10 @@ def analyze(
         float | None, typer.Option(min=-1, max=1, help="Lowest similarity of a neighbour.")
     ] = None,
     method: Annotated[
-        str | None, typer.Option(help="How neighbours become an estimate: weighted or mean.")
+        str | None,
+        typer.Option(
+            help="How neighbours become an estimate: experts, or similar jobs (weighted, mean)."
+        ),
     ] = None,
     mode: Annotated[
         str | None,

@@ -136,6 +136,7 @@ def import_history(
                     waiting += sum(map(_has_not_ended, batch))
                     stored += len(batch)
                     advance(source.position(), counted(stored, "job"))
+            learn_run_times(store)
         except KeyboardInterrupt:
             interrupted = True
         if not timed:  # also those of which the file does not say how they ended
@@ -266,7 +267,7 @@ def rebuild(
     ] = False,
     history: HistoryOption = None,
 ) -> None:
-    """Recompute all vectors and the index.
+    """Recompute all vectors, the index, and what the experts on run times learned.
 
     Needed after a change of the embedder. Records are not changed, so it can be interrupted and run
     again.
@@ -277,6 +278,7 @@ def rebuild(
         else:
             with progress("embedding", len(store)) as advance:
                 store.rebuild(lambda done, total: advance(done, f"{done:,} of {total:,} jobs"))
+            learn_run_times(store, anew=True)
     say(f"rebuilt the {'index' if index else 'vectors and the index'}.")
 
 
@@ -309,6 +311,21 @@ def calibrate(as_json: JsonOption = False) -> None:
 
 
 # Helpers shared by the commands of `schedmate history`.
+
+
+def learn_run_times(store: JobHistory, *, anew: bool = False) -> None:
+    """Have the experts learn from what has ended since, or from all, with a progress bar."""
+    from schedmate.retrieval.learning import RunTimes
+    from schedmate.settings import load_settings
+
+    times = RunTimes.of(store, load_settings())
+    if anew:
+        times.forget()
+    if waiting := store.count_unlearned():
+        with progress("learning run times", waiting) as advance:
+            times.learn(
+                on_progress=lambda done: advance(done, f"{done:,} of {counted(waiting, 'run')}")
+            )
 
 
 @contextmanager
@@ -550,6 +567,8 @@ def copy(
         done = store.add_many(
             source.export(), lambda count: advance(count, f"{count:,} of {total:,} jobs")
         )
+    with open_history(target.history, embedder_of(target)) as store:
+        learn_run_times(store)
     if as_json:
         typer.echo(dumps({"schema": SCHEMA, "copied": done}))
     say(f"{counted(done, 'job')} copied; set `history` to use them.")

@@ -52,7 +52,7 @@ def import_runs(
     from schedmate.base.files import without_query
     from schedmate.base.inputs import parse_duration
     from schedmate.cluster.bounds import load_bounds
-    from schedmate.commands.history import settings_history
+    from schedmate.commands.history import learn_run_times, settings_history
     from schedmate.commands.history_analysis import RepositoryAnalysis
     from schedmate.settings import load_settings
 
@@ -75,6 +75,7 @@ def import_runs(
             store.add_many(analysis(jobs) if analyze else [record for record, _ in jobs])
             begin = end
             advance(int(begin - (now - back)), counted(len(seen), "job"))
+        learn_run_times(store)
     if as_json:
         document = {
             "schema": IMPORT_SCHEMA,

@@ -227,7 +227,7 @@ def _remaining(job: str, elapsed: str | None, progress: Progress, history: str |
                 f"the history does not say when job {job} started; say how long it has run: "
                 "--elapsed 90m."
             )
-        estimate = mate.estimate(stored.metadata, stored.launch, stored.submit_time)
+        estimate = mate.estimate(stored.metadata, stored.launch, stored.submit_time, stored)
     return remaining_time(elapsed_s, estimate, progress)
 
 

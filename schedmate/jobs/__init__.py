@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from schedmate.jobs.record import (
         CENSORED_STATES,
         Estimate,
+        ExpertShare,
         Extrapolation,
         IntervalBasis,
         JobRecord,
@@ -57,6 +58,7 @@ _HOMES = {
     "Estimate": "schedmate.jobs.record",
     "Evidence": "schedmate.jobs.metadata",
     "EvidenceLine": "schedmate.jobs.diagnosis",
+    "ExpertShare": "schedmate.jobs.record",
     "Extrapolation": "schedmate.jobs.record",
     "FaultyComponent": "schedmate.jobs.diagnosis",
     "IntervalBasis": "schedmate.jobs.record",
@@ -89,6 +91,7 @@ __all__ = [
     "Estimate",
     "Evidence",
     "EvidenceLine",
+    "ExpertShare",
     "Extrapolation",
     "FaultyComponent",
     "IntervalBasis",

@@ -155,6 +155,15 @@ class IntervalBasis(BaseModel):
     text: str = Field(description="All this in a sentence")
 
 
+class ExpertShare(BaseModel):
+    """One source of an estimate among several (docs/estimation.md)."""
+
+    name: str
+    weight: float = Field(description="Its share of the estimate [0 to 1]")
+    runs: list[str] = Field(default_factory=list, description="Ids of past jobs behind it")
+    text: str = Field(description="All this in a few words")
+
+
 class Extrapolation(BaseModel):
     """How far a job lies outside of what the past runs behind its estimate did."""
 
@@ -169,7 +178,8 @@ class Extrapolation(BaseModel):
 class Estimate(BaseModel):
     """How long a job will run and what it will use (SchedMate paper, section 3.1).
 
-    When `abstained` is true every number is None and `reason` says why; a scheduler falls back.
+    When `abstained` is true `duration_s` is None and `reason` says why; a scheduler falls back. Of
+    one that is too uncertain the distribution and `likely_short` are there all the same.
     """
 
     duration_s: float | None = Field(default=None, description="Point estimate [s]")
@@ -181,9 +191,16 @@ class Estimate(BaseModel):
         description="The whole distribution [s], ascending: 25 run times at the levels 0.02, 0.06, "
         "0.10, ..., 0.98, each of which stands for 1/25 of the probability",
     )
+    likely_short: float | None = Field(
+        default=None,
+        description="Probability of ending within the median run time of recent jobs [0 to 1]",
+    )
     gpu_util: float | None = Field(default=None, description="Mean GPU utilisation [%]")
     sm_util: float | None = Field(default=None, description="Mean SM activity [%]")
     gpu_mem_mb: float | None = Field(default=None, description="Peak memory of one GPU [MB]")
+    experts: list[ExpertShare] = Field(
+        default_factory=list, description="Its sources, the heaviest first"
+    )
     interval_basis: IntervalBasis | None = Field(
         default=None, description="What the width of p10 to p90 comes from"
     )

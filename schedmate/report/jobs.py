@@ -46,6 +46,9 @@ def show_analysis(analysis: Analysis, screen: Screen) -> None:
     screen.line(why)
     if analysis.estimate.interval_basis is not None:
         screen.line(analysis.estimate.interval_basis.text, label="interval: ")
+    if analysis.estimate.experts and not analysis.estimate.abstained:
+        sources = "; ".join(one.text for one in analysis.estimate.experts)
+        screen.line(sources, label="from: ")
     for beyond in analysis.estimate.extrapolated:
         screen.line(beyond.text, "doubtful", label="extrapolated: ")
     screen.line()
@@ -76,6 +79,8 @@ def analysis_headline(analysis: Analysis) -> tuple[str, str, str]:
         outcome = f"no run time from {counted(near, 'similar job')}" if near else "no similar job"
         return job, f"{outcome} among {counted(size, 'record')}", f"because {reason}"
     neighbours = estimate.neighbours
+    if estimate.experts and not neighbours:
+        return job, _run_time_line(estimate), f"based on {estimate.experts[0].text}"
     named = [
         f"{clean(neighbour.job_id, 200)} "
         + ("(same job)" if neighbour.exact else f"(similarity {neighbour.similarity:.2f})")

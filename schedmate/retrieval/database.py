@@ -93,9 +93,10 @@ class Database:
         return version
 
     def _indexed(self) -> bool:
-        """Whether it has the newest indexes; one made by an earlier schedmate may lack them."""
-        sql = "SELECT 1 FROM sqlite_master WHERE name = 'completed_by_submit'"
-        return self._db.execute(sql).fetchone() is not None
+        """Whether it has the newest tables and indexes; an earlier schedmate made fewer."""
+        newest = "('completed_by_submit', 'ended_now')"
+        sql = f"SELECT count(*) FROM sqlite_master WHERE name IN {newest}"  # noqa: S608
+        return bool(self._db.execute(sql).fetchone()[0] == 2)
 
     def _make(self) -> None:
         """Make the tables and indexes that are missing; one process at a time, since SQLite does

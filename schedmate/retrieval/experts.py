@@ -28,10 +28,10 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -65,6 +65,8 @@ MEMORIES = {
 count, as lower bounds."""
 FEW = 8.0
 """Errors in a context that its parent context counts as."""
+ALL, ALL_SHARES = ("all",), ("all shares",)
+"""Keys of the run times of all that completed, and of their shares of the requested times."""
 _LAPLACE = np.where(LEVELS < 0.5, np.log(2 * LEVELS), -np.log(2 * (1 - LEVELS)))
 
 
@@ -118,10 +120,50 @@ class Opinions:
     apart: int
 
 
-class _Group:
+Key = tuple[object, ...]
+P = TypeVar("P")
+
+
+class Part(Protocol):
+    """A part of what ended runs taught: kept in memory here, in a table by `learning.py`."""
+
+    def dump(self) -> tuple[list[str], list[Sequence[float] | Floats]]:
+        """Its texts and its numbers, from which `load` makes it again, bit for bit."""
+        ...
+
+    @classmethod
+    def load(cls, texts: list[str], numbers: list[Floats]) -> Self:
+        """The part that `dump` gave these of."""
+        ...
+
+
+class Parts(Protocol):
+    """Parts by key; a `dict` is one."""
+
+    def get(self, key: Key, /) -> Any:
+        """The part of this key, or None."""
+        ...
+
+    def __setitem__(self, key: Key, part: Any, /) -> None: ...
+
+
+class Group:
     """Ended runs of one group, in order of their ends."""
 
     __slots__ = ("cut", "ends", "jobs", "logs", "shares")
+
+    def dump(self) -> tuple[list[str], list[Sequence[float] | Floats]]:
+        """See `Part`."""
+        return self.jobs, [self.ends, self.logs, self.cut, self.shares]
+
+    @classmethod
+    def load(cls, texts: list[str], numbers: list[Floats]) -> Self:
+        """See `Part`."""
+        part = cls()
+        ends, logs, cut, shares = numbers
+        part.jobs, part.ends, part.logs = texts, ends.tolist(), logs.tolist()
+        part.cut, part.shares = [bool(one) for one in cut], shares.tolist()
+        return part
 
     def __init__(self) -> None:
         self.ends: list[float] = []
@@ -131,11 +173,12 @@ class _Group:
         self.jobs: list[str] = []
 
     def add(self, end: float, log_s: float, cut: bool, share: float, job: str) -> None:
-        self.ends.append(end)
-        self.logs.append(log_s)
-        self.cut.append(cut)
-        self.shares.append(share)
-        self.jobs.append(job)
+        at = bisect_right(self.ends, end)  # the last place, but for runs that come in late
+        self.ends.insert(at, end)
+        self.logs.insert(at, log_s)
+        self.cut.insert(at, cut)
+        self.shares.insert(at, share)
+        self.jobs.insert(at, job)
         if len(self.ends) > 3 * RUNS_KEPT:
             for kept in (self.ends, self.logs, self.cut, self.shares, self.jobs):
                 del kept[:RUNS_KEPT]
@@ -153,8 +196,20 @@ class Errors:
 
     def __init__(self) -> None:
         self.values: list[float] = []
-        self._quantiles: Floats | None = None
+        self._quantiles = np.zeros(0)
         self._fresh = 0
+
+    def dump(self) -> tuple[list[str], list[Sequence[float] | Floats]]:
+        """See `Part`."""
+        return [], [self.values, self._quantiles, [self._fresh]]
+
+    @classmethod
+    def load(cls, texts: list[str], numbers: list[Floats]) -> Self:
+        """See `Part`."""
+        part = cls()
+        values, part._quantiles, fresh = numbers
+        part.values, part._fresh = values.tolist(), int(fresh[0])
+        return part
 
     def add(self, error: float) -> None:
         """Take in an error; the quantiles follow when enough have come in."""
@@ -162,8 +217,11 @@ class Errors:
         if len(self.values) > 2 * ERRORS_KEPT:
             del self.values[:ERRORS_KEPT]
         self._fresh += 1
-        if self._fresh * 10 > min(len(self.values), ERRORS_KEPT):
-            self._quantiles = None
+        if self._fresh * 10 > self.count:
+            values = np.sort(self.values[-ERRORS_KEPT:])
+            at = (np.arange(len(values)) + 0.5) / len(values)
+            self._quantiles = np.interp(LEVELS, at, values)
+            self._fresh = 0
 
     @property
     def count(self) -> int:
@@ -171,29 +229,21 @@ class Errors:
 
     def quantiles(self) -> Floats:
         """At `LEVELS`; at least one error must be there."""
-        if self._quantiles is None:
-            values = np.sort(self.values[-ERRORS_KEPT:])
-            at = (np.arange(len(values)) + 0.5) / len(values)
-            self._quantiles = np.interp(LEVELS, at, values)
-            self._fresh = 0
         return self._quantiles
 
 
 class Experts:
-    """The experts of one history; see the module."""
+    """The experts of one history; see the module. `parts` is where what they learned is kept."""
 
-    def __init__(self) -> None:
-        self._groups: dict[tuple[object, ...], _Group] = {}
-        self._errors: dict[tuple[object, ...], Errors] = {}
-        self._all = Errors()
-        self._all_shares = Errors()
+    def __init__(self, parts: Parts | None = None) -> None:
+        self._parts: Parts = {} if parts is None else parts
 
     def opinions(self, job: Submission) -> Opinions:
         """What each says of a job, from the runs that had ended when it was submitted."""
         groups = job.groups()
         found: list[_Found] = []
         for place, (kind, key) in enumerate(groups):
-            group = self._groups.get(key)
+            group: Group | None = self._parts.get(("group", *key))
             if group is not None:
                 first, last = group.span(job.submitted)
                 if last > first:
@@ -203,8 +253,9 @@ class Experts:
         said = Opinions(names, quantiles, np.zeros(len(names), bool), {}, groups, len(groups), 0, 0)
         self._points(found, said)
         self._nested(job, found, said)
-        if self._all.count:
-            quantiles[OWN_EXPERTS.index("global")] = self._all.quantiles()
+        everything: Errors | None = self._parts.get(ALL)
+        if everything is not None:
+            quantiles[OWN_EXPERTS.index("global")] = everything.quantiles()
         for row, extra in enumerate(job.extra.values(), len(OWN_EXPERTS)):
             quantiles[row] = extra
         said.awake = ~np.isnan(quantiles[:, 0])
@@ -217,22 +268,21 @@ class Experts:
         for name, (point, context) in said.points.items():
             if not cut or log_s > point:
                 for depth in range(len(context) + 1):
-                    self._errors_of((name, *context[:depth])).add(log_s - point)
+                    self._of(("errors", name, *context[:depth]), Errors).add(log_s - point)
         share = log_s - math.log(job.request_s) if job.request_s else math.nan
         for _, key in said.groups:
-            group = self._groups.get(key)
-            if group is None:
-                group = self._groups[key] = _Group()
-            group.add(ended, log_s, cut, share, job_id)
+            self._of(("group", *key), Group).add(ended, log_s, cut, share, job_id)
         if not cut:
-            self._all.add(log_s)
+            self._of(ALL, Errors).add(log_s)
             if share == share:
-                self._all_shares.add(share)
+                self._of(ALL_SHARES, Errors).add(share)
 
     def runs_behind(self, job: Submission, place: int, most: int = 16) -> list[str]:
         """Ids of the latest runs of the group at this place of `Submission.groups`."""
         groups = job.groups()
-        group = self._groups.get(groups[place][1]) if place < len(groups) else None
+        if place >= len(groups):
+            return []
+        group: Group | None = self._parts.get(("group", *groups[place][1]))
         if group is None:
             return []
         first, last = group.span(job.submitted)
@@ -240,21 +290,22 @@ class Experts:
 
     def typical_log_s(self) -> float | None:
         """The median of the last runs of all [log s]."""
-        return float(self._all.quantiles()[P50]) if self._all.count else None
+        everything: Errors | None = self._parts.get(ALL)
+        return None if everything is None else float(everything.quantiles()[P50])
 
-    def _errors_of(self, context: tuple[object, ...]) -> Errors:
-        errors = self._errors.get(context)
-        if errors is None:
-            errors = self._errors[context] = Errors()
-        return errors
+    def _of(self, key: Key, kind: type[P]) -> P:
+        part: P | None = self._parts.get(key)
+        if part is None:
+            part = self._parts[key] = kind()
+        return part
 
     def _with_errors(self, said: Opinions, name: str, point: float, *context: object) -> None:
         """A guess with the errors that such guesses made: of this context, shrunk to its parents"""
         said.points[name] = (point, context)
         spread = _LAPLACE
         for depth in range(len(context) + 1):
-            errors = self._errors.get((name, *context[:depth]))
-            if errors is None or not errors.count:
+            errors: Errors | None = self._parts.get(("errors", name, *context[:depth]))
+            if errors is None:
                 break
             share = errors.count / (errors.count + FEW)
             spread = share * errors.quantiles() + (1 - share) * spread
@@ -284,7 +335,8 @@ class Experts:
                 self._with_errors(said, "last two", two, _apart(done[-4:]))
 
     def _nested(self, job: Submission, found: list[_Found], said: Opinions) -> None:
-        if not self._all.count:
+        of_all: Errors | None = self._parts.get(ALL)
+        if of_all is None:
             return
         kept: list[_Kept] = []
         everything: list[_Kept] = []
@@ -296,7 +348,7 @@ class Experts:
             )
             everything.append(part)
             kept.append(part.completed())
-        base = self._all.quantiles()
+        base = of_all.quantiles()
         for name, (half, parent, bounds) in MEMORIES.items():
             row = OWN_EXPERTS.index(name)
             if bounds and not any(part.cut.any() for part in everything):
@@ -304,16 +356,17 @@ class Experts:
             said.quantiles[row] = _nested_quantiles(
                 everything if bounds else kept, "logs", base, half, parent
             )
-        if job.request_s and self._all_shares.count:
+        shares: Errors | None = self._parts.get(ALL_SHARES)
+        if job.request_s and shares is not None:
             half, parent, _ = MEMORIES["groups, long"]
-            anybody = self._all_shares.quantiles()
+            anybody = shares.quantiles()
             shape = _nested_quantiles(kept, "shares", anybody, half, parent)
             asked = math.log(job.request_s)
             said.quantiles[OWN_EXPERTS.index("request")] = asked + shape
             said.quantiles[OWN_EXPERTS.index("request, anybody's")] = asked + anybody
 
 
-_Found = tuple[int, str, _Group, int, int]
+_Found = tuple[int, str, Group, int, int]
 """The place of a group among the job's groups, its kind, the group, bounds of its runs."""
 
 

@@ -100,6 +100,11 @@ class JobHistory(JobTable):
         return self._vectors.embedder
 
     @property
+    def database(self) -> Database:
+        """Its file, for what else is kept there (`learning.py`)."""
+        return self._db
+
+    @property
     def network(self) -> str | None:
         """The type of its file system when several machines can share it; None for a local one."""
         return self._db.network

@@ -2,8 +2,9 @@
 
 - **Weights.** The pool is linear: its distribution function is the weighted mean of the experts'.
   Weights follow Bernstein online aggregation (Wintenberger, Optimal learning with Bernstein online
-  aggregation, Machine Learning 2017) on linearised losses, whose regret is bounded against the best
-  fixed mixture, hence against the best expert. The loss is the CRPS of log seconds (twice the mean
+  aggregation, Machine Learning 2017) on linearised losses, which bounds the regret against the best
+  fixed mixture, hence against the best expert, of the last few hundred runs: earlier ones fade. The
+  loss is the CRPS of log seconds (twice the mean
   pinball loss). Experts that are silent are specialists that sleep (Freund et al., STOC 1997).
   Weights are learned for all jobs, for jobs of this context (the finest group that has runs, and
   how far apart these lie) and for this user, each shrunk to the one before it.
@@ -20,12 +21,13 @@ A run counts from its end. The state is a function of the ended runs in order of
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from schedmate.retrieval.experts import LEVELS, Experts, Opinions, Submission
+from schedmate.retrieval.experts import LEVELS, Experts, Key, Opinions, Parts, Submission
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,8 +36,21 @@ if TYPE_CHECKING:
 
 CONTEXT_RUNS, USER_RUNS = 40.0, 40.0
 """Runs in a context, and of a user, from which on their own weights count for half."""
-STEP, LEAST_STEP = 0.15, 0.015
+STEP, LEAST_STEP = 0.025, 0.0025
 """The calibration's step: the first, and where it stops to decay (as count ** -0.5)."""
+MEMORY = 0.998
+"""What a loss still counts for at the next one: weights follow what changes."""
+PRIOR_WEIGHTS = {
+    "groups, long": 2.0,
+    "request": 2.0,
+    "request, anybody's": 2.0,
+    "last two": 0.5,
+    "global": 0.5,
+    "similar jobs": 4.0,
+}
+"""Weights of the experts before anything was learned; 1 for all others. Chosen, with the numbers
+above, on the development traces of benchmarks/estimation.py; that of similar jobs, which no public
+trace has, is an assumption."""
 WITHIN = math.log(2.0)
 """The point estimate is the one most probably within this distance [log s] of the run time."""
 NEARLY = 0.98
@@ -54,7 +69,7 @@ class Forecast:
     opinions: Opinions
 
 
-class _Weights:
+class Weights:
     """Bernstein online aggregation with sleeping experts."""
 
     __slots__ = ("count", "largest", "regret", "square")
@@ -65,10 +80,23 @@ class _Weights:
         self.largest = 0.1
         self.count = 0
 
-    def of(self, awake: NDArray[np.bool_]) -> Floats:
+    def dump(self) -> tuple[list[str], list[Sequence[float] | Floats]]:
+        """See `experts.Part`."""
+        return [], [self.regret, self.square, [self.largest, self.count]]
+
+    @classmethod
+    def load(cls, texts: list[str], numbers: list[Floats]) -> Self:
+        """See `experts.Part`."""
+        part = cls(0)
+        part.regret, part.square, (part.largest, count) = numbers
+        part.count = int(count)
+        return part
+
+    def of(self, awake: NDArray[np.bool_], prior: Floats) -> Floats:
+        """Shares of those that speak."""
         rate = self._rates()
         power = rate * self.regret
-        weights = np.where(awake, rate * np.exp(power - power[awake].max()), 0.0)
+        weights = np.where(awake, prior * rate * np.exp(power - power[awake].max()), 0.0)
         shares: Floats = weights / weights.sum()
         return shares
 
@@ -76,17 +104,16 @@ class _Weights:
         """`better` is how much lower each loss was than the mixture's."""
         better = np.where(awake, better, 0.0)
         self.largest = max(self.largest, float(np.abs(better).max()))
-        self.regret += better - self._rates() * better * better
-        self.square += better * better
+        self.regret = MEMORY * self.regret + better - self._rates() * better * better
+        self.square = MEMORY * self.square + better * better
         self.count += 1
 
     def _rates(self) -> Floats:
-        return np.minimum(
-            0.5 / self.largest, np.sqrt(math.log(len(self.regret)) / (self.square + 1e-2))
-        )
+        learned = np.sqrt(math.log(len(self.regret)) / (self.square + 1e-2))
+        return np.minimum(1.0 / self.largest, learned)
 
 
-class _Shifts:
+class Shifts:
     """By how much the levels of quantiles are shifted, so that each covers what it says."""
 
     __slots__ = ("count", "shifts")
@@ -95,7 +122,20 @@ class _Shifts:
         self.shifts = np.zeros(len(LEVELS))
         self.count = 0
 
+    def dump(self) -> tuple[list[str], list[Sequence[float] | Floats]]:
+        """See `experts.Part`."""
+        return [], [self.shifts, [self.count]]
+
+    @classmethod
+    def load(cls, texts: list[str], numbers: list[Floats]) -> Self:
+        """See `experts.Part`."""
+        part = cls()
+        part.shifts, count = numbers
+        part.count = int(count[0])
+        return part
+
     def learn(self, errors: Floats) -> None:
+        """`errors` is the level of each quantile, less 1 where the run time was below it."""
         self.count += 1
         self.shifts += max(STEP * self.count**-0.5, LEAST_STEP) * errors
 
@@ -107,10 +147,9 @@ class Mixture:
     quantiles are NaN where they have nothing to say.
     """
 
-    def __init__(self) -> None:
-        self.experts = Experts()
-        self._weights: dict[tuple[object, ...], _Weights] = {}
-        self._shifts: dict[tuple[object, ...], _Shifts] = {}
+    def __init__(self, parts: Parts | None = None) -> None:
+        self._parts: Parts = {} if parts is None else parts
+        self.experts = Experts(self._parts)
 
     def predict(self, job: Submission) -> Forecast | None:
         """The run time of a job by what had ended at its submission; None before the first run."""
@@ -143,15 +182,16 @@ class Mixture:
         return contexts
 
     def _pooled(self, job: Submission, said: Opinions) -> tuple[Floats, _Pool]:
+        prior = np.array([PRIOR_WEIGHTS.get(name, 1.0) for name in said.names])
         weights = np.zeros(len(said.names))
         for context, few in self._contexts(job, said):
-            learned = self._weights.get(context)
+            learned: Weights | None = self._parts.get(("weights", *context))
             if learned is None:
-                own = said.awake / said.awake.sum()
-                weights = own if not few else weights
+                own = np.where(said.awake, prior, 0.0)
+                weights = own / own.sum() if not few else weights
             else:
                 share = learned.count / (learned.count + few)
-                weights = share * learned.of(said.awake) + (1 - share) * weights
+                weights = share * learned.of(said.awake, prior) + (1 - share) * weights
         return weights, _Pool(said, weights)
 
     def _learn_weights(
@@ -163,23 +203,15 @@ class Mixture:
     ) -> None:
         better = float(np.dot(weights, losses)) - losses
         for context, _ in self._contexts(job, said):
-            learned = self._weights.get(context)
+            key = ("weights", *context)
+            learned: Weights | None = self._parts.get(key)
             if learned is None:
-                learned = self._weights[context] = _Weights(len(said.names))
+                learned = self._parts[key] = Weights(len(said.names))
             learned.learn(better, said.awake)
 
-    def _shifts_of(self, said: Opinions) -> list[_Shifts]:
-        contexts: tuple[tuple[object, ...], ...] = (("all",), (said.finest, said.apart))
-        found = []
-        for context in contexts:
-            shifts = self._shifts.get(context)
-            if shifts is None:
-                shifts = self._shifts[context] = _Shifts()
-            found.append(shifts)
-        return found
-
     def _read(self, pool: _Pool, said: Opinions) -> Floats:
-        levels = LEVELS + sum(shifts.shifts for shifts in self._shifts_of(said))
+        learned: list[Shifts | None] = [self._parts.get(key) for key in _shift_keys(said)]
+        levels = LEVELS + sum(one.shifts for one in learned if one is not None)
         return np.maximum.accumulate(pool.quantiles(levels))
 
     def _learn_shifts(self, pool: _Pool, said: Opinions, log_s: float) -> None:
@@ -187,8 +219,15 @@ class Mixture:
         # ties: a run time that equals a quantile is inside of the interval
         below = np.where(LEVELS < 0.5, log_s < quantiles - 1e-9, log_s <= quantiles + 1e-9)
         errors = LEVELS - below
-        for shifts in self._shifts_of(said):
+        for key in _shift_keys(said):
+            shifts: Shifts | None = self._parts.get(key)
+            if shifts is None:
+                shifts = self._parts[key] = Shifts()
             shifts.learn(errors)
+
+
+def _shift_keys(said: Opinions) -> tuple[Key, Key]:
+    return ("shifts", "all"), ("shifts", said.finest, said.apart)
 
 
 class _Pool:

@@ -91,7 +91,7 @@ def _points(estimate: Estimate | None) -> Points | None:
     """The estimate's distribution function; None where it has none."""
     if estimate is None:
         return None
-    quantiles: Sequence[float] | None = getattr(estimate, "quantiles_s", None)
+    quantiles = estimate.quantiles_s
     if quantiles:
         times = [(q, (at + 0.5) / len(quantiles)) for at, q in enumerate(quantiles)]
     else:

@@ -49,4 +49,21 @@ CREATE INDEX IF NOT EXISTS completed_by_submit ON jobs (submit_time DESC, job_id
     WHERE (state = 'COMPLETED') = 1 AND submit_time IS NOT NULL AND CASE WHEN json_valid(document)
     THEN json_extract(document, '$.duration_s') > 0 END;
 
+-- What ended runs taught the experts on run times (`learning.py`), by part, and the runs that they
+-- have yet to learn from. An update of a job that had ended teaches nothing new.
+CREATE TABLE IF NOT EXISTS learned (key TEXT PRIMARY KEY, state BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS unlearned (job_id TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TRIGGER IF NOT EXISTS ended_anew AFTER INSERT ON jobs WHEN new.ended = 1
+    BEGIN
+        INSERT INTO unlearned SELECT new.job_id
+        WHERE NOT EXISTS (SELECT 1 FROM unlearned WHERE job_id = new.job_id);
+    END;
+CREATE TRIGGER IF NOT EXISTS ended_now AFTER UPDATE ON jobs WHEN new.ended = 1 AND old.ended = 0
+    BEGIN
+        INSERT INTO unlearned SELECT new.job_id
+        WHERE NOT EXISTS (SELECT 1 FROM unlearned WHERE job_id = new.job_id);
+    END;
+INSERT OR IGNORE INTO unlearned SELECT job_id FROM jobs
+    WHERE ended = 1 AND NOT EXISTS (SELECT 1 FROM learned);
+
 COMMIT;

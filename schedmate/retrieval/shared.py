@@ -376,7 +376,7 @@ class SharedHistory(JobHistory):
 
     def _begin_again(self, manifest: Mapping[str, str]) -> None:
         with self._db.writing():
-            for table in ("jobs", "texts", "manifest"):
+            for table in ("jobs", "texts", "manifest", "learned", "unlearned"):
                 self._db.execute(f"DELETE FROM {table}")  # noqa: S608 - our own names
             self._vectors.remember(_copy_manifest(manifest))
 

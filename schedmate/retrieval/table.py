@@ -6,6 +6,7 @@ vectors.
 
 from __future__ import annotations
 
+import builtins
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -149,6 +150,38 @@ class JobTable:
         """Every job, in order of id."""
         for page in self._pages():
             yield from page
+
+    def unlearned(self, limit: int) -> builtins.list[tuple[str, JobRecord | None]]:
+        """Ended jobs that the experts have yet to learn from, the first ended first; None for a
+        record that is no evidence of a run time."""
+        rows = self._db.query(
+            f"SELECT u.job_id, CASE WHEN {RAN} THEN j.document END "  # noqa: S608 - our own words
+            "FROM unlearned u LEFT JOIN jobs j ON j.job_id = u.job_id "
+            f"ORDER BY {END}, u.job_id LIMIT ?",
+            (limit,),
+        )
+        return [(job_id, None if text is None else self._parse(text)) for job_id, text in rows]
+
+    def count_unlearned(self) -> int:
+        """How many ended jobs wait to be learned from."""
+        return int(self._db.query("SELECT count(*) FROM unlearned")[0][0])
+
+    def still_unlearned(self, job_ids: Sequence[str]) -> builtins.list[str]:
+        """Those of these jobs that nobody has learned from meanwhile; part of a `writing` block."""
+        sql = "SELECT job_id FROM unlearned WHERE job_id IN (SELECT value FROM json_each(?))"
+        return [row[0] for row in self._db.query(sql, (json.dumps(job_ids),))]
+
+    def learned(self, job_ids: Sequence[str]) -> None:
+        """Note that these jobs have been learned from; part of a `writing` block."""
+        sql = "DELETE FROM unlearned WHERE job_id = ?"
+        self._db.execute_many(sql, [(job_id,) for job_id in job_ids])
+
+    def forget_learned(self) -> None:
+        """Delete what was learned (`RunTimes.forget`)."""
+        with self._db.writing():
+            self._db.execute("DELETE FROM learned")
+            sql = "INSERT OR IGNORE INTO unlearned SELECT job_id FROM jobs WHERE ended = 1"
+            self._db.execute(sql)
 
     def stats(self) -> HistoryStats:
         """Counts by state, of distinct renderings and fingerprints, and the span of time."""

@@ -36,10 +36,10 @@ from schedmate.jobs import (
     Remaining,
     WorkloadMetadata,
 )
-from schedmate.mate import embedder_of
+from schedmate.mate import LEARNING_S, embedder_of
 from schedmate.readers import Readers
-from schedmate.retrieval.advisor import SchedulingAdvisor
 from schedmate.retrieval.history import JobHistory
+from schedmate.retrieval.learning import RunTimes
 from schedmate.retrieval.remaining import remaining_time
 from schedmate.retrieval.shared import open_history
 from schedmate.serve import board as shown
@@ -70,6 +70,7 @@ class _Question:
     metadata: WorkloadMetadata
     launch: LaunchConfig
     now: float | None
+    job: JobSpec | JobRecord | None = None
 
 
 class Service:
@@ -99,16 +100,14 @@ class Service:
                 stack.enter_context(JobHistory.open(writing.path, embedder, read_only=True))
                 for _ in range(2)
             )
+            learning = stack.enter_context(JobHistory.open(writing.path, embedder, create=False))
             self._browse = Browsing(browsing)
             prepare = getattr(embedder, "prepare", None)
             if prepare is not None:
                 prepare()
-            self._advisor = SchedulingAdvisor(
-                self._advising,
-                threshold=settings.threshold,
-                k=settings.top_k,
-                method=settings.method,
-            )
+            self._run_times = RunTimes.of(self._advising, settings)
+            self._learner = Learner(RunTimes.of(learning, settings))
+            stack.callback(self._learner.close)
             self.dashboard = Dashboard(self.options.state, self.metrics)
             self.board = self.dashboard.board
             stack.callback(self.dashboard.close)
@@ -177,7 +176,7 @@ class Service:
                 return extraction.metadata, extraction.launch
 
             metadata, launch = await self.reading.do(read, deadline)
-        question = _Question(metadata, launch, job.submit_time)
+        question = _Question(metadata, launch, job.submit_time, job)
         estimate, size = await self._advice.do(question, deadline)
         if request.record:
             assert job.job_id is not None
@@ -237,7 +236,7 @@ class Service:
         if job_id is not None:
             stored = await asyncio.to_thread(self._browse.get, job_id)
         if stored is not None:
-            question = _Question(stored.metadata, stored.launch, stored.submit_time)
+            question = _Question(stored.metadata, stored.launch, stored.submit_time, stored)
             estimate = (await self._advice.do(question, deadline))[0]
         return remaining_time(request.elapsed_s, estimate, progress)
 
@@ -314,7 +313,7 @@ class Service:
     ) -> Sequence[tuple[Estimate, int] | Exception]:
         return [
             (
-                self._advisor.estimate(one.metadata, one.launch, one.now),
+                self._run_times.estimate(one.metadata, one.launch, one.now, one.job),
                 len(self._advising),
             )
             for one in questions
@@ -322,6 +321,8 @@ class Service:
 
     def _written(self, jobs: Written) -> None:
         self.metrics.stored.inc(len(jobs))
+        if any(job.ended for job in jobs):
+            self._learner.wake()
         now = time.time()
         for job in jobs:
             self.dashboard.tell(shown.Heard(job, now))
@@ -340,6 +341,37 @@ class Store:
 
 Write = Store | FinishRequest
 Written = Sequence[JobRecord]
+
+
+class Learner:
+    """Has the experts learn from jobs that ended, in a thread of its own."""
+
+    def __init__(self, run_times: RunTimes) -> None:
+        self._run_times = run_times
+        self._news = threading.Event()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="schedmate-learning", daemon=True)
+        self._news.set()  # what ended while no service was there
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Say that jobs have ended."""
+        self._news.set()
+
+    def close(self) -> None:
+        """End the thread after what it is at, a moment at most."""
+        self._stopping = True
+        self._news.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while self._news.wait() and not self._stopping:
+            self._news.clear()
+            try:
+                while not self._stopping and self._run_times.learn(most_s=LEARNING_S):
+                    pass
+            except SchedmateError as error:
+                log.warning("run times were not learned: %s", error)
 
 
 class Writer:
