@@ -44,6 +44,8 @@ def typed(slurm: Testbed, files: AgentFiles, tmp_path: Path) -> dict[str, str]:
 
 
 def run(command: str, env: dict[str, str]) -> str:
+    """The output of a command of a page, on the operator's own history."""
+    command = command.replace("/var/lib/schedmate/history", env["SCHEDMATE_HISTORY"])
     done = subprocess.run(
         ["bash", "-o", "pipefail", "-c", command], env=env, capture_output=True, text=True
     )
@@ -60,7 +62,7 @@ def test_the_commands_of_a_page_succeed(
     found = commands(page)
     assert len(found) >= least
     for command in found:
-        run(command.replace("/var/lib/schedmate/history", typed["SCHEDMATE_HISTORY"]), typed)
+        run(command, typed)
     # jobs of other tests are in the accounting, too
     workloads = run("schedmate history stats", typed).splitlines()[1]
     assert re.fullmatch(r"[1-9]\d* different workloads?", workloads)
