@@ -13,7 +13,8 @@ import logging
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
@@ -141,6 +142,14 @@ _HEADERS = (
 )
 
 
+STRANGERS_BODY = 1 << 16
+"""Longest body of a request that shows no token: the form to sign in [bytes]."""
+
+
+class LeftError(Exception):
+    """The client has ended the connection; there is nobody to answer."""
+
+
 class RefusedError(Exception):
     """A request that is refused, with HTTP `status` and the time to wait, `retry_s` [s]."""
 
@@ -166,7 +175,7 @@ class Guard:
         self._metrics = metrics
         self._unavailable = unavailable
         self._rate = Rate(options.limits.rate)
-        self._in_flight = 0
+        self._in_flight = {True: 0, False: 0}  # by whether the token was shown, or none is needed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request, or the beginning and the end of the server."""
@@ -175,8 +184,6 @@ class Guard:
             return
         began, status, started = time.perf_counter(), 500, False
         request_id = secrets.token_hex(8)
-        self._in_flight += 1
-        self._metrics.in_flight.set(self._in_flight)
 
         async def answer(message: MutableMapping[str, Any]) -> None:
             nonlocal status, started
@@ -188,11 +195,14 @@ class Guard:
 
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         try:
-            self._check(scope, headers)
+            known = self._check(scope, headers)
+            if scope["method"] not in _SAFE_METHODS:
+                receive = await self._body(receive, known)
             async with asyncio.timeout(self._options.limits.deadline_s + _SLACK_S):
-                if scope["method"] not in _SAFE_METHODS:
-                    receive = await _whole(receive, self._options.limits.body)
-                await self._app(scope, receive, answer)
+                with self._place(scope["path"], known):
+                    await self._app(scope, receive, answer)
+        except LeftError:
+            status = 499
         except RefusedError as refused:
             self._metrics.refused.labels(refused.reason).inc()
             await _say(answer, refused.status, str(refused), refused.retry_s, started)
@@ -204,14 +214,44 @@ class Guard:
             if not started:
                 await _say(answer, 500, "internal error; the service's log has more.", None, False)
         finally:
-            self._in_flight -= 1
-            self._metrics.in_flight.set(self._in_flight)
             self._note(scope, status, time.perf_counter() - began, request_id)
 
-    def _check(self, scope: Scope, headers: dict[bytes, str]) -> None:
+    async def _body(self, receive: Receive, known: bool) -> Receive:
+        """The whole body; until it is there, a request is not in flight."""
+        limits = self._options.limits
+        most = limits.body if known else min(STRANGERS_BODY, limits.body)
+        try:
+            async with asyncio.timeout(limits.body_s):
+                return await _whole(receive, most)
+        except TimeoutError:
+            raise RefusedError(
+                408,
+                "body",
+                f"the request is incomplete after {limits.body_s:g} s; send it at once.",
+            ) from None
+
+    @contextmanager
+    def _place(self, path: str, known: bool) -> Iterator[None]:
+        """One of the requests in flight. Those without a token have places of their own, and
+        questions whether the service lives need none."""
+        most = self._options.limits.in_flight
+        if path not in OPEN_PATHS and self._in_flight[known] >= most:
+            raise RefusedError(
+                503, "in flight", f"{most} requests are being answered; try again.", 1
+            )
+        self._in_flight[known] += path not in OPEN_PATHS
+        self._metrics.in_flight.set(sum(self._in_flight.values()))
+        try:
+            yield
+        finally:
+            self._in_flight[known] -= path not in OPEN_PATHS
+            self._metrics.in_flight.set(sum(self._in_flight.values()))
+
+    def _check(self, scope: Scope, headers: dict[bytes, str]) -> bool:
+        """Whether the token was shown, or none is needed; raises `RefusedError`."""
         limits, path = self._options.limits, scope["path"]
         if path in OPEN_PATHS:
-            return
+            return False
         why_not = self._unavailable()
         if why_not is not None:
             raise RefusedError(503, "unavailable", f"the service {why_not}; try again.", 5)
@@ -220,11 +260,7 @@ class Guard:
         client = scope.get("client")
         if not self._rate.allows(client[0] if client else "unix"):
             raise RefusedError(429, "rate", "too many requests a second; ask less often.", 1)
-        if self._in_flight > limits.in_flight:
-            raise RefusedError(
-                503, "in flight", f"{limits.in_flight} requests are being answered; try again.", 1
-            )
-        self._check_token(path, headers)
+        known = self._check_token(path, headers)
         if scope["method"] not in _SAFE_METHODS:
             self._check_origin(headers)
             if path.startswith("/v1/"):
@@ -234,6 +270,7 @@ class Guard:
         length = headers.get(b"content-length", "0")
         if length.isdecimal() and len(length) < 20 and int(length) > limits.body:
             raise _too_large(limits.body)
+        return known
 
     def _check_host(self, headers: dict[bytes, str]) -> None:
         # DNS rebinding: another site's page may resolve its own name to us and read the answer
@@ -244,13 +281,14 @@ class Guard:
                 421, "host", f"the service is not called {clean(name, 100)!r}; see --name."
             )
 
-    def _check_token(self, path: str, headers: dict[bytes, str]) -> None:
-        if not self._access.guarded or path in BROWSER_PATHS:
-            return
+    def _check_token(self, path: str, headers: dict[bytes, str]) -> bool:
+        if not self._access.guarded:
+            return True
         if self._access.bearer(headers.get(b"authorization")) is not None:
-            return
-        if path.startswith("/plans/") and self._access.session(headers.get(b"cookie")) is not None:
-            return
+            return True
+        signed_in = self._access.session(headers.get(b"cookie")) is not None
+        if path in BROWSER_PATHS or (path.startswith("/plans/") and signed_in):
+            return signed_in
         raise RefusedError(
             401, "token", "show the token of --token-file, as Authorization: Bearer TOKEN."
         )
@@ -286,8 +324,8 @@ async def _whole(receive: Receive, most: int) -> Receive:
     parts, size, more = [], 0, True
     while more:
         message = await receive()
-        if message["type"] != "http.request":  # the client has left
-            return _with_message_first(message, receive)
+        if message["type"] != "http.request":
+            raise LeftError
         part = message.get("body", b"")
         parts.append(part)
         size += len(part)
@@ -317,7 +355,7 @@ async def _say(send: Send, status: int, sentence: str, retry_s: int | None, star
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     if retry_s is not None:
         headers.append((b"retry-after", b"%d" % retry_s))
-    if status == 413:  # the rest of the body is not awaited
+    if status in (408, 413):  # the rest of the body is not awaited
         headers.append((b"connection", b"close"))
     if status == 401:
         headers.append((b"www-authenticate", b"Bearer"))

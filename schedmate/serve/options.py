@@ -35,7 +35,8 @@ class Limits:
     `in_flight`: requests being answered; `reading`: those of them that read repositories or logs,
     in this number of processes, and the same number may wait; `rate` [requests/s] of one client, 0
     for no limit; `body` [bytes]; `deadline_s` [s]: longest time of a request, and `advice_s` of one
-    for advice; `connections`: open connections.
+    for advice; `connections`: open connections, of which a quarter may wait with one address;
+    `header_s`, `body_s` [s]: longest time until a request's header, and then its body, are there.
     """
 
     in_flight: int = 64
@@ -45,6 +46,8 @@ class Limits:
     deadline_s: float = 60.0
     advice_s: float = 2.0
     connections: int = 512
+    header_s: float = 5.0
+    body_s: float = 10.0
     stop_s: float = 10.0
 
 
