@@ -42,6 +42,18 @@ Moment = Annotated[float, Field(ge=-LONGEST_S, le=LONGEST_S)]
 Text = Annotated[str, AfterValidator(encodable)]
 """Text in which lone surrogates have become escapes."""
 
+LONGEST_NAME = 1_000
+"""Characters of a name: of a job, a user, a model, a data set. What is longer is cut, since names
+are compared, embedded and shown again and again."""
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 3]}..."
+
+
+Name = Annotated[Text, AfterValidator(_cut)]
+"""A name of at most `LONGEST_NAME` characters."""
+
 
 # What a job trains, and where each value came from.
 
@@ -134,7 +146,12 @@ class _Section(BaseModel):
     @classmethod
     def _plain(cls, given: Any, info: ValidationInfo) -> Any:
         """Replace values that JSON cannot hold: infinity, very long numbers."""
-        return given if info.context == STORED else plain(given)
+        if info.context == STORED:
+            return given
+        values = plain(given)
+        if not isinstance(values, dict):
+            return values
+        return {key: _cut(one) if isinstance(one, str) else one for key, one in values.items()}
 
 
 class ModelConfig(_Section):

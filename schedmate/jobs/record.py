@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from schedmate.jobs.metadata import Gpus, Moment, Nodes, Seconds, Text, WorkloadMetadata
+from schedmate.jobs.metadata import (
+    LONGEST_NAME,
+    Gpus,
+    Moment,
+    Name,
+    Nodes,
+    Seconds,
+    Text,
+    WorkloadMetadata,
+)
 
 JobState = Literal[
     "PENDING",
@@ -45,7 +54,7 @@ class LaunchConfig(BaseModel):
 
     gpus: Gpus | None = Field(default=None, description="Total GPUs over all nodes")
     nodes: Nodes | None = Field(default=None, description="Number of nodes")
-    gpu_type: Text | None = None
+    gpu_type: Name | None = None
     time_limit_s: Seconds | None = Field(default=None, description="Time limit [s]")
 
 
@@ -55,8 +64,8 @@ class JobSpec(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     job_id: Text | None = None
-    name: Text | None = None
-    user: Text | None = None
+    name: Name | None = None
+    user: Name | None = None
     repo: str | None = Field(
         default=None, description="Path of the job's source code on this machine"
     )
@@ -73,9 +82,9 @@ class JobRecord(BaseModel):
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
-    job_id: Text
-    name: Text | None = None
-    user: Text | None = None
+    job_id: Annotated[Text, Field(max_length=LONGEST_NAME)]
+    name: Name | None = None
+    user: Name | None = None
     command: Text | None = None
     launch: LaunchConfig = Field(default_factory=LaunchConfig)
     metadata: WorkloadMetadata = Field(default_factory=WorkloadMetadata)

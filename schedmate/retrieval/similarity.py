@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from schedmate.base.data import load
 from schedmate.jobs import WorkloadMetadata
+from schedmate.jobs.metadata import LONGEST_NAME
 
 if TYPE_CHECKING:
     from numpy import float32
@@ -63,7 +64,7 @@ def spell(name: str | None) -> str:
 
     `google/vit-base`, `timm.models.vit_base` and `ViT-Base.pth` all come out as `vit base`.
     """
-    text = (name or "").strip().lower()
+    text = (name or "")[:LONGEST_NAME].strip().lower()
     for superfluous in (_FILE_ENDING, _OWNER, _PACKAGE):
         text = superfluous.sub("", text)
     return re.sub(r"[^a-z0-9]+", " ", text).strip()

@@ -156,3 +156,24 @@ def test_connections_that_are_kept_open_are_used_again(service: Running) -> None
         for pause_s in (0.0, 0.0, 7.0):  # longer than a header may take
             time.sleep(pause_s)
             assert client.get("/v1/history").status_code == 200
+
+
+def test_names_of_megabytes_are_cut_before_anything_is_made_of_them(service: Running) -> None:
+    long = " ".join(f"word{number}" for number in range(300_000))
+    metadata = {"model_config": {"model_name": long}, "dataset_config": {"train": long}}
+    job = {"job_id": "1", "name": long, "metadata": metadata}
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    url = f"http://127.0.0.1:{service.port}/v1/history"
+    stored = httpx2.post(
+        url, json={"jobs": [job]}, headers=headers, timeout=LONG_S, trust_env=False
+    )
+    assert stored.status_code in (200, 413), stored.text
+    job["metadata"] = {"model_config": {"model_name": long}}
+    job["name"] = "short"
+    stored = httpx2.post(
+        url, json={"jobs": [job]}, headers=headers, timeout=LONG_S, trust_env=False
+    )
+    assert stored.status_code == 200, stored.text
+    seen = httpx2.get(url, headers=headers, timeout=LONG_S, trust_env=False)
+    assert len(seen.text) < 10_000
+    assert "Traceback" not in service.end()
