@@ -200,7 +200,7 @@ def _line_of_full_count(scanned: FileScan, tail: list[Line]) -> Line | None:
     if epochs and int(epochs[-1][1]) < int(epochs[-1][2]):
         return None
     try:
-        progress = conclude(file, collect(file, since=file.line_offset(tail[0].number)), None)
+        progress, _ = conclude(file, collect(file, since=file.line_offset(tail[0].number)))
     except LogError:
         return None
     done, total = progress.iteration, progress.total_iterations

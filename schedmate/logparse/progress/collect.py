@@ -55,11 +55,16 @@ Reader = Callable[[str], Sample | None]
 
 
 def collect(
-    file: LogFile, *, since: int = 0, reader: Reader = read_line, every_line: bool = False
+    file: LogFile,
+    *,
+    since: int = 0,
+    reader: Reader = read_line,
+    every_line: bool = False,
+    enough: int = ENOUGH,
 ) -> list[Sample]:
     """The samples of the lines, the newest first, until there are enough.
 
-    Of each kind of line only the latest `ENOUGH` of each rank count, so that the bar of an
+    Of each kind of line only the latest `enough` of each rank count, so that the bar of an
     evaluation at the end of a log does not hide the training before it. A bar that may be about
     anything does not end the search at once. Bytes before `since` are left out; with `every_line`,
     `reader` also gets lines that do not look like progress.
@@ -70,25 +75,22 @@ def collect(
     kinds: dict[tuple[str, str], tuple[Sample, Sample]] = {}
     read, drawn, within = 0, (0, 0, 0), None
     limit = max(since, file.size - REACH)
+    most = max(MOST_READINGS, 2 * enough)
     lines = file.pieces_reversed() if every_line else file.matching_reversed(_candidate())
     for looked, (offset, data) in enumerate(lines):
-        if offset < limit or read >= MOST_READINGS or looked >= LOOKED_AT:
+        if offset < limit or read >= most or looked >= LOOKED_AT:
             break
         if within is not None and not _names_epoch(data) and samples[-1].group != EPOCH_ONLY:
             continue
         if alone := _COUNTER.fullmatch(data):
             drawn = offset, int(alone[1]), int(alone[2])
             continue
-        for text, line in _redraws(data, file):
+        for text, line in _redraws(data, file, enough):
             sample = reader(text)
             if 0 < drawn[0] - offset - len(data) < APART and sample is not None and sample.timed:
                 _count_apart(sample, *drawn[1:])
             if sample is None:
-                if (
-                    reader is read_line
-                    and len(parts) < MOST_READINGS
-                    and (part := read_lone_time(text))
-                ):
+                if reader is read_line and len(parts) < most and (part := read_lone_time(text)):
                     parts.append(part._replace(offset=offset))
                 continue
             read += 1
@@ -97,14 +99,14 @@ def collect(
             newest, later = kinds.get(kind, (sample, sample))
             newest.again += (sample.iteration or 0) > (later.iteration or 0)
             kinds[kind] = newest, sample
-            if count > ENOUGH and not (within == kind and samples[-1].group == EPOCH_ONLY):
+            if count > enough and not (within == kind and samples[-1].group == EPOCH_ONLY):
                 continue
             sample.offset, sample.time, sample.stream = offset, line.time, line.stream
             sample.wording = hash(_NO_WORD.sub("", text[:WORDED]))
             samples.append(sample)
             if within == kind:
                 return samples  # where the epoch before it had ended
-            if count == ENOUGH:
+            if count == enough:
                 clocked = sample.timed or line.time is not None or sample.elapsed_s is not None
                 if clocked and (sample.surely_training or (sample.named and sample.timed)):
                     if sample.total is None or any(s.epoch is not None for s in samples):
@@ -121,8 +123,8 @@ def _names_epoch(data: bytes) -> bool:
     return any(word in low for word in _EPOCH)
 
 
-def _redraws(data: bytes, file: LogFile) -> Iterator[tuple[str, Line]]:
-    """What a line displayed, the last redraw of a bar first."""
+def _redraws(data: bytes, file: LogFile, most: int) -> Iterator[tuple[str, Line]]:
+    """What a line displayed, the last of at most so many redraws of a bar first."""
     redrawn = b"\r" in data.rstrip(b"\r")
     reach = REDRAWN if redrawn else LONG_LINE // 2
     data = (
@@ -133,7 +135,7 @@ def _redraws(data: bytes, file: LogFile) -> Iterator[tuple[str, Line]]:
     line = parse_line(data, 0, file.layout)
     yield line.text, line
     if redrawn:
-        for text in line.refreshes[-2 : -ENOUGH - 1 : -1]:
+        for text in line.refreshes[-2 : -most - 1 : -1]:
             yield text[-LONG_LINE:], line
 
 

@@ -83,17 +83,33 @@ def track(
     become a step time. Bytes before `since` are left out. With `every_line`, the reader also gets
     lines that do not look like progress. Raises `LogError` if the file has become unreadable.
     """
-    samples = collect(file, since=since, reader=reader, every_line=every_line)
-    progress = conclude(file, samples, batch)
+    return track_series(file, batch=batch, since=since, reader=reader, every_line=every_line)[0]
+
+
+def track_series(
+    file: LogFile,
+    *,
+    batch: int | None = None,
+    since: int = 0,
+    reader: Reader = read_line,
+    every_line: bool = False,
+    enough: int = ENOUGH,
+) -> tuple[Progress, list[Sample]]:
+    """The progress as `track` gives it, and the lines that it follows from, the newest first.
+
+    Up to `enough` lines of each kind are read.
+    """
+    samples = collect(file, since=since, reader=reader, every_line=every_line, enough=enough)
+    progress, used = conclude(file, samples, batch)
     if progress.abstained and reader is read_line and (table := find_table(file)) is not None:
-        rows = collect(file, since=since, reader=table.read, every_line=True)
-        shown = conclude(file, rows, batch)
+        rows = collect(file, since=since, reader=table.read, every_line=True, enough=enough)
+        shown, of_table = conclude(file, rows, batch)
         nothing = progress.iteration is None and progress.epoch is None
         if not shown.abstained or nothing or (progress.iteration is None and shown.iteration):
-            progress = shown
+            progress, used = shown, of_table
     progress.log_bytes = file.size
     find_end(progress, file, numbered=file.size <= NUMBERED)
-    return progress
+    return progress, used
 
 
 def track_log(log: Log, *, batch: int | None = None, since: int = 0) -> tuple[Progress, LogFile]:
@@ -115,8 +131,10 @@ def track_log(log: Log, *, batch: int | None = None, since: int = 0) -> tuple[Pr
     return best
 
 
-def conclude(file: LogFile, samples: list[Sample], batch: int | None = None) -> Progress:
-    """The progress of a job by the samples of its log, newest first.
+def conclude(
+    file: LogFile, samples: list[Sample], batch: int | None = None
+) -> tuple[Progress, list[Sample]]:
+    """The progress of a job by the samples of its log, newest first, and those that were used.
 
     `batch` is the global batch size, if known. Without evidence of training the result abstains
     and says why.
@@ -126,7 +144,7 @@ def conclude(file: LogFile, samples: list[Sample], batch: int | None = None) -> 
     samples = [sample for sample in samples if sample.group != EPOCH_ONLY]
     epochs = epoch_lines([sample for sample in every if sample.group == EPOCH_ONLY])
     if not samples and not epochs:
-        return Progress(reason=NOTHING)
+        return Progress(reason=NOTHING), []
     facts = read_facts(file)
     groups: dict[str, list[Sample]] = {}
     for sample in samples:
@@ -149,7 +167,7 @@ def conclude(file: LogFile, samples: list[Sample], batch: int | None = None) -> 
     believed = best[0] if best is not None else None
     ranked = [g for g in ranked if g is believed or is_of_training(g, facts, training=training)]
     if not ranked and not epochs:
-        return Progress(reason=NOTHING)
+        return Progress(reason=NOTHING), []
     progress = Progress(reason=_why_open(ranked, epochs))
     if best is not None:
         group, (spread, source, notes) = best
@@ -179,7 +197,7 @@ def conclude(file: LogFile, samples: list[Sample], batch: int | None = None) -> 
         numbers = dict.fromkeys(file.line_number(sample.offset) for sample in used[:LISTED])
         progress.lines = list(numbers)
     set_rhythm(progress, used, file)
-    return progress
+    return progress, used
 
 
 def _why_open(ranked: list[list[Sample]], epochs: list[Sample]) -> str:

@@ -1,0 +1,1 @@
+"""Watches running jobs by their logs: stalled, slowed, diverged, too late, or busy with nothing."""
