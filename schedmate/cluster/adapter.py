@@ -7,11 +7,14 @@ action, inside the transaction that records its intent, and may forbid it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
 from schedmate.base.errors import ActionError
+from schedmate.base.terminal import clean
 from schedmate.cluster.actions import Action
 from schedmate.jobs import JobRecord, JobSpec
 
@@ -327,6 +330,76 @@ class ClusterAdapter(Executor, Protocol):
     def node_logs(self, run: EndedRun) -> list[Path]:
         """Logs of the nodes of a run, as files that no job can write."""
         ...
+
+
+MOST_SKIPPED = 1000
+"""Skipped records that are remembered one by one."""
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Skipped:
+    """A scheduler's records that were not taken, and why: the last `MOST_SKIPPED` one by one, all
+    as a number."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        """How often a record was skipped."""
+        self._lock = threading.Lock()
+        self._why: dict[tuple[str, str], str] = {}
+        self._new: deque[str] = deque(maxlen=20)
+
+    def add(self, what: str, identity: str, problem: str) -> None:
+        """Remember a record that was skipped: `what` as in "a row of sacct"."""
+        with self._lock:
+            self.count += 1
+            if self._why.get((what, identity)) != problem:
+                if len(self._why) >= MOST_SKIPPED:
+                    del self._why[next(iter(self._why))]
+                self._why[what, identity] = problem
+                self._new.append(f"{what} is skipped: {problem}")
+
+    def drop(self, what: str, identity: str) -> None:
+        """Forget a record that is taken now."""
+        if self._why:
+            with self._lock:
+                self._why.pop((what, identity), None)
+
+    def news(self) -> list[str]:
+        """Why records were skipped since the last call, each once."""
+        with self._lock:
+            news = list(dict.fromkeys(self._new))
+            self._new.clear()
+        return news
+
+    def sound(
+        self,
+        records: Iterable[T],
+        read: Callable[[T], R],
+        what: str,
+        identity: Callable[[T], str],
+        *,
+        none_is_an_error: bool = False,
+    ) -> Iterator[R]:
+        """The records as `read` reads them, without those that it cannot read.
+
+        `none_is_an_error`: where there are some and none can be read, this is no output of a known
+        version, and what `read` raised of the last one is raised.
+        """
+        taken, last = 0, None
+        for record in records:
+            try:
+                one = read(record)
+            except (ActionError, ValueError, TypeError, KeyError, ArithmeticError) as error:
+                last = error
+                self.add(what, clean(identity(record), 200), clean(str(error).split("\n")[0], 200))
+            else:
+                taken += 1
+                self.drop(what, clean(identity(record), 200))
+                yield one
+        if none_is_an_error and last is not None and not taken:
+            raise last
 
 
 class Observer:

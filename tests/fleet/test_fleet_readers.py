@@ -13,7 +13,7 @@ from schedmate.base.errors import InputError
 from schedmate.cluster.exports import read_snapshot
 from schedmate.cluster.kubernetes.nodes import live_node
 from schedmate.cluster.kubernetes.snapshot import pod_requests, quantity, selects, tolerated
-from schedmate.cluster.slurm.reading import OUT_OF_SERVICE, ShapeError, hosts_of, parse_nodes
+from schedmate.cluster.slurm.reading import OUT_OF_SERVICE, ShapeError, hosts_of, read_node
 from schedmate.schedulers.fleet import openb
 from schedmate.schedulers.fleet.snapshot import MILLI, FleetSnapshot
 
@@ -355,7 +355,7 @@ def test_nothing_is_moved_to_a_node_that_takes_no_jobs(tmp_path: Path, state: st
         (tmp_path / "nodes.json").write_text(json.dumps({"nodes": nodes}))
         (tmp_path / "jobs.json").write_text(json.dumps({"jobs": [job(1, "gpu02", 1)]}))
         found = read_snapshot(tmp_path)
-        (only,) = parse_nodes(json.dumps({"nodes": nodes[:1]}))
+        only = read_node(nodes[0])
         assert not only.healthy
         assert [bool(labels) for labels in found.nodes.labels] == [False, True, True]
 

@@ -15,7 +15,7 @@ from schedmate.cluster.adapter import ExecutorError
 from schedmate.cluster.recovery import local
 from schedmate.cluster.recovery.local import run_command
 from schedmate.cluster.slurm import adapter as slurm
-from schedmate.cluster.slurm.reading import LONGEST_ROW, ShapeError, parse_queue, parse_rows
+from schedmate.cluster.slurm.reading import LONGEST_ROW, ShapeError, parse_rows, read_queued
 
 ENDLESS = (sys.executable, "-c", "import sys\nwhile True: sys.stdout.write('x' * 65536)")
 NOISY = (sys.executable, "-c", "import sys\nwhile True: sys.stderr.write('x' * 65536)")
@@ -89,7 +89,7 @@ def test_a_queue_of_a_million_is_read_as_a_stream() -> None:
     program = "for n in range(1_000_000): print(f'{n}|{n}|N/A|PENDING|1|1795362348|N/A|u|p||None')"
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with Running([sys.executable, "-c", program], timeout_s=300) as squeue:
-        assert sum(1 for _ in parse_queue(running.lines_of(squeue.text()))) == 1_000_000
+        assert sum(1 for _ in map(read_queued, running.lines_of(squeue.text()))) == 1_000_000
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50 << 10
 
 

@@ -18,22 +18,26 @@ from openapi_values import read, values
 from schedmate.cluster.slurm.reading import (
     SACCT_COLUMNS,
     SETTLED_S,
+    Job,
     LogRun,
+    Node,
     OutageError,
     ShapeError,
     delimiter,
     hosts_of,
     is_complete,
     json_count,
+    json_document,
     json_names,
     json_number,
+    json_objects,
     known_columns,
     log_path,
     parse_factors,
-    parse_jobs,
-    parse_nodes,
-    parse_queue,
     parse_rows,
+    read_job,
+    read_node,
+    read_queued,
     submission_of,
     with_steps,
 )
@@ -43,6 +47,14 @@ FIXTURES = Path(__file__).parent / "fixtures"
 
 def fixture(name: str) -> str:
     return (FIXTURES / name).read_text(encoding="utf-8")
+
+
+def parse_jobs(printed: str) -> list[Job]:
+    return [read_job(row) for row in json_objects(json_document(printed, "squeue"), "jobs", "it")]
+
+
+def parse_nodes(printed: str) -> list[Node]:
+    return [read_node(row) for row in json_objects(json_document(printed, "sinfo"), "nodes", "it")]
 
 
 # JSON
@@ -214,7 +226,7 @@ def test_the_queue_as_text() -> None:
         "8|8|N/A|PENDING|0|1795362348|N/A|bob|batch||JobHeldUser\n"
         "9|9|N/A|PENDING|1|N/A|N/A|bob|batch||Nodes | required (DOWN, DRAINED)\n"
     )
-    array, task, held, odd = parse_queue(printed.splitlines())
+    array, task, held, odd = map(read_queued, printed.splitlines())
     assert (array.job, array.array, array.task) == ("4", "4", None)
     assert array.started is None  # the controller's guess
     assert array.partitions == ("batch", "urgent")
@@ -228,7 +240,7 @@ def test_the_queue_as_text() -> None:
 @pytest.mark.parametrize("line", ["slurm_load_jobs error: x", "1|2|3", "x|1|2|P|1|1|1|u|p|n|r"])
 def test_a_line_that_is_no_job_is_refused(line: str) -> None:
     with pytest.raises(ShapeError):
-        list(parse_queue([line]))
+        read_queued(line)
 
 
 def test_factors() -> None:

@@ -12,7 +12,6 @@ import random
 import re
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from schedmate.base.data import LARGEST, MOST_GPUS, encodable
 from schedmate.base.errors import InputError
 from schedmate.base.terminal import clean
-from schedmate.cluster.adapter import pause_s
+from schedmate.cluster.adapter import Skipped, pause_s
 from schedmate.cluster.kubernetes.connection import (
     Connection,
     Json,
@@ -246,11 +245,11 @@ class Api:
                 if any(self._holds_token(text) for text in texts_of(kept)):
                     problem = "it holds our own token"
                 else:
-                    self.skipped.drop(path, manifest)
+                    self.skipped.drop(f"an object of {path}", _identity(manifest))
                     return kept, size
             except (ValueError, TypeError, RecursionError) as error:
                 problem = clean(error, 200)
-        self.skipped.add(path, manifest, problem)
+        self.skipped.add(f"an object of {path}", _identity(manifest), problem)
         return None
 
     def create(self, path: str, body: Json, *, dry_run: bool = False, waits: bool = True) -> Json:
@@ -380,8 +379,6 @@ def _dry_run_query(dry_run: bool) -> Json:
 
 SHORTEST_TOKEN = 8
 """Characters of the shortest text that could hold a token of ours."""
-MOST_SKIPPED = 1000
-"""Skipped objects that are remembered one by one."""
 
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?\Z")
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\Z")
@@ -442,45 +439,9 @@ def _shown(value: Any) -> str:
     return repr(clean(value, 60)) if isinstance(value, str) else f"a {type(value).__name__}"
 
 
-class Skipped:
-    """Objects that were not taken, and why: the last `MOST_SKIPPED` one by one, all as a number."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        """How often an object was skipped."""
-        self._lock = threading.Lock()
-        self._why: dict[tuple[str, str], str] = {}
-        self._new: deque[str] = deque(maxlen=20)
-
-    def add(self, path: str, manifest: Any, problem: str) -> None:
-        """Remember an object that was skipped."""
-        key = path, self._key(manifest)
-        with self._lock:
-            self.count += 1
-            if self._why.get(key) != problem:
-                if len(self._why) >= MOST_SKIPPED:
-                    del self._why[next(iter(self._why))]
-                self._why[key] = problem
-                self._new.append(f"an object of {path} is skipped: {problem}")
-
-    def drop(self, path: str, manifest: Any) -> None:
-        """Forget an object that is taken now."""
-        if self._why:
-            with self._lock:
-                self._why.pop((path, self._key(manifest)), None)
-
-    def news(self) -> list[str]:
-        """Why objects were skipped since the last call, each once."""
-        with self._lock:
-            news = list(dict.fromkeys(self._new))
-            self._new.clear()
-        return news
-
-    @staticmethod
-    def _key(manifest: Any) -> str:
-        uid = value_at(manifest, "metadata.uid")
-        name = value_at(manifest, "metadata.name")
-        return f"{str(uid)[:130]} {str(name)[:260]}"
+def _identity(manifest: Any) -> str:
+    uid, name = value_at(manifest, "metadata.uid"), value_at(manifest, "metadata.name")
+    return f"{str(uid)[:130]} {str(name)[:260]}"
 
 
 # A local copy of all objects of one kind that a selector names, updated by a watch.

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from schedmate.base.running import (
     MOST_OUTPUT,
@@ -47,6 +47,7 @@ from schedmate.cluster.adapter import (
     LiveJob,
     LiveNode,
     Ran,
+    Skipped,
 )
 from schedmate.cluster.bounds import Bounds, left_to_set
 from schedmate.cluster.slurm.reading import (
@@ -63,15 +64,18 @@ from schedmate.cluster.slurm.reading import (
     details_format,
     hosts_of,
     is_complete,
+    json_count,
+    json_document,
+    json_objects,
     known_columns,
     log_path,
     parse_config,
     parse_details,
     parse_factors,
-    parse_jobs,
-    parse_nodes,
-    parse_queue,
     parse_rows,
+    read_job,
+    read_node,
+    read_queued,
     submission_of,
     with_steps,
 )
@@ -173,6 +177,8 @@ class Lookups:
         self.commands = commands
         self._annotate = annotate
         self._version: tuple[int, int] | None = None
+        self.unread = Skipped()
+        """Records that could not be read."""
 
     def version(self) -> tuple[int, int]:
         """Year and month of Slurm's release: (22, 5)."""
@@ -195,13 +201,10 @@ class Lookups:
             if "Invalid job id" in error.said:
                 return None
             raise
-        array, _, task = job.partition("_")
-        for job_row in parse_jobs(printed, " ".join(words)):
-            if job_row.job == job or (
-                task and job_row.array == array and str(job_row.task) == task
-            ):
-                return job_row
-        return None
+        what = " ".join(words)
+        rows = json_objects(json_document(printed, what), "jobs", what)
+        # what is wrong with another job does not matter here
+        return next((read_job(row) for row in rows if _is_job(row, job)), None)
 
     def restarts(self, run: EndedRun) -> int | None:
         """See `ClusterAdapter.restarts`. A requeue is a new submission of the job."""
@@ -223,7 +226,12 @@ class Lookups:
         """All nodes."""
         new = self.version() >= (23, 2)  # where `sinfo --json` lists groups of nodes instead
         words = ("scontrol", "show", "nodes", "--json") if new else ("sinfo", "--json")
-        return parse_nodes(self.commands.run(*words), " ".join(words))
+        what = " ".join(words)
+        rows = json_objects(json_document(self.commands.run(*words), what), "nodes", what)
+        nodes = self.unread.sound(
+            rows, read_node, f"a node of {what}", _name_of, none_is_an_error=True
+        )
+        return list(nodes)
 
     def order_values(self, jobs: Iterable[str]) -> dict[str, int]:
         """SiteFactor of pending jobs. `sprio` prints nothing at all if nothing is pending."""
@@ -504,9 +512,13 @@ class SlurmAdapter(SlurmActs):
     def jobs(self) -> list[LiveJob]:
         """See `ClusterAdapter.jobs`."""
         with self.commands.streamed("squeue", "-h", "-a", "-o", QUEUE_FORMAT) as text:
+            lines = (line for line in lines_of(text) if line.strip())
+            queue = self.unread.sound(
+                lines, read_queued, "a job of squeue", _first_cell, none_is_an_error=True
+            )
             return [
                 _live_job(queued)
-                for queued in parse_queue(lines_of(text))
+                for queued in queue
                 if queued.state == "PENDING" or queued.state in _RUNNING
             ]
 
@@ -523,12 +535,16 @@ class SlurmAdapter(SlurmActs):
                 if "Invalid job id" in error.said:  # all of them have gone
                     continue
                 raise
-            for details in parse_details(printed, between):
-                if details.job in some:
-                    group = details.array or details.job
-                    if group not in scripts:
-                        scripts[group] = self.script(group)
-                    descriptions[details.job] = _description(details, scripts[group])
+            wanted = [one for one in parse_details(printed, between) if one.job in some]
+            for group in {one.array or one.job for one in wanted} - scripts.keys():
+                scripts[group] = self.script(group)
+            described = self.unread.sound(
+                wanted,
+                lambda one: (one.job, _description(one, scripts[one.array or one.job])),
+                "a job of squeue",
+                lambda one: one.job,
+            )
+            descriptions |= dict(described)
         return descriptions
 
     def script(self, job: str) -> str | None:
@@ -540,8 +556,8 @@ class SlurmAdapter(SlurmActs):
         return text if len(text) <= LONGEST_SCRIPT else None
 
     def skipped(self) -> list[str]:
-        """See `ClusterAdapter.skipped`: what cannot be read is an outage here."""
-        return []
+        """See `ClusterAdapter.skipped`."""
+        return self.unread.news()
 
     def describe_ended(self, run: EndedRun) -> Description | None:
         """See `ClusterAdapter.describe_ended`: by accounting, once the controller has forgotten."""
@@ -621,11 +637,11 @@ class SlurmAdapter(SlurmActs):
         end = "now" if until is None else f"uts{int(until)}"
         words = ("-S", f"uts{max(1, int(since))}", "-E", end, "-s", SACCT_STATES)
         with self._rows(*words) as rows:
-            return [
-                self._ended(row, steps)
-                for row, steps in with_steps(rows)
-                if is_complete(row, time.time())
-            ]
+            runs = (run for run in with_steps(rows) if is_complete(run[0], time.time()))
+            read = self.unread.sound(
+                runs, lambda run: self._ended(*run), "a row of sacct", lambda run: run[0]["jobid"]
+            )
+            return list(read)
 
     @contextmanager
     def _rows(self, *words: str) -> Iterator[Iterator[Row]]:
@@ -656,6 +672,26 @@ class SlurmAdapter(SlurmActs):
             errors=row.get("stderr") or submission.stderr,
             failed_nodes=hosts_of(row.get("failednode", "")),
         )
+
+
+def _is_job(row: dict[str, Any], job: str) -> bool:
+    """Whether a row of JSON is this job, `12`, or this task of an array, `12_3`."""
+    array, _, task = job.partition("_")
+    try:
+        if str(json_count(row.get("job_id"), "job_id")) == job:
+            return True
+        found = json_count(row.get("array_job_id"), ""), json_count(row.get("array_task_id"), "")
+    except ShapeError:
+        return False
+    return bool(task) and tuple(map(str, found)) == (array, task)
+
+
+def _name_of(row: dict[str, Any]) -> str:
+    return str(row.get("name"))
+
+
+def _first_cell(line: str) -> str:
+    return line.partition("|")[0]
 
 
 def _live_job(queued: Queued) -> LiveJob:

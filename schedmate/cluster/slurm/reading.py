@@ -68,11 +68,6 @@ class Node(NamedTuple):
         return bool(self.states & {"ALLOCATED", "MIXED", "COMPLETING"})
 
 
-def parse_nodes(printed: str, what: str = "sinfo --json") -> list[Node]:
-    """Every node of a document; raises `OutageError` if it reports errors."""
-    return [read_node(row) for row in json_objects(json_document(printed, what), "nodes", what)]
-
-
 def read_node(row: dict[str, Any]) -> Node:
     """One node of a document; raises `ShapeError` for output of no known version."""
     name = json_text(row.get("name"), "name")
@@ -182,14 +177,6 @@ class Job(NamedTuple):
         """Whether it is pending and held."""
         waits = self.state == "PENDING" or "REQUEUE_HOLD" in self.states
         return waits and (self.priority == 0 or self.reason.startswith("JobHeld"))
-
-
-def parse_jobs(printed: str, what: str = "squeue --json") -> list[Job]:
-    """Every job of a document; raises `OutageError` if it reports errors.
-
-    Raises `ShapeError` for output of no version from 22.05 on.
-    """
-    return [read_job(row) for row in json_objects(json_document(printed, what), "jobs", what)]
 
 
 _EXCLUSIVE = frozenset({"EXCLUSIVE", "NODE", "NONE"})
@@ -305,12 +292,8 @@ class Queued(NamedTuple):
         return self.reason.startswith("JobHeld") or "held state" in self.reason
 
 
-def parse_queue(lines: Iterable[str]) -> Iterator[Queued]:
-    """The records of `squeue -h -o FORMAT`; raises `ShapeError` for any other text."""
-    return (_queued(line) for line in lines if line.strip())
-
-
-def _queued(line: str) -> Queued:
+def read_queued(line: str) -> Queued:
+    """One line of `squeue -h -o FORMAT`; raises `ShapeError` for any other text."""
     cells = line.split("|", 10)
     if len(cells) != 11 or not cells[0].isdigit() or not cells[1].isdigit():
         raise ShapeError(f"squeue printed {clean(line, 80)!r}, which is not a job.")
