@@ -18,12 +18,14 @@ from schedmate.cluster.recovery.configuration import Configuration
 from schedmate.cluster.recovery.document import RecoverDocument
 from schedmate.commands.doctor import Check
 from schedmate.jobs import JobRecord
+from schedmate.jobs.health import Health
 from schedmate.llm.serving import Fit, ModelSize, Reading
 from schedmate.llm.store import Call
 from schedmate.logparse.failure.rules import Rule
 from schedmate.logparse.progress.ratio import Slowdown
 from schedmate.logparse.triage import json_schema as triage
 from schedmate.logparse.triage.document import JobVerdict
+from schedmate.logparse.watch.alarms import AlarmEvent
 from schedmate.retrieval.similarity import Calibration
 from schedmate.retrieval.table import HistoryStats
 from schedmate.schedulers.parallelism.plan import Plan as ParallelPlan
@@ -158,6 +160,26 @@ class Config(TypedDict):
     """Output of `schedmate config show --json`; with `--origin` each setting says its origin."""
 
     settings: Settings | dict[str, Setting]
+
+
+class WatchedJob(TypedDict):
+    """A job as `schedmate watch` found it; `health` is null where its log cannot be read."""
+
+    job: str
+    log: str
+    health: Health | None
+    problem: str | None
+
+
+class Watch(TypedDict):
+    """Output of `schedmate watch --json`, the most urgent job first.
+
+    `events` are the alarms that began or were over since the look before.
+    """
+
+    source: str
+    jobs: list[WatchedJob]
+    events: list[AlarmEvent]
 
 
 class Error(TypedDict):
@@ -335,6 +357,8 @@ class FailurePlan(TypedDict):
 
 
 PARTS: dict[str, Any] = {
+    "alarm": AlarmEvent,
+    "watch": Watch,
     "agent-pass": Pass,
     "bench-job": BenchJob,
     "bench-log": BenchLog,

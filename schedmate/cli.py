@@ -41,6 +41,7 @@ COMMANDS = (
     "history",
     "llm",
     "track",
+    "watch",
     "diagnose",
     "triage",
     "recover",

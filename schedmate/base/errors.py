@@ -27,6 +27,7 @@ ABSTAINED = 4
 MODEL = 5
 FAILED_JOB = 6
 NOT_TAKEN = 7
+ALARM = 8
 INTERRUPTED = 130
 READER_LEFT = 141
 TERMINATED = 143
@@ -42,6 +43,7 @@ EXIT_CODES: dict[int, str] = {
     FAILED_JOB: "the job of the log failed (only with --exit-code)",
     NOT_TAKEN: "a cluster did not answer, or a plan was not carried out: not approved, forbidden "
     "by a guard, failed, or with unknown outcome",
+    ALARM: "a running job needs attention (only with --exit-code)",
     INTERRUPTED: "interrupted (Ctrl-C)",
     READER_LEFT: "the reader of the output closed it, as `head` does",
     TERMINATED: "ended by SIGTERM, as sent by `scancel` and `timeout`",

@@ -16,6 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cache
 from itertools import islice
 from pathlib import Path, PurePath, PurePosixPath
@@ -36,6 +37,7 @@ from schedmate.base.objects import (
 )
 from schedmate.base.reading import MOST_RECORDS, bounded_rows, open_binary, open_text
 from schedmate.base.terminal import clean, counted
+from schedmate.logparse.numbers import bounded_time
 from schedmate.logparse.reading import Log, LogFile, open_log
 from schedmate.logparse.reading.folder import Folder, FolderFiles, LogError, is_of_tracker
 from schedmate.logparse.reading.lines import origin_of_file
@@ -369,6 +371,8 @@ class Target:
     workload: str | None = None
     state: str | None = None
     user: str | None = None
+    ends_at: float | None = None
+    """When the scheduler ends a job that runs [s since epoch], as `schedmate watch` needs."""
 
     @property
     def name(self) -> str:
@@ -542,7 +546,17 @@ def _target(
         workload=values.get("workload") or None,
         state=values.get("state") or None,
         user=values.get("user") or None,
+        ends_at=_moment(values.get("ends", "")),
     )
+
+
+def _moment(text: str) -> float | None:
+    """A time in ISO 8601, local without a zone, or in seconds since the epoch."""
+    with suppress(ValueError):
+        return bounded_time(float(text))
+    with suppress(ValueError, OverflowError):
+        return bounded_time(datetime.fromisoformat(text).timestamp())
+    return None
 
 
 def expand_hosts(text: str) -> tuple[str, ...]:

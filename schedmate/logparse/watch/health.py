@@ -214,9 +214,14 @@ def _usual(used: list[Sample], health: Health) -> str:
     gaps = sorted(b - a for a, b in pairwise(times) if b > a)
     if len(gaps) >= TICKS:
         low, high = gaps[len(gaps) // 10], gaps[9 * len(gaps) // 10]
-        if format_duration(low) != format_duration(high):
-            return f"{format_duration(low)} to {format_duration(high)}"
-    return format_duration(health.usual_s or 0.0)
+        if _short(low) != _short(high):
+            return f"{_short(low)} to {_short(high)}"
+    return _short(health.usual_s or 0.0)
+
+
+def _short(seconds: float) -> str:
+    """A time between lines or of a step, with three digits where it is short."""
+    return f"{seconds:.3g} s" if seconds < 60 else format_duration(seconds)
 
 
 def _last_line(file: LogFile) -> str | None:
@@ -346,12 +351,12 @@ def _slowed(health: Health, file: LogFile, used: list[Sample], limits: Limits) -
         return None
     first = readings[slowdown.first].sample
     since = _when(health, file, first, used)
-    ago = "" if since is None else f", since {format_duration(health.read_at - since)} ago"
+    ago = "" if since is None else f" since {format_duration(health.read_at - since)} ago"
     at = "" if first.iteration is None else f" (iteration {first.iteration:,})"
     return Condition(
         kind="slowed",
-        summary=f"{slowdown.ratio:.2g} times slower{ago}{at}: {format_duration(slowdown.after_s)} "
-        f"a step instead of {format_duration(slowdown.before_s)}",
+        summary=f"{slowdown.ratio:.2g} times slower{ago}{at}: {_short(slowdown.after_s)} a step "
+        f"instead of {_short(slowdown.before_s)}",
         since=since,
         iteration=first.iteration,
         line=file.line_number(first.offset),
