@@ -318,15 +318,20 @@ def order_value(
 ) -> int:
     """The place of a pending job: one of the levels between `lowest` and `highest`.
 
-    `trust` is from 0 to 1, `waited_s` the time since submission [s]. Without an estimate a job
+    `trust` is from 0 to 1, `waited_s` the time since submission [s]. An estimate that is too
+    uncertain still has a distribution, and the mean of its places counts. Without an estimate a job
     begins at 0, where the scheduler alone would have it.
     """
     low, high = bounds.lowest, bounds.highest
     start = 0.0
-    if estimate is not None and not estimate.abstained and estimate.duration_s:
+    times = [] if estimate is None else [estimate.duration_s or 0.0]
+    if estimate is not None and estimate.abstained:
+        times = estimate.quantiles_s or []
+    if any(times):
         span = math.log(bounds.longest / bounds.shortest)
-        length = math.log(max(estimate.duration_s, 1e-9) / bounds.shortest) / span
-        start = high - min(1.0, max(0.0, length)) * (high - low)
+        lengths = [math.log(max(time_s, 1e-9) / bounds.shortest) / span for time_s in times]
+        length = sum(min(1.0, max(0.0, one)) for one in lengths) / len(lengths)
+        start = high - length * (high - low)
         if start > 0:
             start *= min(1.0, max(0.0, trust))
     aged = start + (high - start) * min(1.0, max(0.0, waited_s / bounds.ageing))

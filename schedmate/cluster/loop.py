@@ -746,7 +746,7 @@ def note_of(estimate: Estimate) -> str:
     text = f"{REASON_PREFIX} about {format_duration(estimate.duration_s or 0.0)}"
     if low is not None and high is not None:
         text += f" ({format_duration(low)} to {format_duration(high)})"
-    count = len(estimate.neighbours)
+    count = estimate.past_jobs
     return f"{text}, from {count} past run{'s' * (count != 1)}"
 
 

@@ -221,3 +221,9 @@ class Estimate(BaseModel):
     method: str = "none"
     abstained: bool = True
     reason: str | None = None
+
+    @property
+    def past_jobs(self) -> int:
+        """How many past jobs are behind it, similar ones and those of the same user or work."""
+        ids = {one.job_id for one in self.neighbours}
+        return len(ids.union(*(one.runs for one in self.experts)))

@@ -139,7 +139,7 @@ class Board:
                 "reason = ? WHERE job_id = ? AND state = 'PENDING'",
                 (
                     *(now, estimate.duration_s, estimate.duration_p10_s, estimate.duration_p90_s),
-                    *(len(estimate.neighbours), estimate.reason, job.job_id),
+                    *(estimate.past_jobs, estimate.reason, job.job_id),
                 ),
             )
         elif isinstance(update, Tracked):

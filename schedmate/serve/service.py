@@ -761,5 +761,5 @@ def estimate_line(estimate: Estimate) -> str:
     if estimate.duration_p10_s is not None and estimate.duration_p90_s is not None:
         low, high = map(format_duration, (estimate.duration_p10_s, estimate.duration_p90_s))
         interval = f" ({low} to {high})"
-    runs = counted(len(estimate.neighbours), "past run")
+    runs = counted(estimate.past_jobs, "past run")
     return f"{format_duration(estimate.duration_s)}{interval}, from {runs}"

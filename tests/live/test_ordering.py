@@ -179,3 +179,17 @@ def test_the_band_is_checked_again_before_anything_is_set() -> None:
     with pytest.raises(RefusedError, match="allow no change"):
         check_band(off, Order(values={"1": 10}, previous={}), undo=False)
     check_band(off, Order(values={"1": 0}, previous={"1": 500}), undo=False)
+
+
+def test_what_is_too_uncertain_for_a_time_still_has_a_place() -> None:
+    def uncertain(*seconds: float) -> Estimate:
+        return Estimate(abstained=True, reason="too uncertain", quantiles_s=sorted(seconds))
+
+    def value(one: Estimate | None) -> int:
+        return order_value(BOUNDS, one, trust=1.0, waited_s=0.0)
+
+    short, long = BOUNDS.shortest, BOUNDS.longest
+    mostly_short = value(uncertain(*[short] * 20, *[long] * 5))
+    mostly_long = value(uncertain(*[short] * 5, *[long] * 20))
+    assert value(estimate(short)) > mostly_short > mostly_long > value(estimate(long))
+    assert value(Estimate(abstained=True)) == value(None) == 0
