@@ -183,6 +183,8 @@ class Advice:
         """The estimate at the time `now` [s since epoch] (`RunTimes.estimate`), and how many jobs
         the history has."""
         opened = self.open(create=False)
+        if opened is None and metadata.endless:
+            return Estimate.without_end(metadata.job_kind), 0
         if opened is None:
             return Estimate(reason=f"there is no history at {self.settings.history} yet"), 0
         history, run_times = opened
@@ -417,7 +419,8 @@ class SchedMate:
         """An estimate for a job at its submission, or None: proceed as without schedmate.
 
         None if no past job is similar, if `deadline_s` [s] (default: the setting) has passed, and
-        on any failure, which is logged to the logger `schedmate`. Never raises.
+        on any failure, which is logged to the logger `schedmate`. Never raises. Of a job that does
+        not end by itself, a server, the estimate is `endless` and has no run time.
         """
         estimate = self._in_time(
             "estimate",
@@ -425,7 +428,9 @@ class SchedMate:
             lambda deadline: self._advise(spec, deadline, record=self._record),
             deadline_s,
         )
-        return None if estimate is None or estimate.abstained else estimate
+        if estimate is None or (estimate.abstained and not estimate.endless):
+            return None
+        return estimate
 
     def on_progress(
         self,

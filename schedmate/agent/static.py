@@ -18,7 +18,17 @@ from typing import Any, TypeAlias
 from schedmate.agent import Extraction
 from schedmate.agent.bounds import Budget
 from schedmate.agent.configs.reader import read_changed
-from schedmate.agent.fields import about, confidence, extras, length, model, task, training, unread
+from schedmate.agent.fields import (
+    about,
+    confidence,
+    extras,
+    kinds,
+    length,
+    model,
+    task,
+    training,
+    unread,
+)
 from schedmate.agent.fields.candidates import EXPLICIT, Candidate, Lines, evidence_of
 from schedmate.agent.fields.dataset import find_datasets
 from schedmate.agent.fields.settings import all_settings
@@ -43,6 +53,7 @@ from schedmate.base.data import LONGEST_S, MOST_GPUS
 from schedmate.base.errors import InputError, similar_file
 from schedmate.base.files import exists, is_dir
 from schedmate.jobs import Evidence, LaunchConfig, WorkloadMetadata
+from schedmate.jobs.metadata import JobKind
 
 _MAY_BE_MORE = 0.6
 """Most confidence in what was read of a program that was not followed to its end."""
@@ -115,13 +126,12 @@ def extract(
         trace, plan, completed, Lines(root), warnings, about.read_readmes(root, plan.entry)
     )
     doubt_contradicted(metadata, given, missed, warnings)
-    training = metadata.sections()["training_config"]
-    if not metadata.sections()["model_config"].get("model_name") and not trace.calls:
-        warnings.append("nothing in the repository that this command runs looks like training")
-    elif len(warnings) == warned and not any(map(training.get, ("iters", "optimizer", "lr"))):
+    stated = metadata.sections()["training_config"]
+    found = any(map(stated.get, ("iters", "optimizer", "lr")))
+    if metadata.family == "training" and not found and len(warnings) == warned:
         warnings.append(
-            "neither a length, a learning rate nor an optimiser was found: "
-            "is this the command of a training, and is its configuration in the repository?"
+            f"the kind of this job is {metadata.job_kind}, and neither a length, a learning rate "
+            "nor an optimiser was found: is its configuration in the repository?"
         )
     complete = trace.complete and plan.complete
     # of a script that was not read to its end, another program may be the training
@@ -229,11 +239,12 @@ def assemble(
         "dataset_config.train": train,
         "dataset_config.valid": valid,
     }
-    total = length.choose_length(trace, settings, plan, warnings)
+    of_length: list[str] = []
+    total = length.choose_length(trace, settings, plan, of_length)
     if total is not None:
         counted = length.length_in_steps(*total, batch, beside.get("seq_length"))
         if isinstance(counted, str):
-            warnings.append(counted)
+            of_length.append(counted)
         else:
             answers[ITERS], answers[UNIT] = counted
     for key, candidate in extras.find_model_sizes(trace, settings).items():
@@ -241,17 +252,27 @@ def assemble(
     for key, candidate in beside.items():
         section = "dataset_config" if key == "num_workers" else "training_config"
         answers[f"{section}.{key}"] = candidate
-    for key, candidate in _resources(devices, plan, launch).items():
+    resources = _resources(devices, plan, launch)
+    for key, candidate in resources.items():
         answers[f"training_config.{key}"] = candidate
     answered = {field: candidate for field, candidate in answers.items() if candidate is not None}
-    for field, candidate in confidence.judge_answers(
-        answered, confidence.scene_of(trace, plan, lines)
-    ).items():
+    judged = confidence.judge_answers(answered, confidence.scene_of(trace, plan, lines))
+    told = kinds.find_kind(trace, plan, judged)
+    kind: JobKind = told.data
+    own = kinds.find_fields(kind, trace, plan, settings, judged, resources)
+    if kinds.has_own_fields(kind):
+        judged = own
+    else:
+        judged |= own
+        warnings.extend(of_length)
+    for field, candidate in judged.items():
         section, _, key = field.partition(".")
-        sections[section][key] = candidate.data
-        unit_of = ITERS if key == "iter_type" else None
+        sections.setdefault(section, {})[key] = candidate.data
+        unit_of = ITERS if field == UNIT else None
         evidence[field] = evidence_of(candidate, lines, unit_of)
-    return WorkloadMetadata.model_validate({**sections, "evidence": evidence})
+    if kind != "unknown":
+        evidence[kinds.KIND] = told.evidence()
+    return WorkloadMetadata.model_validate({"job_kind": kind, **sections, "evidence": evidence})
 
 
 def _resources(

@@ -622,7 +622,8 @@ class Agent:
         texts = {
             id_: note_of(estimates[job.key])
             for id_, job in pending.items()
-            if job.key in estimates and not estimates[job.key].abstained
+            if job.key in estimates
+            and (estimates[job.key].endless or not estimates[job.key].abstained)
         }
         texts = {id_: text for id_, text in texts.items() if noted.get(pending[id_].key) != text}
         texts = dict(list(texts.items())[: bounds.most])
@@ -742,6 +743,8 @@ class Agent:
 
 def note_of(estimate: Estimate) -> str:
     """An estimate as the note on a job."""
+    if estimate.endless:
+        return f"{REASON_PREFIX} does not end by itself"
     low, high = estimate.duration_p10_s, estimate.duration_p90_s
     text = f"{REASON_PREFIX} about {format_duration(estimate.duration_s or 0.0)}"
     if low is not None and high is not None:

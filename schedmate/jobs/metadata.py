@@ -1,4 +1,6 @@
-"""What a job trains, where each value came from, and which texts and numbers every store takes."""
+"""What a job is and what it trains or runs, where each value came from, and which texts and
+numbers every store takes.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,7 @@ Name = Annotated[Text, AfterValidator(_cut)]
 """A name of at most `LONGEST_NAME` characters."""
 
 
-# What a job trains, and where each value came from.
+# What a job is, and where each value came from.
 
 
 Source = Literal[
@@ -84,6 +86,33 @@ TaskType = Literal[
     "Tabular",
     "Science",
 ]
+
+
+JobKind = Literal[
+    "training",
+    "fine-tuning",  # a training that begins with trained weights
+    "RL post-training",  # reinforcement learning of a trained language model
+    "evaluation",
+    "batch inference",
+    "serving",  # goes on until it is stopped
+    "data processing",
+    "sweep",  # many trials of one program
+    "compile or test",  # builds, exports, tests and benchmarks
+    "unknown",
+]
+
+
+ENDLESS: frozenset[JobKind] = frozenset({"serving"})
+"""Kinds of jobs that do not end by themselves."""
+
+
+def family(kind: JobKind) -> JobKind:
+    """Kinds that are described by the same fields, and compared with each other, as one of them.
+
+    The trainings are one family, and so are jobs of which the kind is not known: records from
+    before kinds were told are trainings.
+    """
+    return "training" if kind in ("fine-tuning", "RL post-training", "unknown") else kind
 
 
 STORED = "stored"
@@ -177,18 +206,34 @@ class DatasetConfig(_Section):
     valid: str | None = None
 
 
+class JobConfig(_Section):
+    """What the kind of a job needs to be described, besides its model; empty for a plain training.
+
+    All keys are extra ones, and those that the code does not say are left out. Evaluation: `tasks`,
+    `items`, `batch_size`, `shots`. Batch inference: `data`, `items`, `tokens_out` (of one item),
+    `batch_size`. Serving: `replicas`, `max_length` [tokens]. Data processing: `data`, `items`,
+    `workers`. Sweep: `data`, `trials`, `parallel_trials`, `trial_iters` in units of
+    `trial_iter_type`. RL post-training: `prompts` and `samples_per_prompt` of one step, beside the
+    fields of trainings. All that use GPUs but train nothing: `num_gpus`, `num_nodes`,
+    `tensor_parallel`, `pipeline_parallel`, `data_parallel`.
+    """
+
+
 class WorkloadMetadata(BaseModel):
-    """Semantic metadata of one training job (SchedMate paper, Figure 6).
+    """Semantic metadata of one job (SchedMate paper, Figure 6).
 
     `None` means that the code does not say. `evidence` is keyed by dotted field name, for
-    example `training_config.iters`.
+    example `training_config.iters`. `training_config` and `dataset_config` are of trainings alone;
+    `job_config` has the fields of the other kinds.
     """
 
     model_config = ConfigDict(populate_by_name=True, protected_namespaces=())
 
+    job_kind: JobKind = "unknown"
     model: ModelConfig = Field(default_factory=ModelConfig, alias="model_config")
     training: TrainingConfig = Field(default_factory=TrainingConfig, alias="training_config")
     dataset: DatasetConfig = Field(default_factory=DatasetConfig, alias="dataset_config")
+    job: JobConfig = Field(default_factory=JobConfig, alias="job_config")
     evidence: dict[str, Evidence] = Field(default_factory=dict)
 
     MANDATORY: ClassVar[tuple[str, ...]] = (
@@ -199,20 +244,54 @@ class WorkloadMetadata(BaseModel):
         "dataset_config.train",
         "dataset_config.valid",
     )
+    """Fields that a training must have."""
+    MANDATORY_OF: ClassVar[dict[JobKind, tuple[str, ...]]] = {
+        "training": MANDATORY,
+        "evaluation": ("model_config.model_name", "job_config.tasks"),
+        "batch inference": ("model_config.model_name",),
+        "serving": ("model_config.model_name",),
+        "data processing": (),
+        "sweep": ("job_config.trials",),
+        "compile or test": (),
+    }
+    """The fields that a job must have, by the family of its kind."""
+
+    @property
+    def family(self) -> JobKind:
+        """The kind that stands for all that this job can be compared with."""
+        return family(self.job_kind)
+
+    @property
+    def endless(self) -> bool:
+        """Whether the job goes on until it is stopped, so that it has no run time of its own."""
+        return self.job_kind in ENDLESS
+
+    @property
+    def data_name(self) -> str | None:
+        """What it runs on: the training set, the tasks of an evaluation, the data of others."""
+        if self.family == "training":
+            return self.dataset.train
+        own = self.job.model_extra or {}
+        data = own.get("tasks") or own.get("data")
+        return data if isinstance(data, str) else None
 
     def sections(self) -> dict[str, dict[str, Any]]:
-        """The three sections under their JSON names, without evidence."""
-        dumped = self.model_dump(by_alias=True, exclude={"evidence"}, mode="json")
+        """The sections under their JSON names, without evidence; `job_config` where it has keys."""
+        dumped = self.model_dump(by_alias=True, exclude={"evidence", "job_kind"}, mode="json")
+        if not dumped["job_config"]:
+            del dumped["job_config"]
         return {name: dict(section) for name, section in dumped.items()}
 
     def get(self, field: str) -> Any:
-        """The value of a dotted field name, or None."""
+        """The value of a dotted field name, or of `job_kind`, or None."""
+        if field == "job_kind":
+            return self.job_kind
         section, _, key = field.partition(".")
         return self.sections().get(section, {}).get(key)
 
     def missing(self) -> list[str]:
-        """Mandatory fields that are still None."""
-        return [field for field in self.MANDATORY if self.get(field) is None]
+        """Mandatory fields of this kind of job that are still None."""
+        return [field for field in self.MANDATORY_OF[self.family] if self.get(field) is None]
 
     def fingerprint(self) -> str:
         """A stable 16-hex-digit hash over the normalised metadata.
@@ -220,7 +299,10 @@ class WorkloadMetadata(BaseModel):
         Equal for a resubmission that changed only its seed, paths, run name or port: those keys,
         at any depth, do not take part, nor does letter case or the difference between 1 and 1.0.
         """
-        canonical = json.dumps(_normalise(self.sections()), sort_keys=True, ensure_ascii=True)
+        parts: dict[str, Any] = dict(self.sections())
+        if self.family != "training":
+            parts["job_kind"] = self.job_kind
+        canonical = json.dumps(_normalise(parts), sort_keys=True, ensure_ascii=True)
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
 

@@ -189,7 +189,13 @@ class Estimate(BaseModel):
 
     When `abstained` is true `duration_s` is None and `reason` says why; a scheduler falls back. Of
     one that is too uncertain the distribution and `likely_short` are there all the same.
+    `endless` says of a job that there is nothing to estimate.
     """
+
+    endless: bool = Field(
+        default=False,
+        description="The job does not end by itself: a server, which runs until it is stopped",
+    )
 
     duration_s: float | None = Field(default=None, description="Point estimate [s]")
     duration_p10_s: float | None = Field(default=None, description="10th percentile [s]")
@@ -227,3 +233,9 @@ class Estimate(BaseModel):
         """How many past jobs are behind it, similar ones and those of the same user or work."""
         ids = {one.job_id for one in self.neighbours}
         return len(ids.union(*(one.runs for one in self.experts)))
+
+    @classmethod
+    def without_end(cls, kind: str) -> Estimate:
+        """What is said of a job that does not end by itself."""
+        reason = f"does not end by itself ({kind}), so no run time is estimated"
+        return cls(endless=True, reason=reason)

@@ -71,6 +71,8 @@ def analysis_headline(analysis: Analysis) -> tuple[str, str, str]:
     """Three lines: what the job is, how long it will run, and on what this is based."""
     estimate = analysis.estimate
     job = _job_line(analysis)
+    if estimate.endless:
+        return job, "does not end by itself", "so no run time is estimated: it runs until stopped"
     if estimate.abstained:
         size = analysis.history_size
         reason = clean(estimate.reason or "no past job was close enough")
@@ -113,17 +115,37 @@ def _model_line(use: ModelUse) -> str:
 def _job_line(analysis: Analysis) -> str:
     metadata = analysis.metadata
     training = metadata.training
-    parts = [
-        metadata.model.model_name or "unknown model",
-        metadata.dataset.train or "unknown dataset",
-        "unknown length"
-        if training.iters is None
-        else counted(training.iters, training.iter_type or "iteration"),
-    ]
+    if metadata.family == "training":
+        parts = [
+            metadata.model.model_name or "unknown model",
+            metadata.dataset.train or "unknown dataset",
+            "unknown length"
+            if training.iters is None
+            else counted(training.iters, training.iter_type or "iteration"),
+        ]
+    else:
+        named = (metadata.model.model_name, metadata.data_name)
+        parts = [metadata.job_kind, *(name for name in named if name), *_own_length(metadata)]
     gpus = analysis.launch.gpus
     if gpus is not None:
         parts.append(counted(gpus, "GPU"))
     return " · ".join(clean(part, 200) for part in parts)
+
+
+_LENGTHS = {
+    "evaluation": ("items", "item"),
+    "batch inference": ("items", "item"),
+    "data processing": ("items", "item"),
+    "sweep": ("trials", "trial"),
+}
+"""What the length of other jobs than trainings is counted in."""
+
+
+def _own_length(metadata: WorkloadMetadata) -> list[str]:
+    """The length of a job that is no training, in the unit of its kind, where it is known."""
+    key, unit = _LENGTHS.get(metadata.job_kind, ("", ""))
+    count = metadata.get(f"job_config.{key}")
+    return [counted(count, unit)] if isinstance(count, int) else []
 
 
 def _run_time_line(estimate: Estimate) -> str:
@@ -146,9 +168,15 @@ def _run_time_line(estimate: Estimate) -> str:
 
 def _field_table(metadata: WorkloadMetadata) -> Table:
     table = Table("field", "value", "source", "confidence", below="source")
+    of_kind = metadata.MANDATORY_OF[metadata.family]
+    if (proof := metadata.evidence.get("job_kind")) is not None:
+        where, sure = proof.where(), f"{proof.confidence:.0%}"
+        table.add("job_kind", metadata.job_kind, where, sure)
     for section, values in metadata.sections().items():
         for key, value in values.items():
             name = f"{section}.{key}"
+            if value is None and metadata.family != "training" and name not in of_kind:
+                continue  # a field of trainings
             evidence = metadata.evidence.get(name)
             table.add(
                 name,
@@ -472,7 +500,7 @@ def show_jobs(records: list[JobRecord], screen: Screen) -> None:
             None if record.duration_s is None else format_duration(record.duration_s),
             record.launch.gpus,
             record.metadata.model.model_name,
-            record.metadata.dataset.train,
+            record.metadata.data_name,
             record.name,
             record.user,
         )

@@ -160,10 +160,12 @@ class SchedulingAdvisor:
 
         `now` [s since epoch] is the submission time: runs that ended later are ignored. Without it,
         the present is used and every run of the history counts. The point estimate is the median
-        (`mean`: the mean). The estimate abstains, with the reason, if no run is similar or none of
-        the similar ones completed.
+        (`mean`: the mean). The estimate abstains, with the reason, if no run is similar, none of
+        the similar ones completed, or the job does not end by itself.
         """
-        if metadata.model.model_name is None and metadata.dataset.train is None:
+        if metadata.endless:
+            return Estimate.without_end(metadata.job_kind)
+        if metadata.model.model_name is None and metadata.data_name is None:
             return self._abstain("neither a model nor a dataset is known, so nothing to compare")
         candidates = self._candidates(metadata, launch, now)
         if not candidates:
@@ -428,7 +430,7 @@ def _neighbour_summary(record: JobRecord) -> str:
     gpus = record.launch.gpus
     parts = [
         record.metadata.model.model_name,
-        record.metadata.dataset.train,
+        record.metadata.data_name,
         counted(training.iters, training.iter_type or "iteration") if training.iters else None,
         counted(gpus, "GPU") if gpus else None,
     ]

@@ -216,7 +216,8 @@ class JobHistory(JobTable):
         waited) take none. `before` [s since epoch] leaves out runs that ended later. Without
         `ran_only`, the `k` most similar jobs of any state. The most similar first, the latest ended
         first among those of one rendering. Raises `HistoryError` when the stored vectors are of
-        another embedder.
+        another embedder. Jobs of other kinds are never among them: a server is no neighbour of a
+        training.
         """
         text = render(metadata)
         if not text or k < 1:
@@ -245,6 +246,8 @@ class JobHistory(JobTable):
                         if ran_only
                         else self._of_text(text_id, left.completed)
                     )
+                    if jobs and jobs[0][0].metadata.family != metadata.family:
+                        continue  # of one text, and so of one kind
                     matches += [
                         Match(job, min(1.0, similarity), print_ == fingerprint)
                         for job, print_ in jobs
@@ -380,6 +383,8 @@ class MemoryHistory:
         for text in near[np.argsort(-similarity[near], kind="stable")].tolist():
             alike = min(1.0, float(similarity[text]))
             runs = self._of_text[text].latest(left.completed, left.cut_short, before)
+            if runs and runs[0][0].metadata.family != metadata.family:
+                continue
             matches += [Match(record, alike, past == fingerprint) for record, past in runs]
             left.take(record for record, _ in runs)
             if not left.completed:

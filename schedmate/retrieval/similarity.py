@@ -50,10 +50,15 @@ _PACKAGE = re.compile(
 
 
 def render(metadata: WorkloadMetadata) -> str:
-    """One line: `model resnet50; dataset cifar10; task cv`."""
+    """One line: `model resnet50; dataset cifar10; task cv`.
+
+    That of a job that is no training begins with its kind, and has the data or tasks of that kind:
+    `kind evaluation; model gpt j 6b; dataset hellaswag; task nlp`.
+    """
     parts = (
+        ("kind", "" if metadata.family == "training" else metadata.job_kind),
         ("model", spell(metadata.model.model_name)),
-        ("dataset", spell(metadata.dataset.train)),
+        ("dataset", spell(metadata.data_name)),
         ("task", spell(metadata.model.task_type)),
     )
     return "; ".join(f"{name} {text}" for name, text in parts if text)

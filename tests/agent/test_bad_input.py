@@ -122,18 +122,19 @@ def test_a_mislaid_configuration_is_no_folder(tmp_path: Path) -> None:
     assert found.metadata.get("training_config.iters") == 3
 
 
-def test_not_a_training_repository(tmp_path: Path) -> None:
-    write(tmp_path, app__py="print('hello')\n")
-    found = extract(tmp_path, "python app.py")
+def test_a_program_that_does_nothing_known_is_told_so(tmp_path: Path) -> None:
+    write(tmp_path, hello__py="print('hello')\n")
+    found = extract(tmp_path, "python hello.py")
+    assert found.metadata.job_kind == "unknown"
     assert len(found.metadata.missing()) == 6
-    assert any("looks like training" in warning for warning in found.warnings)
+    assert any("kind of this job is unknown" in warning for warning in found.warnings)
 
 
-def test_a_command_that_does_not_train_is_told_so(tmp_path: Path) -> None:
+def test_a_command_that_serves_is_no_training(tmp_path: Path) -> None:
     serve = "import gradio, transformers\nm = transformers.AutoModel.from_pretrained('gpt2')\n"
     write(tmp_path, serve__py=serve + "gradio.Interface(m).launch()\n", train__py=TRAIN)
-    (warning,) = extract(tmp_path, "python serve.py").warnings
-    assert "is this the command of a training" in warning
+    found = extract(tmp_path, "python serve.py")
+    assert (found.metadata.job_kind, found.warnings) == ("serving", [])
     assert extract(tmp_path, "python train.py").warnings == []
 
 

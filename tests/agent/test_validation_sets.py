@@ -361,4 +361,6 @@ def test_a_study_runs_its_objective(tmp_path: Path) -> None:
         "def objective(trial):\n    return evaluate(model)\n"
         "study = optuna.create_study(direction='maximize')\nstudy.optimize(objective, n_trials=9)\n"
     )
-    assert _valid(tmp_path, code) == "MNIST"
+    (tmp_path / "main.py").write_text(code)
+    found = extract(tmp_path, "python main.py").metadata
+    assert (found.job_kind, found.get("job_config.data")) == ("sweep", "MNIST")

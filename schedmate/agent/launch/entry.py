@@ -7,6 +7,7 @@ import posixpath
 import re
 from collections.abc import Iterator, Sequence
 
+from schedmate.agent.launch.launchers import known_program
 from schedmate.agent.launch.plan import Call, Follower, LaunchPlan, Run
 from schedmate.agent.launch.shell_expansion import token
 from schedmate.agent.launch.shell_operators import Decision
@@ -105,6 +106,8 @@ def _follow_module(follower: Follower, call: Call) -> Decision:
     if path is not None:
         return record_run(follower, call, entry=path, module=name)
     top = name.split(".")[0]
+    if known_program(list(map(token, call.words))) is not None:
+        return record_run(follower, call, module=name, console=name)
     if name in follower.rules.utility_modules or top in follower.rules.utility_modules:
         return True
     if follower.repo.is_dir(top) or follower.repo.is_dir(f"src/{top}"):
@@ -185,6 +188,7 @@ def record_run(
         cwd=call.cwd,
         launchers=call.launchers,
         facts=call.facts,
+        program=call.name,
         console=console,
         made=dict(follower.made),
     )

@@ -8,10 +8,12 @@ variables that launchers set follow from them.
 
 from __future__ import annotations
 
+import posixpath
 import re
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
+from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -21,6 +23,7 @@ from schedmate.agent.values import Origin, Unknown, Value, stated
 from schedmate.base.data import load
 from schedmate.base.errors import InputError
 from schedmate.jobs import LaunchConfig
+from schedmate.jobs.metadata import JobKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +245,54 @@ def option_origin(option: Option) -> Origin | None:
     word, text = token(option.word), token(value)
     attached = option.word is not value and word.endswith(text) and len(word) > len(text) + 1
     return origin._replace(text=word if attached else f"{word} {text}")
+
+
+# Programs that are known by their name, with the kind of job that they are.
+
+
+@dataclass(frozen=True, slots=True)
+class KnownProgram:
+    """What programs.yaml says of a program: the job's kind, and what its words and options name."""
+
+    kind: JobKind
+    name: str
+    positional: Sequence[str] = ()
+    pairs: Sequence[str] = ()
+    model: Sequence[str] = ()
+
+
+_FOLLOWING = 2
+"""Most words after a program's name that are part of it."""
+
+
+@cache
+def _known_programs() -> tuple[dict[str, KnownProgram], dict[str, KnownProgram]]:
+    """The programs by their plain names, and those whose names have wild cards."""
+    plain: dict[str, KnownProgram] = {}
+    wild: dict[str, KnownProgram] = {}
+    for entry in load("agent/launch/programs.yaml"):
+        own = {key: value for key, value in entry.items() if key != "names"}
+        for name in entry["names"]:
+            table = wild if re.search(r"[*?\[]", name) else plain
+            table.setdefault(name, KnownProgram(name=name, **own))
+    return plain, wild
+
+
+def known_program(words: Sequence[str]) -> KnownProgram | None:
+    """What is known of the program that the first words name: `vllm serve`, `lm_eval`."""
+    if not words or not words[0]:
+        return None
+    plain, wild = _known_programs()
+    head = posixpath.basename(words[0]).removesuffix(".__main__")
+    following = [word for word in words[1:] if not word.startswith("-")][:_FOLLOWING]
+    for count in range(len(following), -1, -1):
+        name = " ".join([head, *following[:count]])
+        if name in plain:
+            return plain[name]
+        for pattern, program in wild.items():
+            if fnmatchcase(name, pattern):
+                return program
+    return None
 
 
 # What launch options, `#SBATCH` lines and launcher configs say about resources.

@@ -14,7 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from schedmate.agent.bounds import Budget
-from schedmate.agent.launch.launchers import Facts, fact_product, launch_rules
+from schedmate.agent.launch.launchers import (
+    Facts,
+    KnownProgram,
+    fact_product,
+    known_program,
+    launch_rules,
+)
 from schedmate.agent.launch.repo import Repo
 from schedmate.agent.launch.shell_expansion import (
     Piece,
@@ -49,6 +55,7 @@ class LaunchPlan:
       `tasks`, `tasks_per_node` (Slurm),
       `cpus_per_task`, `zero_stage`, `gradient_accumulation_steps`. `time_limit_s` [s]. Text:
       `gpu_type`, `job_name`, `partition`, `precision`, `deepspeed_config`, `accelerate_config`.
+    - `program`: the program as it was called: a console script, a module or a file's base name.
     - `console`: the third-party program that runs when it is not one the repository declares.
     - `complete`: whether the command and its scripts were followed to their end.
     - `before`: the programs of the repository that the same command runs first, in order.
@@ -63,6 +70,7 @@ class LaunchPlan:
     cwd: str = "."
     launchers: list[str] = field(default_factory=list)
     facts: dict[str, Value] = field(default_factory=dict)
+    program: str = ""
     console: str | None = None
     warnings: list[str] = field(default_factory=list)
     complete: bool = True
@@ -102,6 +110,11 @@ class Run:
     def program(self) -> str:
         """What runs, for messages: its file, module or console script."""
         return self.plan.entry or self.plan.console or self.plan.module or "?"
+
+    @property
+    def known(self) -> KnownProgram | None:
+        """What is known of the program by its name and first words."""
+        return known_program([self.plan.program, *map(token, self.plan.argv)])
 
     @property
     def where(self) -> str:

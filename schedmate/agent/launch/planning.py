@@ -33,6 +33,7 @@ from schedmate.agent.launch.launchers import (
     Table,
     complete_facts,
     facts_from_options,
+    known_program,
     launch_rules,
     launcher_variables,
     parse_options,
@@ -55,6 +56,7 @@ from schedmate.agent.syntax import parse_or_none
 from schedmate.agent.values import Origin, Unknown, Value
 from schedmate.base.errors import InputError
 from schedmate.jobs import LaunchConfig
+from schedmate.jobs.metadata import JobKind
 
 _POSITIONAL_ARGUMENT = re.compile(r"\$\{?[\d@*]")
 MAX_COMMAND = 100_000
@@ -191,7 +193,7 @@ def start_program(follower: Follower, call: Call) -> Decision:
         if name in follower.rules.shells:
             return follow_shell(follower, call)
         if name in ("make", "gmake"):
-            return follow_make(follower, call)
+            return _follow_make(follower, call)
         if table is None or table.run is None:
             return _start_plain_program(follower, call)
         options = parse_options(table, call.words[skipped:])
@@ -358,6 +360,16 @@ def _python_words(follower: Follower, call: Call, table: Table, options: Options
     return follow_python_file(follower, call, as_module=bool(names & table.module))
 
 
+def _follow_make(follower: Follower, call: Call) -> Decision:
+    """Follow `make`; where its recipes start no job, the job is the build."""
+    runs, words = len(follower.runs), call.words
+    decision = follow_make(follower, call)
+    if decision and len(follower.runs) == runs:
+        call.words = words
+        record_run(follower, call, console="make")
+    return decision
+
+
 def _start_plain_program(follower: Follower, call: Call) -> Decision:
     """Follow a program that is not a launcher: a file, a console script or a utility."""
     name, text = call.name, token(call.words[0])
@@ -375,6 +387,8 @@ def _start_plain_program(follower: Follower, call: Call) -> Decision:
         return follow_python_file(follower, call, as_module=False)
     if name in repo.console_scripts:
         return follow_console_script(follower, call, repo.console_scripts[name])
+    if known_program(list(map(token, call.words))) is not None:
+        return record_run(follower, call, console=name)
     if is_not_followed(follower, call):
         return None
     if name in ("cp", "sed"):
@@ -485,19 +499,30 @@ def training_score(run: Run) -> int:
     return total + (2 if run.plan.entry is not None else 0)
 
 
+_BESIDE: tuple[JobKind, ...] = ("compile or test", "data processing", "serving")
+"""Kinds of known programs that run beside a job or before it, the least likely to be it first."""
+
+
 def choose_training(runs: list[Run]) -> tuple[Run | None, list[Run]]:
     """The run that is the training, the first of the best, and the others.
 
     A run whose file is missing is chosen only when there is no other. A program from outside that
-    a script calls, and for which nothing speaks, is none of them.
+    a script calls, and for which nothing speaks, is none of them. Servers, builds and tests are
+    what the job is about only where nothing else runs.
     """
     runs = [
         run
         for run in runs
-        if run.plan.console is None or run.file is None or training_score(run) > 0
+        if run.plan.console is None
+        or run.file is None
+        or run.known is not None
+        or training_score(run) > 0
     ]
     if not runs:
         return None, []
+    for beside in _BESIDE:
+        others = [run for run in runs if run.known is None or run.known.kind != beside]
+        runs = others or runs
     best = max(runs, key=lambda run: (run.problem is None, training_score(run)))
     return best, [run for run in runs if run is not best]
 

@@ -212,7 +212,8 @@ def _launch_values_only(metadata: WorkloadMetadata) -> WorkloadMetadata:
     for name, proof in from_launch.items():
         section, _, key = name.partition(".")
         sections[section][key] = proof.value
-    return WorkloadMetadata.model_validate({**sections, "evidence": from_launch})
+    kept = {"job_kind": metadata.job_kind, "evidence": from_launch}
+    return WorkloadMetadata.model_validate({**sections, **kept})
 
 
 # Which fields a model is asked for, each with the reason.
@@ -239,7 +240,10 @@ def fields_to_ask(
     """
     metadata = static.metadata
     reasons: dict[str, str] = {}
+    of_kind = WorkloadMetadata.MANDATORY_OF[metadata.family]
     for path in ASKED_FIELDS:
+        if metadata.family != "training" and path not in of_kind:
+            continue
         proof = metadata.evidence.get(path)
         if metadata.get(path) is None:
             reasons[path] = "static analysis found nothing"
@@ -378,7 +382,8 @@ def combine(
             evidence.pop(name, None)
         else:
             evidence[name] = after
-    combined.metadata = WorkloadMetadata.model_validate({**sections, "evidence": evidence})
+    kept = {"job_kind": metadata.job_kind, "evidence": evidence}
+    combined.metadata = WorkloadMetadata.model_validate({**sections, **kept})
     return combined
 
 

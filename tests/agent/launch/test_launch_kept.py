@@ -205,7 +205,6 @@ def test_the_evidence_is_the_line_of_the_file(plan: Plan) -> None:
         ),
         ("docker run --gpus all lab/train", "`docker` is given no program to run"),
         ("docker run --gpus all lab/train --lr 1", "`docker` is given no program to run"),
-        ("wandb agent me/x/abc", "wandb agent takes its command from a sweep"),
     ],
 )
 def test_what_cannot_be_read_is_said(plan: Plan, command: str, said: str) -> None:

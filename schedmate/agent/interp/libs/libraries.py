@@ -35,8 +35,11 @@ from schedmate.agent.values import Origin, Value, lifted, unknown
 from schedmate.base.data import load
 
 _SETTINGS = ("config", "train_loop_config", "param_space")
-_RECORDED = ("model_fn", "train_loop_per_worker", "trainable", "env_fns")
-"""Arguments of a constructor, whose object is what the call gives."""
+_RECORDED = (
+    *("model_fn", "train_loop_per_worker", "trainable", "env_fns"),
+    *("run_or_experiment", "func", "function"),
+)
+"""Arguments of calls that are recorded: constructors, whose object they give, and searches."""
 
 
 def _takes_one(function: Value) -> bool:
