@@ -117,10 +117,15 @@ class RunTimes:
 
         `now` [s since epoch] is the submission time: runs that ended later do not count, and
         without it every run does. Where no similar job and no run of the same user or work is
-        there, it abstains; likewise where the interval is too wide to say anything.
+        there, it abstains; likewise where the interval is too wide to say anything, and for a
+        server, which does not end by itself.
         """
         similar = self._advisor.estimate(metadata, launch, now)
-        if math.isinf(self._widest) or (similar.extrapolated and similar.abstained):
+        if (
+            similar.endless
+            or math.isinf(self._widest)
+            or (similar.extrapolated and similar.abstained)
+        ):
             return similar
         with self._lock:
             self._parts.refresh()
@@ -169,7 +174,9 @@ class RunTimes:
     def _learn(self, batch: Sequence[tuple[str, JobRecord | None]]) -> int:
         asked = {}
         for _, record in batch:
-            if record is not None and (submitted := _submitted(record)) is not None:
+            if record is None or record.metadata.endless:
+                continue  # how long a server was left to run says nothing of other jobs
+            if (submitted := _submitted(record)) is not None:
                 metadata, launch = record.metadata, record.launch
                 similar = self._advisor.estimate(metadata, launch, submitted)
                 asked[record.job_id] = _submission(metadata, launch, record, submitted, similar)
