@@ -38,6 +38,7 @@ from schedmate.schedulers.policy import (
     Profile,
     Resize,
     Start,
+    Usage,
     View,
     check_pool,
     needs,
@@ -61,6 +62,8 @@ class LiveView:
         self.policy = policy
         self.cluster = policy.set_aside(cluster)
         self.view = View(Space(self.cluster), policy)
+        if policy.usage_half_life_s is not None:
+            self.view.usage = Usage(policy.usage_half_life_s)
         self.view.can = can
         self._closed: set[int] = set()
         self._wakes: list[tuple[float, int, Job]] = []
@@ -188,6 +191,8 @@ class LiveView:
         view.running.remove(job)
         if view.holders is not None:
             view.holders.remove(job)
+        if view.usage is not None:
+            view.usage.add(job, view.now)
         job.service_s += view.now - job.started
         self.settle(job)
         job.allocation, job.profiling = (), False

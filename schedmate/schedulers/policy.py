@@ -7,6 +7,7 @@ The same policy object decides in the simulator and on a real cluster, and canno
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
@@ -184,6 +185,41 @@ class Census:
             self.high = nodes
 
 
+class Usage:
+    """GPU time that each user has received, of which a part decays all the time.
+
+    Args:
+        half_life_s: time after which it counts half [s].
+    """
+
+    __slots__ = ("_rate", "_used")
+
+    def __init__(self, half_life_s: float) -> None:
+        self._rate = math.log(2.0) / half_life_s
+        self._used: dict[str, tuple[float, float]] = {}  # GPU seconds, and as of when
+
+    def add(self, job: Job, now: float) -> None:
+        """The job is about to lose its allocation."""
+        before, at = self._used.get(job.user, (0.0, now))
+        decayed = before * math.exp(-self._rate * (now - at))
+        self._used[job.user] = (decayed + self._of(job, now), now)
+
+    def by_user(self, now: float, running: Iterable[Job] = ()) -> dict[str, float]:
+        """Decayed GPU time of each user up to now, with that of the running jobs [GPU s]."""
+        used = {
+            user: amount * math.exp(-self._rate * (now - at))
+            for user, (amount, at) in self._used.items()
+        }
+        for job in running:
+            used[job.user] = used.get(job.user, 0.0) + self._of(job, now)
+        return used
+
+    def _of(self, job: Job, now: float) -> float:
+        """Decayed GPU time of its present allocation."""
+        held = -math.expm1(-self._rate * (now - job.started)) / self._rate
+        return held * job.share * sum(mask.bit_count() for _, mask in job.allocation)
+
+
 class Evictions:
     """How often jobs were evicted from each node."""
 
@@ -289,6 +325,7 @@ class View:
         "space",
         "starting",
         "submitted",
+        "usage",
         "warnings",
     )
 
@@ -328,6 +365,8 @@ class View:
         """The executor's function behind `lost_s`."""
         self.holders: Holders | None = None
         """Jobs by node, maintained from the first call of `on`."""
+        self.usage: Usage | None = None
+        """Past usage by user, for a policy with `usage_half_life_s`."""
 
     def on(self, node: int) -> list[Job]:
         """The jobs that hold GPUs of a node, in order of submission, without scanning others."""
@@ -430,6 +469,9 @@ class Policy:
     """
     adapts_batch: ClassVar[bool] = False
     """Whether elastic jobs choose their batch size; else they keep the requested one."""
+
+    usage_half_life_s: float | None = None
+    """Time in which past usage of users counts half; None: the policy does not ask for usage."""
 
     packs: bool = False
     """Whether jobs share GPUs by their GPU use, which must be known."""

@@ -25,6 +25,7 @@ BUNDLED = {
     "sjf": "schedmate.schedulers.policies.queues:Sjf",
     "sjf-ageing": "schedmate.schedulers.policies.queues:SjfAgeing",
     "qssf": "schedmate.schedulers.policies.queues:Qssf",
+    "slurm": "schedmate.schedulers.policies.slurm:Slurm",
     "srtf": "schedmate.schedulers.policies.preemptive:Srtf",
     "tiresias": "schedmate.schedulers.policies.preemptive:Tiresias",
     "lucid": "schedmate.schedulers.policies.lucid:Lucid",

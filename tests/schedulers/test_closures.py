@@ -18,6 +18,7 @@ from tests.schedulers.worlds import run
 POLICIES = (
     "fifo", "sjf", "sjf-ageing", "srtf", "srtf:quota=true", "tiresias", "tiresias:quota=true",
     "lucid", "gavel", "pollux", "sia", "elasticflow", "arena", "horus", "spot",
+    "slurm", "slurm:conservative=true", "slurm:strict=true", "slurm:reservations=0:fair_share=1",
 )  # fmt: skip
 ROWS = st.lists(
     st.tuples(

@@ -21,7 +21,7 @@ from schedmate.base.inputs import format_duration
 from schedmate.base.terminal import counted
 from schedmate.schedulers.estimators import ABSURD_S, Estimator, Load
 from schedmate.schedulers.model import NEVER, PROFILING, Cluster, Forecast, Job, NodeNews
-from schedmate.schedulers.policy import Observer, Policy, View, check_pool
+from schedmate.schedulers.policy import Observer, Policy, Usage, View, check_pool
 from schedmate.schedulers.sim.actions import DecisionError, Decisions
 from schedmate.schedulers.sim.execution import (
     ASKED,
@@ -102,6 +102,8 @@ class Simulation:
         self.cluster = policy.set_aside(cluster)
         self.parameters = parameters
         self.view = View(space(self.cluster), policy, load)
+        if policy.usage_half_life_s is not None:
+            self.view.usage = Usage(policy.usage_half_life_s)
         has_vcs = any(node.vc for node in self.cluster.nodes)
         for job, vc in zip(workload.jobs, workload.vcs or [""] * len(workload), strict=True):
             job.reset()

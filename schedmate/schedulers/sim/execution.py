@@ -251,6 +251,8 @@ class Progress:
         view.running.remove(job)
         if view.holders is not None:
             view.holders.remove(job)
+        if view.usage is not None:
+            view.usage.add(job, now)
         self.epoch[index] += 1
         job.service_s += now - started
         job.stopped = now
