@@ -11,11 +11,11 @@ from typing import Any, NotRequired, get_type_hints
 from pydantic import TypeAdapter, create_model
 from typing_extensions import TypedDict
 
-from schedmate.cluster.loop import Failed, Pass
 from schedmate.cluster.ray.store import QueueDocument
 from schedmate.cluster.record import Plan
 from schedmate.cluster.recovery.configuration import Configuration
 from schedmate.cluster.recovery.document import RecoverDocument
+from schedmate.cluster.report import Failed, Pass
 from schedmate.commands.doctor import Check
 from schedmate.jobs import JobRecord
 from schedmate.jobs.health import Health

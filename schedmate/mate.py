@@ -44,7 +44,9 @@ from schedmate.settings import Settings, load_settings
 if TYPE_CHECKING:
     from schedmate.agent import Extraction
     from schedmate.agent.react.extractor import MetadataExtractor
+    from schedmate.jobs.health import Health
     from schedmate.llm import LLM
+    from schedmate.logparse.watch.health import WatchLimits
     from schedmate.retrieval.embedders import Embedder
     from schedmate.retrieval.history import JobHistory
     from schedmate.retrieval.learning import RunTimes
@@ -461,6 +463,41 @@ class SchedMate:
         if progress is None or (progress.abstained and progress.eta_s is None):
             return None
         return progress
+
+    def on_watch(
+        self,
+        job: JobSpec,
+        log: Path | str,
+        *,
+        now: float,
+        written: float,
+        limits: WatchLimits,
+        before: Health | None = None,
+        deadline_s: float | None = None,
+    ) -> Health | None:
+        """Whether a running job goes on as it should, by its log; None if nothing can be said.
+
+        `now` and `written`, when the log was written last, are in [s since epoch]; `before` is what
+        the look before found. None also if `deadline_s` [s] (default: the setting) has passed and
+        on any failure, which is logged. Never raises.
+        """
+        health = self._in_time(
+            "health",
+            job,
+            lambda deadline: self._readers.watch(
+                log,
+                now=now,
+                written=written,
+                limits=limits,
+                before=before,
+                wall_s=_left_s(deadline),
+            ),
+            deadline_s,
+        )
+        if health is None or health.conditions:
+            return health
+        progress = health.progress
+        return None if progress.abstained and progress.eta_s is None else health
 
     def estimate_remaining(
         self,

@@ -10,13 +10,17 @@ import os
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from schedmate.agent import Extraction
 from schedmate.base.confine.client import Confinement
 from schedmate.base.confine.limits import MEMORY_MB, Limits
 from schedmate.base.errors import InputError, LimitError, SchedmateError, UsageError
 from schedmate.jobs import Diagnosis, JobSpec, LaunchConfig, Progress, WorkloadMetadata
+from schedmate.jobs.health import Health
+
+if TYPE_CHECKING:
+    from schedmate.logparse.watch.health import WatchLimits
 
 UNPACKED_MB = 4 << 10
 """Longest file that a packed log, or one from a pipe, may become while it is read [MiB]."""
@@ -31,6 +35,7 @@ budget, and so much for what the budget does not count [s]."""
 EXTRACT = f"{__name__}:extract_work"
 EXTRACT_VARIANTS = f"{__name__}:extract_variants_work"
 TRACK = f"{__name__}:track_work"
+WATCH = f"{__name__}:watch_work"
 DIAGNOSE = f"{__name__}:diagnose_work"
 
 
@@ -136,6 +141,26 @@ class Readers:
         request = {"log": os.fspath(log), "since": since, "batch_size": batch_size}
         return Progress.model_validate(self._read(TRACK, request, f"the log {log}", wall_s))
 
+    def watch(
+        self,
+        log: Path | str,
+        *,
+        now: float,
+        written: float,
+        limits: WatchLimits,
+        before: Health | None = None,
+        wall_s: float | None = None,
+    ) -> Health:
+        """The health of a running job by its log; arguments as of `logparse.watch.watch_log`."""
+        request = {
+            "log": os.fspath(log),
+            "now": now,
+            "written": written,
+            "limits": limits._asdict(),
+            "before": None if before is None else before.model_dump(mode="json"),
+        }
+        return Health.model_validate(self._read(WATCH, request, f"the log {log}", wall_s))
+
     def diagnose(
         self,
         logs: Sequence[Path | str],
@@ -210,6 +235,23 @@ def track_work(request: Any) -> Any:
     with open_log(request["log"]) as log:
         progress, _ = track_log(log, batch=request["batch_size"], since=request["since"])
     return progress.model_dump(mode="json")
+
+
+def watch_work(request: Any) -> Any:
+    """`Readers.watch` in the confined process."""
+    from schedmate.logparse.reading import open_log
+    from schedmate.logparse.watch.health import WatchLimits, watch_log
+
+    before = request["before"]
+    with open_log(request["log"]) as log:
+        health = watch_log(
+            log,
+            request["now"],
+            request["written"],
+            limits=WatchLimits(**request["limits"]),
+            before=None if before is None else Health.model_validate(before),
+        )
+    return health.model_dump(mode="json")
 
 
 def diagnose_work(request: Any) -> Any:

@@ -20,7 +20,7 @@ from processes import ended_in_time
 from schedmate.jobs.health import Health
 from schedmate.logparse.reading import open_log
 from schedmate.logparse.watch.alarms import CLEAR_LOOKS, AlarmEvent, Alarms
-from schedmate.logparse.watch.health import Limits, watch_log
+from schedmate.logparse.watch.health import WatchLimits, watch_log
 
 SCHEMAS = Path(__file__).parent.parent / "docs" / "schemas"
 
@@ -172,7 +172,7 @@ def test_a_webhook_is_signed_and_tried_again(cli: Cli, tmp_path: Path) -> None:
 def health(path: Path, now: float, before: Health | None = None) -> Health:
     with open_log(path) as log:
         written = path.stat().st_mtime
-        return watch_log(log, now, written, limits=Limits(least_s=0.0), before=before)
+        return watch_log(log, now, written, limits=WatchLimits(least_s=0.0), before=before)
 
 
 def test_alarms_survive_a_restart_and_have_hysteresis(tmp_path: Path) -> None:

@@ -31,10 +31,11 @@ if TYPE_CHECKING:
     from schedmate.base.terminal import Tone
     from schedmate.cluster.adapter import EndedRun
     from schedmate.cluster.bounds import Bounds
-    from schedmate.cluster.loop import Agent, Done, Pass
+    from schedmate.cluster.loop import Agent
     from schedmate.cluster.memory import Memory
     from schedmate.cluster.record import Record
     from schedmate.cluster.recovery.recover import ClusterRecovery
+    from schedmate.cluster.report import Done, Pass
     from schedmate.mate import SchedMate
 
 
@@ -72,6 +73,7 @@ MetricsOption = Annotated[
 ]
 
 MEMORY_FILE = "memory.db"
+ALARMS_FILE = "alarms.db"
 RECORD_FILE = "record.db"
 
 
@@ -198,6 +200,7 @@ def opened_agent(
     from schedmate.cluster.memory import Memory
     from schedmate.cluster.record import Record
     from schedmate.cluster.recovery.recover import ClusterRecovery, load_recovery
+    from schedmate.logparse.watch.alarms import Alarms
     from schedmate.mate import SchedMate
     from schedmate.settings import load_settings
 
@@ -209,6 +212,7 @@ def opened_agent(
         # a language model takes longer than a pass may
         settings = load_settings(history=history or allowed.history, mode="static")
         memory = stack.enter_context(Memory(folder / MEMORY_FILE, scratch=dry_run))
+        alarms = stack.enter_context(Alarms(None if dry_run else folder / ALARMS_FILE))
         recovery = load_recovery(allowed, adapter.cluster)
         place = folder / RECORD_FILE if recovery is None else recovery.record
         record = None if dry_run else stack.enter_context(Record(place))
@@ -217,7 +221,7 @@ def opened_agent(
         healer = None
         if recovery is not None:
             healer = ClusterRecovery(adapter, recovery, record, reached.runner)
-        agent = Agent(adapter, mate, memory, record, allowed, healer=healer)
+        agent = Agent(adapter, mate, memory, record, allowed, healer=healer, alarms=alarms)
         yield AgentSetup(
             *(allowed, adapter, mate, memory, record, agent, healer),
             *(reached.lease, reached.pause, reached.goes_on),
@@ -272,7 +276,7 @@ def run_agent(
 
 
 def _print_pass_json(result: Pass, indent: int | None) -> None:
-    from schedmate.cluster.loop import REPORT_SCHEMA
+    from schedmate.cluster.report import REPORT_SCHEMA
 
     document = {"schema": REPORT_SCHEMA, **result.model_dump(mode="json")}
     typer.echo(dumps(document, indent=indent))
@@ -501,7 +505,7 @@ def show_plan(
 ) -> None:
     """Read the logs of a run that failed and print the verdict and the plan; nothing is done."""
     from schedmate.base.terminal import Screen
-    from schedmate.cluster.loop import Pass
+    from schedmate.cluster.report import Pass
 
     failed, proposed = setup.agent.look_into(run, now)
     if as_json:
@@ -688,11 +692,9 @@ def pass_lines(result: Pass) -> Iterator[Line]:
         progress = followed.progress
         eta = "" if progress.eta_s is None else f", {format_duration(progress.eta_s)} left"
         step = "" if progress.step_time_s is None else f"{progress.step_time_s:.3g} s a step"
-        if progress.stalled and progress.silent_since is not None:
-            silent = format_duration(result.time - progress.silent_since)
-            every = format_duration(progress.line_every_s or 0.0)
-            text = f"its log is silent for {silent}, a line came every {every}"
-            yield f"job {followed.job} seems to hang: {text}", "bad"
+        for condition in followed.conditions:
+            yield f"job {followed.job} {condition.kind}: {condition.summary}", "bad"
+        if progress.stalled:
             continue
         yield f"job {followed.job}: {step}{eta}", None
     if result.waiting:

@@ -20,7 +20,8 @@ from schedmate.base.errors import InputError, SchedmateError, SettingsError
 from schedmate.base.reading import ANY_SIZE, open_binary
 from schedmate.cluster.adapter import NoRunner
 from schedmate.cluster.bounds import Bounds, DiagnoseBounds, FollowBounds, LearnBounds
-from schedmate.cluster.loop import BEGUN, Agent, watch
+from schedmate.cluster.ended import BEGUN
+from schedmate.cluster.loop import Agent, watch
 from schedmate.cluster.memory import Memory
 from schedmate.cluster.ray.adapter import QueueAdapter
 from schedmate.cluster.ray.controller import Controller, expected_starts, waiting_reasons

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from schedmate.logparse.triage import Target
     from schedmate.logparse.watch.actions import Act
     from schedmate.logparse.watch.alarms import AlarmEvent, Alarms
-    from schedmate.logparse.watch.health import Limits
+    from schedmate.logparse.watch.health import WatchLimits
 
 SCHEMA = "schedmate.watch/v1"
 STATE = "watch.sqlite"
@@ -145,7 +145,7 @@ def watch(
     ] = False,
     plain: PlainOption = False,
 ) -> None:
-    """Tell which running jobs hang, have slowed down, diverged or will not finish, from their logs.
+    """Tell which running jobs hang, slow down or diverge.
 
     A job is compared with its own past: the time since its last progress with how often its log
     shows progress, pauses for evaluation and checkpoints included; its step times now with those
@@ -155,7 +155,7 @@ def watch(
     from schedmate.base.inputs import parse_duration
     from schedmate.base.terminal import Screen, say
     from schedmate.logparse.watch.alarms import Alarms
-    from schedmate.logparse.watch.health import Limits
+    from schedmate.logparse.watch.health import WatchLimits
     from schedmate.settings import data_dir
 
     least_s, idle_s, every_s = parse_duration(least), parse_duration(idle), parse_duration(every)
@@ -166,7 +166,7 @@ def watch(
     actions = _actions(webhook, webhook_key, command)
     if state is None and (follow or actions):
         state = data_dir() / STATE
-    limits = Limits(least_s=least_s, patience=patience, slower=slower, gpus=gpus)
+    limits = WatchLimits(least_s=least_s, patience=patience, slower=slower, gpus=gpus)
     if ends is not None:
         limits = limits._replace(ends_at=time.time() + parse_duration(ends))
     screen = Screen(sys.stdout, plain=plain)
@@ -274,7 +274,7 @@ def _written(target: Target) -> float | None:
     return max(times, default=None)
 
 
-def _look(target: Target, alarms: Alarms, limits: Limits) -> Look:
+def _look(target: Target, alarms: Alarms, limits: WatchLimits) -> Look:
     from schedmate.base.confine.limits import bounded
     from schedmate.logparse.watch.health import watch_log
     from schedmate.settings import load_settings

@@ -154,7 +154,7 @@ class AgentFiles:
 
     def begin_an_hour_ago(self) -> None:
         """What ended before the agent began is not looked into: let it have begun."""
-        from schedmate.cluster.loop import BEGUN
+        from schedmate.cluster.ended import BEGUN
         from schedmate.cluster.memory import Memory
 
         with Memory(self.state / "memory.db") as memory:

@@ -19,8 +19,10 @@ from schedmate.cluster.adapter import (
     Observer,
     pause_s,
 )
+from schedmate.cluster.advising import newest_first
 from schedmate.cluster.bounds import Bounds, load_bounds
-from schedmate.cluster.loop import GIVEN_UP_S, Agent, newest_first
+from schedmate.cluster.ended import GIVEN_UP_S
+from schedmate.cluster.loop import Agent
 from schedmate.cluster.memory import KEPT_S, KnownJob, Memory
 from schedmate.cluster.record import Record
 from schedmate.cluster.recovery.configuration import load_configuration

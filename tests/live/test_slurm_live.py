@@ -16,7 +16,7 @@ from cli_runner import Cli
 from slurm_testbed import USER, Testbed, until
 from training_jobs import TrainingJob, submit
 
-from schedmate.cluster.loop import Pass
+from schedmate.cluster.report import Pass
 from schedmate.commands import agents
 from schedmate.jobs import Estimate
 from schedmate.mate import SchedMate

@@ -14,9 +14,9 @@ from cli_runner import Cli
 from slurm_testbed import Testbed, until
 from test_slurm_live import failed_job, one_pass
 
-from schedmate.cluster.loop import Failed, Pass
 from schedmate.cluster.record import isolations
 from schedmate.cluster.recovery.guards import breaker_is_open
+from schedmate.cluster.report import Failed, Pass
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 

@@ -1,4 +1,4 @@
-"""How long a log may be silent, by its own rhythm, and when its job counts as stalled."""
+"""How long a log may be silent, by its own rhythm."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from schedmate.jobs import Progress
 from schedmate.logparse.progress.silence import (
     LONGEST_TIMES,
     PAUSE_TIMES,
-    SURVIVED_TIMES,
     USUAL_TIMES,
-    with_silence,
 )
 from schedmate.logparse.progress.tracker import track_log
 from schedmate.logparse.reading import open_log
@@ -53,31 +51,3 @@ def test_without_dates_the_step_time_counts(tmp_path: Path) -> None:
 def test_a_log_that_counts_nothing_has_no_limit(tmp_path: Path) -> None:
     progress = progress_of(tmp_path, "hello\n" * 20)
     assert progress.silence_limit_s is None
-    assert not with_silence(progress, None, 0.0, 1e6, least_s=1.0).stalled
-
-
-def test_a_stalled_job_has_no_time_left_until_it_goes_on() -> None:
-    log = Progress(step_time_s=1.0, eta_s=50.0, line_every_s=1.0, silence_limit_s=20.0, log_bytes=9)
-    first = with_silence(log, None, 1000.0, 1010.0, least_s=60.0)
-    assert (first.eta_s, first.silent_since, first.stalled) == (50.0, 1000.0, False)
-    second = with_silence(log, first, 1000.0, 1050.0, least_s=60.0)
-    assert not second.stalled  # shorter than any silence that counts
-    third = with_silence(log, second, 1000.0, 1061.0, least_s=60.0)
-    assert (third.eta_s, third.silent_since, third.stalled) == (None, 1000.0, True)
-    # a clock that is fast on the file server changes nothing
-    assert with_silence(log, second, 2000.0, 1061.0, least_s=60.0).stalled
-    grown = log.model_copy(update={"log_bytes": 10})
-    fourth = with_silence(grown, third, 1100.0, 1120.0, least_s=60.0)
-    assert (fourth.eta_s, fourth.silent_since, fourth.stalled) == (50.0, 1100.0, False)
-    # such a silence is no news any more
-    survived = 61.0
-    assert fourth.longest_silence_s == survived
-    assert not with_silence(
-        grown, fourth, 0.0, 1100 + SURVIVED_TIMES * survived, least_s=60
-    ).stalled
-    assert with_silence(grown, fourth, 0.0, 1101 + SURVIVED_TIMES * survived, least_s=60.0).stalled
-
-
-def test_a_run_that_says_it_has_finished_is_not_stalled() -> None:
-    log = Progress(step_time_s=1.0, ended="finished", line_every_s=1.0, silence_limit_s=20.0)
-    assert not with_silence(log, None, 0.0, 1e5, least_s=60.0).stalled

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from schedmate.cluster.loop import note_of
+from schedmate.cluster.advising import note_of
 from schedmate.jobs import Estimate, JobRecord, JobSpec, LaunchConfig, WorkloadMetadata
 from schedmate.mate import SchedMate
 from schedmate.retrieval.advisor import SchedulingAdvisor

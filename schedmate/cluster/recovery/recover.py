@@ -58,7 +58,7 @@ from schedmate.cluster.recovery.local import LocalExecutor
 from schedmate.jobs import Diagnosis, EvidenceLine
 
 if TYPE_CHECKING:
-    from schedmate.cluster.loop import Failure
+    from schedmate.cluster.ended import Failure
 
 NODE_SIDE = frozenset({"node_log", "exporter", "scheduler"})
 """Origins of evidence that a job cannot write."""

@@ -2,9 +2,8 @@
 
 A training prints a line every so many steps, and pauses for evaluation and checkpoints. Its log is
 compared with itself: `rhythm` finds how often lines about progress came, which pauses there were
-and after how many steps they recur, and which silence is still to be expected; `with_silence` marks
-a job whose log is silent for longer. Nothing follows from that but the mark: a pause may be longer
-than any before.
+and after how many steps they recur, and which silence is still to be expected. What is made of a
+longer one: `watch/health.py`.
 """
 
 from __future__ import annotations
@@ -125,46 +124,3 @@ def _gaps_by_count(lines: list[Sample], progress: Progress) -> list[float]:
     if step_s is None:
         return []
     return [(later - earlier) * step_s for earlier, later in pairwise(counts) if later > earlier]
-
-
-def with_silence(
-    progress: Progress, before: Progress | None, written: float, now: float, *, least_s: float
-) -> Progress:
-    """Progress with how long the log of a running job has been silent, and whether that is stalled.
-
-    Args:
-        progress: as its log says now, `before` as it was at the last look.
-        written: when the log was written last, as far as that is known [s since epoch].
-        now: when it was read [s since epoch].
-        least_s: a shorter silence is never stalled [s].
-
-    The time left is withdrawn while a job is stalled: what the log said of it holds no more.
-    """
-    survived = 0.0 if before is None else before.longest_silence_s
-    since = min(written, now)
-    if before is not None and before.silent_since is not None and before.read_at is not None:
-        if _says_the_same(progress, before):
-            since = before.silent_since
-        else:
-            since = min(max(since, before.read_at), now)
-            survived = max(survived, before.read_at - before.silent_since)
-    stalled = False
-    if progress.silence_limit_s is not None and progress.ended is None:
-        limit = max(progress.silence_limit_s, least_s, SURVIVED_TIMES * survived)
-        stalled = now - since > limit
-    return progress.model_copy(
-        update={
-            "read_at": now,
-            "silent_since": since,
-            "longest_silence_s": survived,
-            "stalled": stalled,
-            "eta_s": None if stalled else progress.eta_s,
-        }
-    )
-
-
-_OF_SILENCE = {"read_at", "silent_since", "longest_silence_s", "stalled", "eta_s"}
-
-
-def _says_the_same(progress: Progress, before: Progress) -> bool:
-    return progress.model_dump(exclude=_OF_SILENCE) == before.model_dump(exclude=_OF_SILENCE)

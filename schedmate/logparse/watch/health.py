@@ -49,7 +49,7 @@ SHOWN = 160
 """Characters of a line that are shown."""
 
 
-class Limits(NamedTuple):
+class WatchLimits(NamedTuple):
     """What a site allows and what is known of a job beside its log."""
 
     least_s: float = LEAST_S
@@ -72,7 +72,7 @@ def watch_log(
     now: float,
     written: float,
     *,
-    limits: Limits = Limits(),  # noqa: B008 - immutable
+    limits: WatchLimits = WatchLimits(),  # noqa: B008 - immutable
     before: Health | None = None,
     batch: int | None = None,
 ) -> Health:
@@ -108,11 +108,12 @@ def watch_log(
         health.conditions.sort(key=lambda condition: URGENCY[condition.kind])
         if any(each.kind in ("stalled", "looping") for each in health.conditions):
             progress.stalled, progress.eta_s = True, None
+    progress.read_at, progress.silent_since = now, health.progress_at
     return health
 
 
 def _place(
-    health: Health, used: list[Sample], file: LogFile, before: Health | None, limits: Limits
+    health: Health, used: list[Sample], file: LogFile, before: Health | None, limits: WatchLimits
 ) -> None:
     """Set when the job advanced last, and by when the next progress is to be expected."""
     newest = _newest_advance(used)
@@ -174,7 +175,7 @@ def _stalled(
     file: LogFile,
     used: list[Sample],
     streams: dict[str, tuple[Sample, str]],
-    limits: Limits,
+    limits: WatchLimits,
 ) -> Condition | None:
     if health.progress_at is None or health.expected_s is None or health.usual_s is None:
         return None
@@ -343,7 +344,9 @@ def _by_clock(counted: Sequence[Sample], clock: str) -> list[Reading]:
     return readings
 
 
-def _slowed(health: Health, file: LogFile, used: list[Sample], limits: Limits) -> Condition | None:
+def _slowed(
+    health: Health, file: LogFile, used: list[Sample], limits: WatchLimits
+) -> Condition | None:
     readings = step_times(used)
     times = [reading.step_s for reading in readings]
     slowdown = present_slowdown(times, threshold=limits.threshold, slower=limits.slower)
@@ -385,7 +388,7 @@ def _when(health: Health, file: LogFile, sample: Sample, used: Sequence[Sample])
 
 
 def _diverged(
-    health: Health, file: LogFile, used: list[Sample], limits: Limits
+    health: Health, file: LogFile, used: list[Sample], limits: WatchLimits
 ) -> Condition | None:
     found = find_divergence(file, used)
     if found is None:
@@ -406,11 +409,11 @@ def _diverged(
     )
 
 
-def _gpu_hours(seconds: float, limits: Limits) -> float | None:
+def _gpu_hours(seconds: float, limits: WatchLimits) -> float | None:
     return None if limits.gpus is None else max(0.0, seconds) * limits.gpus / 3600.0
 
 
-def _late(health: Health, limits: Limits) -> Condition | None:
+def _late(health: Health, limits: WatchLimits) -> Condition | None:
     progress = health.progress
     if limits.ends_at is None or progress.eta_s is None:
         return None

@@ -11,10 +11,10 @@ import pytest
 
 from schedmate.jobs.health import Health
 from schedmate.logparse.reading import open_log
-from schedmate.logparse.watch.health import Limits, watch_log
+from schedmate.logparse.watch.health import WatchLimits, watch_log
 
 START = 1_790_000_000.0
-NO_LEAST = Limits(least_s=0.0)
+NO_LEAST = WatchLimits(least_s=0.0)
 
 
 def stamp(seconds: float) -> str:
@@ -35,7 +35,7 @@ def health_of(
     *,
     now: float,
     written: float | None = None,
-    limits: Limits = NO_LEAST,
+    limits: WatchLimits = NO_LEAST,
     before: Health | None = None,
 ) -> Health:
     """The health by a log, with times in seconds after its start."""
@@ -175,7 +175,7 @@ def test_a_loss_that_is_no_number_counts_from_its_first_line(
     tmp_path: Path, value: str, word: str
 ) -> None:
     lines = steady(100) + [step_line(n * 2, n, value) for n in range(101, 1001)]
-    limits = Limits(least_s=0.0, gpus=8)
+    limits = WatchLimits(least_s=0.0, gpus=8)
     health = health_of(tmp_path / "log", lines, now=2000, limits=limits)
     assert kinds(health) == ["diverged"]
     (condition,) = health.conditions
@@ -226,7 +226,7 @@ def test_steps_that_are_all_skipped(tmp_path: Path) -> None:
 def test_a_job_that_will_not_finish_in_time(tmp_path: Path) -> None:
     lines = [*steady(500), "Saving model checkpoint to out/checkpoint-500\n", *steady(502)[500:]]
     left = (9000 - 502) * 2.0
-    enough = Limits(least_s=0.0, ends_at=START + 1004 + left + 600)
+    enough = WatchLimits(least_s=0.0, ends_at=START + 1004 + left + 600)
     assert kinds(health_of(tmp_path / "log", lines, now=1004, limits=enough)) == []
     short = enough._replace(ends_at=START + 1004 + left - 2400)
     health = health_of(tmp_path / "log", lines, now=1004, limits=short)
