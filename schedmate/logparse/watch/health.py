@@ -39,6 +39,8 @@ LEAST_S = 120.0
 """A shorter time without progress is never a stall [s]."""
 TICKS = 10
 """A time between lines must be this many times the clock's resolution to be a reading."""
+DIGITS = 2
+"""By how many of its last digits a step time must have changed."""
 REPEATED = 5
 """Equal lines since the last progress that show a loop of attempts."""
 TAIL = 1 << 18
@@ -318,7 +320,7 @@ def step_times(used: Sequence[Sample]) -> list[Reading]:
     counted = [s for s in lines if s.iteration is not None]
     by_clock = _by_clock(counted, "time") or _by_clock(counted, "elapsed_s")
     times = [reading.step_s for reading in stated]
-    if not times or TICKS * clock_resolution(times) > median(times):
+    if not times or (by_clock and TICKS * clock_resolution(times) > median(times)):
         return by_clock
     if len(stated) > len(lines) / 2 and not smoothed and not is_mean_since_start(counted):
         return stated
@@ -352,6 +354,8 @@ def _slowed(
     slowdown = present_slowdown(times, threshold=limits.threshold, slower=limits.slower)
     if slowdown is None:
         return None
+    if slowdown.after_s - slowdown.before_s < DIGITS * clock_resolution(times):
+        return None  # as times with few digits differ by themselves
     first = readings[slowdown.first].sample
     since = _when(health, file, first, used)
     ago = "" if since is None else f" since {format_duration(health.read_at - since)} ago"

@@ -170,6 +170,17 @@ def test_a_slowdown_has_its_size_its_beginning_and_its_line(tmp_path: Path) -> N
     assert health.read_at - condition.since == pytest.approx(100 * 18, rel=0.1)
 
 
+@pytest.mark.parametrize(("after", "found"), [(0.4, ["slowed"]), (0.2, [])])
+def test_stated_times_with_few_digits_must_change_by_more_than_one(
+    tmp_path: Path, after: float, found: list[str]
+) -> None:
+    lines = [
+        f"step {n}/9000 loss 2.0 lr 1e-4, {0.1 if n <= 150 else after} s/step\n"
+        for n in range(1, 201)
+    ]
+    assert kinds(health_of(tmp_path / "log", lines, now=50)) == found
+
+
 @pytest.mark.parametrize(("value", "word"), [("nan", "NaN"), ("inf", "infinite")])
 def test_a_loss_that_is_no_number_counts_from_its_first_line(
     tmp_path: Path, value: str, word: str
