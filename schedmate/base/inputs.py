@@ -226,7 +226,10 @@ def fault_sentence(error: ValidationError, known: Iterable[str] = (), *, place: 
 def fault_meaning(fault: Any) -> str:
     """The meaning of one of the `errors()` of a ValidationError, without its place."""
     kind, context = fault["type"], fault.get("ctx") or {}
-    shown = clean(repr(fault.get("input")), _LONGEST_VALUE)
+    try:
+        shown = clean(repr(fault.get("input")), _LONGEST_VALUE)
+    except ValueError:  # Python refuses to print a whole number of thousands of digits
+        shown = "a number with too many digits"
     if kind == "missing":
         return "is missing"
     if kind == "json_invalid":

@@ -29,14 +29,15 @@ _ROUNDING_S = 1e-6
 def corrected_s(predicted_s: float, limit_s: float, ran_s: float) -> float:
     """The predicted run time of a job that has run for `ran_s`: above that, and corrected upward
     by `CORRECTIONS_S` until it is, but at most the limit while that is ahead [s]."""
-    total, step = min(predicted_s, limit_s), 0
+    total = min(predicted_s, limit_s)
     ran_s += _ROUNDING_S
-    while total <= ran_s:
-        total += CORRECTIONS_S[min(step, len(CORRECTIONS_S) - 1)]
-        step += 1
-        if total > limit_s > ran_s:
-            return limit_s
-    return total
+    for more_s in CORRECTIONS_S:
+        if total > ran_s:
+            break
+        total += more_s
+    if total <= ran_s:  # the last one as often as it takes
+        total += CORRECTIONS_S[-1] * (1 + (ran_s - total) // CORRECTIONS_S[-1])
+    return limit_s if total > limit_s > ran_s else total
 
 
 class _Reservation(NamedTuple):
