@@ -32,7 +32,7 @@ def test_the_demo_leaves_what_the_next_command_can_use(tmp_path: Path) -> None:
     assert [line.split()[1] for line in shown] == [
         *("history", "analyze", "track", "diagnose", "triage", "simulate")
     ]
-    assert "run time about 11 min 42 s" in done.stdout
+    assert "run time about 11 min 45 s" in done.stdout
     assert not list((tmp_path / "home").rglob("*history*")), "the user's own data was touched"
 
     [said] = [line for line in done.stdout.splitlines() if line.startswith("export ")]

@@ -254,7 +254,7 @@ class EndedRun(NamedTuple):
     """The pattern of its log path, if accounting has it."""
     task: int | None = None
     attempt: int | None = None
-    """Which run this is of one submission, where the scheduler itself starts a job again."""
+    """Which run this is of the job, where the scheduler starts it again; None or 0: the first."""
     errors: str = ""
     """The pattern of a second file that its errors go to, if accounting has it."""
     failed_nodes: tuple[str, ...] = ()

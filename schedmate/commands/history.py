@@ -267,7 +267,7 @@ def rebuild(
     ] = False,
     history: HistoryOption = None,
 ) -> None:
-    """Recompute all vectors, the index, and what the experts on run times learned.
+    """Recompute vectors, index and what was learned of run times.
 
     Needed after a change of the embedder. Records are not changed, so it can be interrupted and run
     again.

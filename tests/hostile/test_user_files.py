@@ -80,6 +80,7 @@ ELSEWHERE = {
     "logparse/reading/storage.py": (3, "a descriptor that came through the door"),
     "logparse/templates.py": (1, DATABASE),
     "logparse/triage/run.py": (3, OWN),
+    "logparse/watch/alarms.py": (1, DATABASE),
     "prompts/__init__.py": (1, OWN),
     "report/page.py": (1, OWN),
     "retrieval/database.py": (4, DATABASE),

@@ -208,4 +208,6 @@ def _ended_run(stored: StoredJob, run: StoredRun, runs: Sequence[StoredRun]) -> 
         nodes=nodes,
         workdir=spec.repo or "",
         log=str(log_of(run)),
+        # put back within a second of its end, it would have the key of its first run
+        attempt=run.restart or None,
     )
