@@ -46,7 +46,10 @@ class Estimator:
 
 
 class Table(Estimator):
-    """One duration for each job, by its position in the trace; NaN or None abstains."""
+    """One duration for each job, by its position in the trace; NaN or None abstains.
+
+    `quantiles`: its distribution, as in `Forecast`.
+    """
 
     name = "table"
 
@@ -57,9 +60,11 @@ class Table(Estimator):
         *,
         method: str = "table",
         oracle: bool = False,
+        quantiles: Sequence[tuple[float, ...] | None] | None = None,
     ) -> None:
         self.durations = durations
         self.profiles = profiles
+        self.quantiles = quantiles
         self.method = method
         self.oracle = oracle
 
@@ -68,9 +73,10 @@ class Table(Estimator):
         if duration is None:
             return None
         profile = self.profiles[job.index] if self.profiles is not None else None
+        spread = self.quantiles[job.index] if self.quantiles is not None else None
         if profile is None:
-            return _new(Forecast, (duration, None, None, self.method))
-        return _new(Forecast, (duration, profile.gpu_util, profile.memory_mb, self.method))
+            return _new(Forecast, (duration, None, None, self.method, spread))
+        return _new(Forecast, (duration, profile.gpu_util, profile.memory_mb, self.method, spread))
 
 
 def noisy(durations: Sequence[float], sigma: float, seed: int) -> list[float]:

@@ -233,13 +233,22 @@ class Forecast(NamedTuple):
     gpu_mem_mb: float | None = None
     """[MB of one GPU]"""
     method: str = ""
+    quantiles_s: tuple[float, ...] | None = None
+    """The distribution of the duration: n times, ascending, each of which stands for 1/n of the
+    probability; None: unknown [s]."""
 
     @classmethod
     def of(cls, estimate: Estimate | None) -> Forecast | None:
         """From the Scheduling Advisor's answer; None when it abstained."""
         if estimate is None or estimate.abstained or estimate.duration_s is None:
             return None
-        return cls(estimate.duration_s, estimate.gpu_util, estimate.gpu_mem_mb, estimate.method)
+        return cls(
+            estimate.duration_s,
+            estimate.gpu_util,
+            estimate.gpu_mem_mb,
+            estimate.method,
+            tuple(estimate.quantiles_s) if estimate.quantiles_s else None,
+        )
 
 
 class Left(NamedTuple):

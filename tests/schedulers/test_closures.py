@@ -17,6 +17,7 @@ from tests.schedulers.worlds import run
 
 POLICIES = (
     "fifo", "sjf", "sjf-ageing", "srtf", "srtf:quota=true", "tiresias", "tiresias:quota=true",
+    "gittins", "gittins:preempt=true", "serpt", "serpt:preempt=true:backfill=true", "likely-short",
     "lucid", "gavel", "pollux", "sia", "elasticflow", "arena", "horus", "spot",
     "slurm", "slurm:conservative=true", "slurm:strict=true", "slurm:reservations=0:fair_share=1",
 )  # fmt: skip
@@ -63,7 +64,10 @@ def test_every_policy_gets_through_closures_by_the_laws(
     )
 
 
-@pytest.mark.parametrize("name", ["srtf", "srtf:quota=true", "tiresias", "tiresias:quota=true"])
+@pytest.mark.parametrize(
+    "name",
+    ["srtf", "srtf:quota=true", "tiresias", "tiresias:quota=true", "gittins:preempt=true"],
+)
 def test_a_running_job_on_a_draining_node_is_not_stopped_for_nothing(name: str) -> None:
     workload = Workload.of([(0.0, 5000.0, 4), (0.0, 5000.0, 4), (10.0, 1.0, 4)])
     board = Board(Cluster((Node("a", 4), Node("b", 4))), make(name))

@@ -73,7 +73,11 @@ def test_lanes_agree_with_a_sorted_list(
 
 
 @pytest.mark.parametrize(
-    "policy", ["fifo", "sjf:backfill=true", "qssf", "sjf-ageing", "srtf", "tiresias"]
+    "policy",
+    [
+        *("fifo", "sjf:backfill=true", "qssf", "sjf-ageing", "srtf", "tiresias"),
+        *("gittins", "serpt:backfill=true", "gittins:preempt=true", "likely-short"),
+    ],
 )
 @settings(max_examples=60)
 @given(

@@ -282,16 +282,21 @@ class Advisor(Estimator, Observer):
         if self._risk and low and high:
             sigma = math.log(high / low) / 2.56  # of a normal distribution between them
             duration_s *= math.exp(self._risk * sigma**2 / 2)
+        quantiles_s = forecast.quantiles_s
         if self._error:
             draw = random.Random(f"{self.seed}/{job.id}")  # noqa: S311 - an experiment
-            duration_s *= math.exp(draw.gauss(0.0, self._error))
+            factor = math.exp(draw.gauss(0.0, self._error))
+            duration_s *= factor
+            quantiles_s = quantiles_s and tuple(one * factor for one in quantiles_s)
         if not 0 < duration_s <= ABSURD_S:  # NaN too
             self.counts["rejected"] += 1
             self.warnings["the advisor's estimate was not a possible run time"] += 1
             return None
         self.counts["matched"] += 1
         self.matched(job, estimate)
-        return forecast._replace(duration_s=duration_s, method=f"advisor/{forecast.method}")
+        return forecast._replace(
+            duration_s=duration_s, method=f"advisor/{forecast.method}", quantiles_s=quantiles_s
+        )
 
     def _now(self) -> float:
         return self.watch.now if hasattr(self, "watch") else self._clock
@@ -309,7 +314,8 @@ class ExpertMixture(Estimator):
     """The mixture of experts on run times (docs/estimation.md), learning as jobs end.
 
     It goes by user, name, GPUs, time limit and virtual cluster of a job, and needs no code. The
-    estimate is the time that most probably lies within a factor of two of the truth.
+    estimate is the time that most probably lies within a factor of two of the truth, with the whole
+    distribution.
     """
 
     name: ClassVar[str] = "experts"
@@ -323,7 +329,9 @@ class ExpertMixture(Estimator):
         said = self._mixture.predict(_submission(job, job.submit_time))
         if said is None:
             return None
-        return Forecast(min(math.exp(said.point), ABSURD_S), None, None, self.name)
+        point_s = min(math.exp(said.point), ABSURD_S)
+        quantiles_s = tuple(map(math.exp, said.quantiles.tolist()))
+        return Forecast(point_s, None, None, self.name, quantiles_s)
 
     def observe(self, job: Job, run_time_s: float, completed: bool) -> None:
         log_s = math.log(max(run_time_s, 1.0))

@@ -23,6 +23,9 @@ from schedmate.schedulers.lanes import Rank
 from schedmate.schedulers.model import NEVER, Allocation, Job
 from schedmate.schedulers.policy import HAIR, Decision, Policy, Preempt, ServiceRank, Start, View
 
+RESTART_S = 62.0
+"""What a restart takes (Tiresias, NSDI'19) [s]."""
+
 
 class Stopped(set[Job]):
     """The running jobs that a decision has stopped so far."""
@@ -165,12 +168,16 @@ class Preemptive(Policy):
 
     backfill: bool = True
     quota: bool = False
+    stops: bool = True
+    """Whether running jobs may be stopped; if not, this is a queue as in queues.py."""
     steady = True
 
     def decide(self, view: View) -> Sequence[Decision]:
         if self.quota:
             return self._by_quota(view)
         space, now, backfill = view.space, view.now, self.backfill
+        if not (self.stops or space.idle or space.sharing):
+            return []
         place = space.place
         if type(self).place is not Preemptive.place:
             place = partial(self.place, view)
@@ -188,6 +195,10 @@ class Preemptive(Policy):
             allocation = place(job)
             if allocation is None:
                 if least is not None and job.gpus >= least:
+                    return False
+                if not self.stops:
+                    if not backfill:
+                        unmet[group] = 0
                     return False
                 bar = self.rank_if_running(job, now)
                 victims, allocation, largest = make_room(view, job, bar, stopped)

@@ -20,6 +20,7 @@ from schedmate.schedulers.estimators import remaining_s
 from schedmate.schedulers.free import bits, lowest_gpus
 from schedmate.schedulers.lanes import Rank
 from schedmate.schedulers.model import NEVER, Allocation, Job
+from schedmate.schedulers.policies.preemptive import RESTART_S
 from schedmate.schedulers.policy import Borrow, Decision, Drop, Evict, Policy, Start, View
 from schedmate.schedulers.space import Order
 
@@ -413,8 +414,6 @@ def _pieces(job: Job, size: int) -> list[int]:
 # in proportion. GPUs that are lent for less time than a job needs to save any work are not used.
 
 
-RESTART_S = 62.0
-"""What a restart takes (Tiresias, NSDI'19) [s]."""
 UNKNOWN_S = 4 * 3600.0
 """Assumed remaining time of an unknown job [s]."""
 CHECKPOINT_S = 1800.0
