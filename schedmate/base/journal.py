@@ -11,7 +11,8 @@ from __future__ import annotations
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -116,6 +117,18 @@ class OwnedFile:
     def _unusable(self, error: Exception) -> InputError:
         reason = f"{self.busy}; wait for it, or" if "locked" in str(error) else f"{error};"
         return self.error(f"cannot use the {self.noun} {self.path}: {reason} {self.instead}.")
+
+
+@contextmanager
+def undamaged(path: Path | None) -> Iterator[None]:
+    """Raise an `InputError` that names the file, where SQLite, JSON or a schema cannot read it."""
+    try:
+        yield
+    except (sqlite3.DatabaseError, ValueError, TypeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise InputError(
+            f"{path}: cannot be used ({reason}); restore a copy of it, or move it away."
+        ) from None
 
 
 # SQLite connections that take any text and any whole number as a parameter.

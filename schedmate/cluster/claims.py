@@ -26,7 +26,10 @@ def claim(folder: Path, name: str) -> Iterator[int]:
     """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = folder / re.sub(r"[^A-Za-z0-9.-]", "_", name)
-    descriptor = _locked(path)
+    try:
+        descriptor = _locked(path)
+    except OSError as error:  # a link or a directory of that name, a folder that is read-only
+        raise ClaimedError(f"{path} cannot be locked ({error.strerror}); remove it.") from None
     if descriptor is None:
         raise ClaimedError(f"another process is at {name}; wait for it to end, then look again.")
     try:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 
 from schedmate.base.data import dumps
 from schedmate.base.errors import InputError
-from schedmate.base.journal import Connection
+from schedmate.base.journal import Connection, undamaged
 from schedmate.jobs import Estimate, JobSpec, Progress, WorkloadMetadata
 
 SCHEMA = """
@@ -113,19 +113,21 @@ class Memory:
 
     def known(self, key: str) -> KnownJob | None:
         """The remembered data of a job."""
-        row = self._db.execute(
-            "SELECT key, at, spec, metadata, estimate, log, errors FROM known WHERE key = ?",
-            (key,),
-        ).fetchone()
-        return None if row is None else _known_job(row)
+        with undamaged(self.path):
+            row = self._db.execute(
+                "SELECT key, at, spec, metadata, estimate, log, errors FROM known WHERE key = ?",
+                (key,),
+            ).fetchone()
+            return None if row is None else _known_job(row)
 
     def estimates(self, keys: Iterable[str]) -> dict[str, Estimate]:
         """The estimates of jobs, by key."""
-        rows = self._db.execute(
-            "SELECT key, estimate FROM known WHERE key IN (SELECT value FROM json_each(?))",
-            (json.dumps(list(keys)),),
-        )
-        return {key: Estimate.model_validate_json(text) for key, text in rows}
+        with undamaged(self.path):
+            rows = self._db.execute(
+                "SELECT key, estimate FROM known WHERE key IN (SELECT value FROM json_each(?))",
+                (json.dumps(list(keys)),),
+            )
+            return {key: Estimate.model_validate_json(text) for key, text in rows}
 
     def keep_progress(self, job: str, key: str, at: float, progress: Progress) -> None:
         """Store the last progress of a running job and when its log was read [s since epoch]."""
@@ -137,8 +139,9 @@ class Memory:
 
     def progress(self) -> dict[str, tuple[float, Progress]]:
         """Last known progress of running jobs and when it was read [s since epoch], by job."""
-        rows = self._db.execute("SELECT job, at, document FROM progress")
-        return {job: (at, Progress.model_validate_json(text)) for job, at, text in rows}
+        with undamaged(self.path):
+            rows = self._db.execute("SELECT job, at, document FROM progress")
+            return {job: (at, Progress.model_validate_json(text)) for job, at, text in rows}
 
     def only_running(self, jobs: Iterable[str]) -> None:
         """Delete the progress of all other jobs."""

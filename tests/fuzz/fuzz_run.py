@@ -23,6 +23,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 MEMORY_BYTES = 6 << 30
 CASE_S = float(os.environ.get("FUZZ_CASE_S", "30"))
@@ -132,8 +133,8 @@ def _say(document: dict[str, object]) -> None:
 
 def fuzz(
     names: list[str], *, seed: int, runs: int | None, seconds: float, failures: Path
-) -> list[str]:
-    """Fuzz targets in a process of their own; gives what failed, a line each.
+) -> tuple[list[str], dict[str, int]]:
+    """Fuzz targets in a process of their own; gives what failed, a line each, and inputs by target.
 
     `runs` is the number of inputs of each target, None for as many as the target's short run has.
     """
@@ -144,6 +145,7 @@ def fuzz(
     kept = {key: value for key, value in os.environ.items() if not key.startswith("SCHEDMATE_")}
     threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
     found: list[str] = []
+    inputs: dict[str, int] = {}
     last: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as home, tempfile.TemporaryFile() as errors:
         own = {f"XDG_{kind}_HOME": home for kind in ("CONFIG", "DATA", "CACHE")} | {"HOME": home}
@@ -159,6 +161,7 @@ def fuzz(
                     found.append(said["failed"])
                     print(f"  {said['failed']}", flush=True)
                 elif "done" in said:
+                    inputs[said["done"]] = said["inputs"]
                     print("{done}: {inputs} inputs in {seconds:.0f} s".format(**said), flush=True)
         errors.seek(0)
         text = errors.read().decode(errors="replace")[-2000:]
@@ -168,7 +171,7 @@ def fuzz(
             (failures / last["file"]).replace(file)
         found.append(f"the process ended with {process.returncode}, see {file}: {text}")
         print(f"  {found[-1]}", flush=True)
-    return found
+    return found, inputs
 
 
 def main() -> int:
@@ -182,6 +185,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=600.0, help="time of each target at most")
     parser.add_argument("--failures", type=Path, default=Path("build/fuzz"), metavar="DIR")
     parser.add_argument("--replay", type=Path, metavar="FILE", help="one input of one TARGET")
+    parser.add_argument("--record", action="store_true", help="keep benchmarks/results/fuzz.json")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if unknown := set(given.targets) - set(TARGETS):
@@ -195,16 +199,31 @@ def main() -> int:
     if given.child:
         child(given.targets, given.seed, given.runs, given.seconds, given.failures)
         return 0
-    failed = [
-        one
-        for name in given.targets or TARGETS
-        for one in fuzz(
+    failed: list[str] = []
+    rows = []
+    for name in given.targets or TARGETS:
+        found, inputs = fuzz(
             [name], seed=given.seed, runs=given.runs, seconds=given.seconds, failures=given.failures
         )
-    ]
+        failed += found
+        rows.append({"target": name, "inputs": inputs.get(name, 0), "failures": len(found)})
+    if given.record:
+        _record([*rows, _total(rows)], given.seed)
     if failed:
         print(f"{len(failed)} failures; the inputs and where each one fails: {given.failures}/")
     return int(bool(failed))
+
+
+def _total(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"target": "all"} | {key: sum(r[key] for r in rows) for key in ("inputs", "failures")}
+
+
+def _record(rows: list[dict[str, Any]], seed: int) -> None:
+    sys.path.append(str(Path(__file__).parent.parent.parent / "benchmarks"))
+    from _record import record
+
+    limits = {"cpu_s_an_input": CASE_S, "memory_gb": MEMORY_BYTES >> 30}
+    record("fuzz", rows, seed=seed, limits=limits)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from schedmate.base.data import MOST_GPUS
 from schedmate.base.errors import InputError
-from schedmate.base.journal import Connection
+from schedmate.base.journal import Connection, undamaged
 from schedmate.jobs import JobSpec
 from schedmate.jobs.metadata import Text
 
@@ -371,16 +371,20 @@ class Store:
     # -- rows ------------------------------------------------------------------
 
     def _rows(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        with self._lock:
+        with undamaged(self.path), self._lock:
             return self._db.execute(sql, values).fetchall()
+
+    # A job that cannot be read may be running: none is left out.
 
     def _jobs(self, where: str, values: Sequence[Any]) -> list[StoredJob]:
         rows = self._rows(f"SELECT {_JOB} FROM jobs WHERE {where}", values)  # noqa: S608
-        return [_job(row) for row in rows]
+        with undamaged(self.path):
+            return [_job(row) for row in rows]
 
     def _runs(self, where: str, values: Sequence[Any]) -> list[StoredRun]:
         rows = self._rows(f"SELECT {_RUN} FROM runs WHERE {where}", values)  # noqa: S608
-        return [_run(row) for row in rows]
+        with undamaged(self.path):
+            return [_run(row) for row in rows]
 
 
 def new_mark() -> str:

@@ -94,11 +94,12 @@ def triage(
 
 
 def _verdict(target: Target, outcome: Outcome, ledger: Ledger) -> tuple[JobVerdict, array[int]]:
-    document, numbers = outcome.document, array("q")
-    if outcome.content is not None and document is None:
-        document, numbers = ledger.verdict(outcome.content)
-    elif document is not None:
+    diagnosis, numbers = None, array("q")
+    if outcome.document is not None:
+        diagnosis = Diagnosis.model_validate_json(outcome.document)
         numbers = ledger.add_verdict(target, outcome)
+    elif outcome.content is not None:
+        diagnosis, numbers = ledger.verdict(outcome.content)
     files = [*target.objects] or [str(path) for path in target.files]
     verdict = JobVerdict(
         index=target.index,
@@ -114,7 +115,7 @@ def _verdict(target: Target, outcome: Outcome, ledger: Ledger) -> tuple[JobVerdi
         gpus=target.gpus,
         gpu_hours=target.gpu_hours,
         error=outcome.error,
-        diagnosis=None if document is None else restore(document, target.base),
+        diagnosis=diagnosis and _with_base(diagnosis, "", encodable(target.base)),
         cached=outcome.content is not None and outcome.document is None,
     )
     return verdict, numbers
@@ -170,11 +171,6 @@ def examine_within(target: Target, shared: tuple[Container[bytes], int, Path | N
             return examine(target, known)
     except SchedmateError as error:  # a limit, or rules that another machine does not have
         return Outcome(error=str(error))
-
-
-def restore(document: str, base: str) -> Diagnosis:
-    """The diagnosis with the names of the files of this log, which begin with `base`."""
-    return _with_base(Diagnosis.model_validate_json(document), "", encodable(base))
 
 
 def _with_base(diagnosis: Diagnosis, old: str, new: str) -> Diagnosis:
@@ -366,14 +362,22 @@ class Ledger(OwnedFile):
         row = self._db.execute("SELECT 1 FROM verdict WHERE content = ?", (content,)).fetchone()
         return row is not None
 
-    def verdict(self, content: bytes) -> tuple[str, array[int]]:
-        """The diagnosis (JSON) of a known content, and the numbers of its templates."""
+    def verdict(self, content: bytes) -> tuple[Diagnosis, array[int]]:
+        """The diagnosis of a known content, and the numbers of its templates.
+
+        File names in the diagnosis are relative to the log. Raises `LedgerError` if the file is
+        damaged.
+        """
         row = self._db.execute(
             "SELECT document, templates FROM verdict WHERE content = ?", (content,)
         ).fetchone()
         numbers = array("q")
-        numbers.frombytes(row[1])
-        return str(row[0]), numbers
+        try:
+            numbers.frombytes(row[1])
+            return Diagnosis.model_validate_json(row[0]), numbers
+        except (ValueError, TypeError):
+            damaged = ValueError("a verdict in it is damaged")
+            raise self._unusable(damaged) from None
 
     def add_verdict(self, target: Target, outcome: Outcome) -> array[int]:
         """Store a verdict; returns the numbers of its templates."""

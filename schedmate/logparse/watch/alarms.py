@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from schedmate.base.errors import InputError
 from schedmate.base.inputs import format_duration
-from schedmate.base.journal import Connection
+from schedmate.base.journal import Connection, undamaged
 from schedmate.jobs.health import URGENCY, Condition, Health
 
 EVENT_SCHEMA = "schedmate.alarm/v1"
@@ -109,10 +109,11 @@ class Alarms:
 
     def _row(self, column: str, job: str, log: str) -> tuple[str] | None:
         key = json.dumps([job, log])
-        row: tuple[str] | None = self._db.execute(
-            f"SELECT {column} FROM jobs WHERE job = ?",  # noqa: S608 - one of two names of ours
-            (key,),
-        ).fetchone()
+        with undamaged(self.path):
+            row: tuple[str] | None = self._db.execute(
+                f"SELECT {column} FROM jobs WHERE job = ?",  # noqa: S608 - one of two names of ours
+                (key,),
+            ).fetchone()
         return row
 
     def standing(self, job: str, log: str) -> list[Alarm]:
@@ -157,7 +158,7 @@ class Alarms:
         """The job is not there any more: its alarms are over."""
         alarms = self.standing(job, log)
         events = [_event(job, log, each, "over", now, "the job has ended") for each in alarms]
-        with self._db:
+        with undamaged(self.path), self._db:
             self._db.execute("DELETE FROM jobs WHERE job = ?", (json.dumps([job, log]),))
             self._put_events(events, actions)
         return events
@@ -170,7 +171,7 @@ class Alarms:
         events: list[AlarmEvent],
         actions: Iterable[str],
     ) -> None:
-        with self._db:
+        with undamaged(self.path), self._db:
             self._db.execute("DELETE FROM jobs WHERE at < ?", (health.read_at - KEPT_S,))
             self._db.execute(
                 "INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?)",
@@ -198,14 +199,17 @@ class Alarms:
         pause that grows, for a day.
         """
         now, failures = time.time(), []
-        rows = self._db.execute(
-            "SELECT id, action, at, attempts, document FROM events WHERE due <= ? ORDER BY at, id",
-            (now,),
-        ).fetchall()
-        for id_, name, at, attempts, document in rows:
+        with undamaged(self.path):
+            rows = self._db.execute(
+                "SELECT id, action, at, attempts, document FROM events WHERE due <= ? "
+                "ORDER BY at, id",
+                (now,),
+            ).fetchall()
+            events = [AlarmEvent.model_validate_json(row[-1]) for row in rows]
+        for (id_, name, at, attempts, _), event in zip(rows, events, strict=True):
             problem = None
             if name in actions and now - at < GIVEN_UP_S:
-                problem = actions[name](AlarmEvent.model_validate_json(document))
+                problem = actions[name](event)
             with self._db:
                 if problem is None:
                     self._db.execute("DELETE FROM events WHERE id = ? AND action = ?", (id_, name))
