@@ -138,16 +138,32 @@ class Connection(sqlite3.Connection):
     """For `sqlite3.connect(..., factory=Connection)`: parameters are as `plain.clipped` gives them.
 
     A lone surrogate in a file name, or a limit of over 64 bits, would else raise what is no
-    `sqlite3.Error`, in the middle of a transaction.
+    `sqlite3.Error`, in the middle of a transaction; so would a damaged schema, which Python's own
+    message cannot quote.
     """
 
     def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
         """As `sqlite3.Connection.execute`."""
-        return super().execute(sql, _clipped_parameters(parameters))
+        clipped_ones = _clipped_parameters(parameters)
+        with _readable_schema():
+            return super().execute(sql, clipped_ones)
 
     def executemany(self, sql: str, parameters: Iterable[Any], /) -> sqlite3.Cursor:
         """As `sqlite3.Connection.executemany`."""
         return super().executemany(sql, map(_clipped_parameters, parameters))
+
+    def executescript(self, sql: str, /) -> sqlite3.Cursor:
+        """As `sqlite3.Connection.executescript`."""
+        with _readable_schema():
+            return super().executescript(sql)
+
+
+@contextmanager
+def _readable_schema() -> Iterator[None]:
+    try:
+        yield
+    except UnicodeDecodeError:
+        raise sqlite3.DatabaseError("malformed database schema") from None
 
 
 def _clipped_parameters(parameters: Any) -> Any:
