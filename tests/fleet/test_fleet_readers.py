@@ -15,6 +15,7 @@ from schedmate.cluster.kubernetes.nodes import live_node
 from schedmate.cluster.kubernetes.snapshot import pod_requests, quantity, selects, tolerated
 from schedmate.cluster.slurm.reading import OUT_OF_SERVICE, ShapeError, hosts_of, read_node
 from schedmate.schedulers.fleet import openb
+from schedmate.schedulers.fleet.defrag import SearchOptions, search_moves
 from schedmate.schedulers.fleet.snapshot import MILLI, FleetSnapshot
 
 HOST = "kubernetes.io/hostname"
@@ -212,6 +213,32 @@ def test_anti_affinity_becomes_groups_to_avoid(tmp_path: Path) -> None:
     assert group[0] == group[1] != group[2] != ""
     assert group[3:] == ["", ""]
     assert avoid == [{group[0]}, {group[0]}, set(), {group[2]}, set()]
+
+
+def test_a_running_cluster_may_violate_its_own_rules(tmp_path: Path) -> None:
+    """`requiredDuringSchedulingIgnoredDuringExecution`, and a node that lost GPUs since."""
+    web = {"labels": {"app": "web"}, "affinity": anti({"app": "web"})}
+    fewer = node("c")
+    fewer["status"]["allocatable"]["nvidia.com/gpu"] = "3"
+    found = snapshot(
+        tmp_path,
+        *(node("a"), node("b"), fewer),
+        *(pod("web0", "a", **web), pod("web1", "a", **web), pod("web2", "b", **web)),
+        *(pod("free", "a"), pod("large", "c", gpus=4)),
+    )
+    locked = dict(zip(found.tasks.name, found.tasks.locked.tolist(), strict=True))
+    assert {name for name, stays in locked.items() if stays} == {
+        "ml/web0",
+        "ml/web1",
+        "ml/large",
+    }
+    assert found.whole_free.tolist() == [5, 7, 0]
+    assert found.notes == [
+        "nodes that hold more than they have now, whose tasks stay: 1",
+        "tasks that stay because they run beside a group that they avoid: 2",
+    ]
+    moved = search_moves(found, SearchOptions()).moves
+    assert {found.tasks.name[move.task] for move in moved} <= {"ml/web2", "ml/free"}
 
 
 @pytest.mark.parametrize(

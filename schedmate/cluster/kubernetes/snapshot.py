@@ -104,7 +104,7 @@ class _Reader:
         ]
         if staying:
             notes.append(f"pods of DaemonSets and of nodes count as their nodes': {len(staying):,}")
-        return builder.build("recorded", notes)
+        return builder.build("recorded", notes, running=True)
 
     def _node(self, node: Any, taken: Counter[str], eligible: list[set[str]]) -> dict[str, Any]:
         about, status = node["metadata"], node["status"]

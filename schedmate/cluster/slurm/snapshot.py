@@ -84,7 +84,7 @@ def _read_document(
     notes = [f"jobs that stay because they {why}: {count:,}" for why, count in stays.items()]
     if topology is None:
         notes.append("no topology.conf was found, so nodes have no switch")
-    return builder.build("recorded", notes)
+    return builder.build("recorded", notes, running=True)
 
 
 def _why_locked(job: Job) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
@@ -396,8 +396,14 @@ class Builder:
         for times, time_s in zip(self._times.values(), (age, left), strict=True):
             times.append(time_s)
 
-    def build(self, origin: str = "unstated", notes: Iterable[str] = ()) -> FleetSnapshot:
-        """The snapshot, after a check that no node holds more than it has."""
+    def build(
+        self, origin: str = "unstated", notes: Iterable[str] = (), *, running: bool = False
+    ) -> FleetSnapshot:
+        """The snapshot, after a check that no node holds more than it has.
+
+        `running`: it is the export of a cluster, which may violate rules that changed since its
+        tasks were placed. Such tasks are locked where they are, and a note has their number.
+        """
         nodes = Nodes(name=self._node_names, **_columns(self._node, self._node_codes))
         flags = {
             name: np.frombuffer(one, np.int8).astype(bool) for name, one in self._flags.items()
@@ -419,6 +425,8 @@ class Builder:
             origin,
             list(notes),
         )
+        if running:
+            snapshot = _as_it_runs(snapshot)
         check_snapshot(snapshot, self.source)
         return assign_devices(snapshot, self.source)
 
@@ -518,15 +526,51 @@ def check_snapshot(snapshot: FleetSnapshot, source: str) -> None:
     _check_groups(snapshot, source)
 
 
+def _as_it_runs(snapshot: FleetSnapshot) -> FleetSnapshot:
+    """The snapshot with tasks locked whose nodes hold more than they have or that avoid neighbours.
+
+    Nothing can be added to such a node: it has what it holds, no more.
+    """
+    nodes, tasks = snapshot.nodes, snapshot.tasks
+    over = np.zeros(len(nodes), dtype=bool)
+    for _, free, capacity, _, rounding in _capacities(snapshot):
+        over |= (free < -rounding * snapshot.task_count) & (capacity < UNLIMITED)
+    locked = over[tasks.node]
+    beside = {t for pair in _pairs_apart(snapshot) for t in pair}
+    notes = [
+        f"{what}: {count:,}"
+        for what, count in (
+            ("nodes that hold more than they have now, whose tasks stay", int(over.sum())),
+            ("tasks that stay because they run beside a group that they avoid", len(beside)),
+        )
+        if count
+    ]
+    if not notes:
+        return snapshot
+    locked[list(beside)] = True
+    gpus = np.maximum(nodes.gpus, -(-snapshot.gpus_held // MILLI))
+    cpus = np.where(over, nodes.cpus - np.minimum(0, snapshot.cpus_free), nodes.cpus)
+    memory = np.where(over, nodes.memory - np.minimum(0, snapshot.memory_free), nodes.memory)
+    return replace(
+        snapshot,
+        nodes=replace(nodes, gpus=gpus, cpus=cpus, memory=memory),
+        tasks=replace(tasks, locked=tasks.locked | locked),
+        notes=[*snapshot.notes, *notes],
+    )
+
+
+def _capacities(snapshot: FleetSnapshot) -> Iterator[tuple[str, Ints, Ints, int, int]]:
+    """Of each resource: name, free and whole capacity by node, unit, rounding error of a task."""
+    nodes = snapshot.nodes
+    whole = nodes.gpus * MILLI
+    yield "GPUs", whole - snapshot.gpus_held, whole, MILLI, 0
+    yield "CPUs", snapshot.cpus_free, nodes.cpus, MILLI, 1
+    yield "MB of memory", snapshot.memory_free, nodes.memory, 1000, 1
+
+
 def _check_capacity(snapshot: FleetSnapshot, source: str) -> None:
     nodes = snapshot.nodes
-    resources = {
-        "GPUs": (nodes.gpus * MILLI - snapshot.gpus_held, nodes.gpus * MILLI, MILLI, 0),
-        "CPUs": (snapshot.cpus_free, nodes.cpus, MILLI, 1),
-        "MB of memory": (snapshot.memory_free, nodes.memory, 1000, 1),
-    }
-    for what, (free, capacity, unit, rounding) in resources.items():
-        # each task's number was rounded
+    for what, free, capacity, unit, rounding in _capacities(snapshot):
         over = np.flatnonzero((free < -rounding * snapshot.task_count) & (capacity < UNLIMITED))
         if len(over):
             n = int(over[0])
@@ -586,21 +630,27 @@ def fitting_labels(
 
 
 def _check_groups(snapshot: FleetSnapshot, source: str) -> None:
-    """No task shares a node with a group that it avoids."""
+    """No task shares a node with a group that it avoids, unless both are locked there."""
     nodes, tasks = snapshot.nodes, snapshot.tasks
+    for t, other in _pairs_apart(snapshot):
+        if not (tasks.locked[t] and tasks.locked[other]):
+            raise InputError(
+                f"{source}: task {tasks.name[t]!r} avoids group "
+                f"{snapshot.groups[tasks.group[other]]!r}, and {tasks.name[other]!r} of that group "
+                f"runs beside it on {nodes.name[tasks.node[t]]!r}: both cannot be; {_EXPORT}."
+            )
+
+
+def _pairs_apart(snapshot: FleetSnapshot) -> Iterator[tuple[int, int]]:
+    """Tasks that avoid a group, each with every task of that group on its node."""
+    tasks = snapshot.tasks
     on: dict[int, dict[int, list[int]]] = defaultdict(dict)
     for t in np.flatnonzero(tasks.group != NONE).tolist():
         on[int(tasks.node[t])].setdefault(int(tasks.group[t]), []).append(t)
     for t in np.flatnonzero(tasks.avoid != 0).tolist():
         here = on.get(int(tasks.node[t]), {})
         for group in snapshot.avoid_sets[tasks.avoid[t]]:
-            others = [other for other in here.get(group, ()) if other != t]
-            if others:
-                raise InputError(
-                    f"{source}: task {tasks.name[t]!r} avoids group {snapshot.groups[group]!r}, "
-                    f"and {tasks.name[others[0]]!r} of that group runs beside it on "
-                    f"{nodes.name[tasks.node[t]]!r}: both cannot be; {_EXPORT}."
-                )
+            yield from ((t, other) for other in here.get(group, ()) if other != t)
 
 
 def _and_others(count: int, what: str) -> str:
