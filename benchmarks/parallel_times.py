@@ -8,10 +8,16 @@ FOLDER has measured plans (`plans.jsonl`), profile tables (`layers.csv.gz`, `col
 
 parallel_times   predicted / measured - 1 of every plan, by cluster and model: mean of the absolute
                  values, worst, sign. `in`: with the constants as bundled, which were fitted to
-                 these rows. `left out`: the three fitted constants (what timing an operator alone
-                 adds, what an iteration and a message add) fitted anew without the plan, its
-                 cluster, model or number of GPUs. `naive`: layers' times times counts,
-                 slowest stage, ring all-reduce, nothing fitted.
+                 these rows. `left out`: the fitted constants (what timing an operator alone adds,
+                 what an iteration and a message add, how long messages hold stages up) fitted anew
+                 without the plan, its cluster, model or number of GPUs, or all plans of its
+                 cluster, model and kind (pipelined or not) at once; the rule on contended links,
+                 which one cluster gave, is off where that is left out. `no profile`: by the
+                 device model and datasheets. `naive`: layers' times times counts, slowest stage,
+                 ring all-reduce, nothing fitted.
+parallel_intervals  the factor that 80 % of measured times are within of predicted ones, with the
+                 correction of conformal prediction for few plans, by what a prediction rests on;
+                 and how many are within the bundled factor, which was taken from here.
 parallel_memory  the same for the peak memory of a GPU.
 parallel_fsdp    rows left out of the kriging one by one.
 parallel_single  one GPU by the device model alone, which no row was fitted to; types that were
@@ -44,7 +50,17 @@ from schedmate.schedulers.parallelism.plan import Plan, read_plans
 from schedmate.schedulers.parallelism.predict import Compute, Predictor
 from schedmate.schedulers.parallelism.profile import Tables, read_tables
 
-FITTED = ("operator_overhead_s", "iteration_overhead_s", "message_s")
+FITTED = {
+    "operator_overhead_s": 1e-5,
+    "iteration_overhead_s": 1e-2,
+    "message_s": 1e-4,
+    "message_factor": 1.0,
+}
+"""The fitted constants, each with the order of magnitude that it is drawn to where plans do not
+show it: an error of 5 % weighs as much as a factor of e."""
+DRAWN = 0.05
+CONTENDED = "mit"
+"""The cluster that the rule on contended links was found on."""
 UNRELIABLE_MEMORY = ("mit/N2/N2_D2",)
 SINGLE = {
     "bert_large": "bert-large",
@@ -77,24 +93,27 @@ class Measured:
         self.seconds = {plan.id: measured[plan.id]["iteration_s"] for plan in self.plans}
         self.memory = {plan.id: measured[plan.id]["max_memory_bytes"] for plan in self.plans}
 
-    def errors(self, plans: Sequence[Plan]) -> list[float]:
+    def errors(self, plans: Sequence[Plan], tables: Tables | None = None) -> list[float]:
         """Relative errors of iteration times under the constants as they are."""
-        predictor = Predictor(Network(self.tables))
+        predictor = Predictor(Network(tables or self.tables))
         return [predictor.predict(one).iteration_s / self.seconds[one.id] - 1 for one in plans]
 
     def fitted_without(self, plans: Sequence[Plan], left: Sequence[Plan]) -> list[float]:
         """Errors of `left` with the constants fitted to the rest of `plans`."""
         constants = calibration()["iteration"]
-        kept = {name: constants[name] for name in FITTED}
+        kept = {name: constants[name] for name in (*FITTED, "contended_weight")}
         rest = [plan for plan in plans if plan not in left]
+        if not any(cluster(plan) == CONTENDED for plan in rest):
+            constants["contended_weight"] = 0.0
 
         def wrong(logs: Any) -> list[float]:
             constants.update(zip(FITTED, (math.exp(one) for one in logs), strict=True))
-            return [math.log1p(error) for error in self.errors(rest)]
+            drawn = [DRAWN * (log - prior) for log, prior in zip(logs, priors, strict=True)]
+            return [*(math.log1p(error) for error in self.errors(rest)), *drawn]
 
-        start = [math.log(kept[name]) for name in FITTED]
+        priors = [math.log(prior) for prior in FITTED.values()]
         try:
-            found = least_squares(wrong, start, loss="soft_l1", f_scale=0.05, diff_step=0.05)
+            found = least_squares(wrong, priors, loss="soft_l1", f_scale=0.05, diff_step=0.05)
             constants.update(zip(FITTED, (math.exp(one) for one in found.x), strict=True))
             return self.errors(left)
         finally:
@@ -139,6 +158,11 @@ def cluster(plan: Plan) -> str:
     return plan.id.partition("/")[0]
 
 
+def alike(plan: Plan) -> tuple[str, str, bool]:
+    """Cluster, model and kind of a plan."""
+    return cluster(plan), plan.model, len(plan.stages) > 1
+
+
 def summary(errors: Sequence[float]) -> dict[str, str]:
     """Mean and worst absolute error, and the mean error."""
     absolute = [abs(error) for error in errors]
@@ -158,6 +182,7 @@ def times(measured: Measured) -> None:
         "left out by model": list(groups(plans, lambda one: one.model).values()),
         "left out by number of GPUs": list(groups(plans, lambda one: one.gpus).values()),
         "left out by cluster": list(groups(plans, cluster).values()),
+        "left out by cluster, model and kind": list(groups(plans, alike).values()),
     }
     everything = {
         "in (as bundled)": dict(zip((p.id for p in plans), measured.errors(plans), strict=True))
@@ -168,6 +193,11 @@ def times(measured: Measured) -> None:
             for part in parts
             for plan, error in zip(part, measured.fitted_without(plans, part), strict=True)
         }
+    for precision in ("fp32", "tf32"):
+        priced = [plan.model_copy(update={"precision": precision}) for plan in plans]
+        errors = measured.errors(priced, Tables())
+        name = f"no profile, {precision}"
+        everything[name] = dict(zip((p.id for p in plans), errors, strict=True))
     everything["naive"] = {
         plan.id: naive(measured.tables, plan) / measured.seconds[plan.id] - 1 for plan in plans
     }
@@ -184,6 +214,28 @@ def times(measured: Measured) -> None:
         for plan in plans
     ]
     record("parallel_times", rows, plans="; ".join(each), left_out=measured.invalid)
+    intervals(measured, everything)
+
+
+RESTS_ON = {
+    "fitted": ("left out one by one",),
+    "unlike": ("left out by cluster",),
+    "datasheet": ("no profile, fp32", "no profile, tf32"),
+}
+
+
+def intervals(measured: Measured, errors: dict[str, dict[str, float]]) -> None:
+    """The factor that 80 % of measured times are within, and coverage of the bundled one."""
+    bundled = calibration()["interval"]["factors"]
+    rows = []
+    for rests_on, folds in RESTS_ON.items():
+        wrong = [error for fold in folds for error in errors[fold].values()]
+        factors = sorted(math.exp(abs(math.log1p(error))) for error in wrong)
+        row = {"rests on": rests_on, "folds": "; ".join(folds), "errors": str(len(wrong))}
+        row["factor"] = f"{factors[min(len(wrong), math.ceil((len(wrong) + 1) * 0.8)) - 1]:.3g}"
+        inside = sum(factor <= bundled[rests_on] for factor in factors)
+        rows.append(row | {"within bundled": f"{inside / len(wrong):.0%}"})
+    record("parallel_intervals", rows)
 
 
 def memory(measured: Measured) -> None:

@@ -201,10 +201,12 @@ class MemoryTerms(TypedDict):
 
 
 class ParallelPrediction(TypedDict):
-    """Output of `schedmate parallel predict --json`; `parts` [s] add up to `iteration_s`."""
+    """Output of `schedmate parallel predict --json`; `parts` [s] add up to `iteration_s`, and 80 %
+    of measured times are within `interval_s`."""
 
     id: NotRequired[str]
     iteration_s: float
+    interval_s: list[float]
     max_memory_bytes: int
     samples_per_s: float
     parts: dict[str, float]

@@ -516,7 +516,8 @@ def show_planning(planning: Planning) -> None:
     screen.line(
         f"{request.spec.name} ({request.spec.parameters() / 1e9:.2f} billion parameters) on "
         f"{request.gpus} {request.gpu}: {best.samples_per_s:.4g} samples/s, "
-        f"{best.iteration_s:.4g} s an iteration of {request.global_batch} samples"
+        f"{best.iteration_s:.4g} s an iteration of {request.global_batch} samples "
+        f"(80 % interval: {best.interval_s[0]:.4g} to {best.interval_s[1]:.4g} s)"
     )
     for note in planning.notes:
         screen.line(f"note: {note}")
@@ -547,7 +548,8 @@ def show_prediction(prediction: Prediction) -> None:
     """Print the time and memory that a plan is predicted to take."""
     title = f"{clean(prediction.plan.id)}: " if prediction.plan.id else ""
     typer.echo(
-        f"{title}{prediction.iteration_s:.4g} s an iteration, "
+        f"{title}{prediction.iteration_s:.4g} s an iteration "
+        f"(80 % interval: {prediction.interval_s[0]:.4g} to {prediction.interval_s[1]:.4g} s), "
         f"{prediction.samples_per_s:.4g} samples/s, "
         f"{prediction.max_memory_bytes / 1e9:.1f} GB on the fullest GPU ({prediction.source})"
     )

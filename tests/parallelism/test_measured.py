@@ -110,7 +110,9 @@ def test_a_precision_that_a_gpu_lacks_is_said(gpu: str, precision: str, said: st
     stages = [{"layers": 14, "data": 8, "gpu_type": gpu}]
     found = predicted(Tables(), precision=precision, stages=stages)
     assert any(said in note for note in found.notes)
-    assert not predicted(Tables(), precision="fp32", stages=stages).notes
+    plain = predicted(Tables(), precision="fp32", stages=stages).notes
+    assert not any("no units" in note for note in plain)
+    assert any("as tf32" in note for note in plain) == (gpu == "A100-80")
 
 
 def test_a_tensor_degree_has_to_divide_the_heads() -> None:

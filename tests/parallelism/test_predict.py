@@ -47,6 +47,37 @@ def profiled(tmp_path: Path) -> Predictor:
     return Predictor(Network(read_tables([tmp_path])))
 
 
+def test_an_iteration_of_several_nodes_alone_has_the_overhead_of_nodes(
+    profiled: Predictor,
+) -> None:
+    overhead = calibration()["iteration"]["iteration_overhead_s"]
+    assert profiled.predict(plan()).parts["overhead_s"] == 0
+    assert profiled.predict(plan(stages=stages(26, data=4))).parts["overhead_s"] == 0
+    assert profiled.predict(plan(stages=stages(26, data=8))).parts["overhead_s"] == overhead
+
+
+@pytest.mark.parametrize(
+    ("changes", "rests_on", "said"),
+    [
+        ({"stages": stages(12, 14, data=8)}, "fitted", None),
+        ({"stages": stages(26, data=1)}, "unlike", "1 GPU of GH200-96"),
+        ({"stages": stages(26, data=8, gpu="A100-40")}, "datasheet", "give --profile"),
+    ],
+)
+def test_the_interval_is_of_plans_that_rest_on_the_same(
+    changes: dict[str, Any], rests_on: str, said: str | None, tmp_path: Path
+) -> None:
+    tables.write(tmp_path, tables.layers())
+    tables.links(tmp_path)
+    profiled = Predictor(Network(read_tables([tmp_path] if rests_on != "datasheet" else [])))
+    found = profiled.predict(plan(**changes))
+    low, high = found.interval_s
+    factor = calibration()["interval"]["factors"][rests_on]
+    assert (low, high) == pytest.approx((found.iteration_s / factor, found.iteration_s * factor))
+    assert said is None or any(said in note for note in found.notes)
+    assert said is not None or not any("fitted" in note for note in found.notes)
+
+
 def test_one_stage_computes_all_operators_of_all_micro_batches(profiled: Predictor) -> None:
     found = profiled.predict(plan())
     overhead = calibration()["iteration"]["operator_overhead_s"]
@@ -96,7 +127,7 @@ def test_what_was_not_timed_is_estimated_and_said(tmp_path: Path) -> None:
     tables.write(tmp_path, tables.layers(micro_batches=(1,)))
     found = Predictor(Network(read_tables([tmp_path]))).predict(plan())
     assert found.source == "device model"
-    assert "estimated by the device model" in found.notes[0]
+    assert any("estimated by the device model" in note for note in found.notes)
 
 
 def test_a_profile_of_another_gpu_type_is_refused(profiled: Predictor) -> None:

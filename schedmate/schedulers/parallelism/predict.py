@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from schedmate.base import data
 from schedmate.base.errors import InputError
+from schedmate.base.terminal import counted
 from schedmate.schedulers.parallelism import operators as ops
 from schedmate.schedulers.parallelism.devices import DeviceSpec, canonical_name, find_device
 from schedmate.schedulers.parallelism.models import ModelSpec, find_model
@@ -162,6 +163,8 @@ class Prediction:
     """Where the time goes [s]: they add up to `iteration_s`."""
     memory: tuple[Memory, ...]
     """The memory of each stage, the largest among its replicas."""
+    interval_s: tuple[float, float]
+    """80 % of measured times are within it: from plans that were left out of the fit [s]."""
     bottleneck: int
     """The slowest stage, from 0."""
     notes: tuple[str, ...]
@@ -185,6 +188,7 @@ class Prediction:
             "schema": PREDICTION_SCHEMA,
             **({"id": self.plan.id} if self.plan.id else {}),
             "iteration_s": self.iteration_s,
+            "interval_s": list(self.interval_s),
             "max_memory_bytes": round(self.max_memory_bytes),
             "samples_per_s": self.samples_per_s,
             "parts": self.parts,
@@ -218,18 +222,22 @@ class Predictor:
         self.compute.notes.clear()
         layout = _RankLayout(plan)
         if plan.sharding == "zero-3":
-            parts, unsure = sharded_parts(plan, spec, self.network)
+            parts, spread, unsure = sharded_parts(plan, spec, self.network)
             source, bottleneck = "fitted rows", 0
+            within = math.exp(SPREAD_OF_80 * spread)
             notes = [*notes, *unsure]
         else:
             parts, source, bottleneck = self._pipeline(plan, spec, layout)
-            notes = [*notes, *self._lacking(plan, source)]
+            within, unlike = likely_factor(plan, source)
+            notes = [*notes, *self._lacking(plan, source), *unlike]
         memory, why_not = self._memory(plan, spec)
+        iteration_s = sum(parts.values())
         return Prediction(
             plan,
-            sum(parts.values()),
+            iteration_s,
             parts,
             memory,
+            (iteration_s / within, iteration_s * within),
             bottleneck,
             (*notes, *sorted(self.compute.notes)),
             source,
@@ -238,13 +246,18 @@ class Predictor:
         )
 
     def _lacking(self, plan: Plan, source: str) -> list[str]:
-        """Notes on GPU types that have no units for the plan's precision."""
+        """Notes on GPU types that run the plan's precision as another one, or may."""
         if "device model" not in source:
             return []
         notes = []
         for gpu in sorted({replica.gpu_type for stage in plan.stages for replica in stage.kinds()}):
             device = self.network.spec(gpu)
             instead = device.runs_as(plan.precision)
+            if plan.precision == "fp32" and "tf32" in device.peaks:
+                notes.append(
+                    f"{device.name} runs products of fp32 as tf32 where the framework lets it, "
+                    "which is faster: then set precision to tf32"
+                )
             if instead != plan.precision:
                 other = "; fp16 is faster there" if "fp16" in device.peaks else ""
                 notes.append(
@@ -276,7 +289,7 @@ class Predictor:
                 self._reduction(plan, spec, layout, stage) for stage in range(len(plan.stages))
             ),
             "update_s": max(self._update(plan, spec, stage) for stage in range(len(plan.stages))),
-            "overhead_s": float(constants["iteration_overhead_s"]),
+            "overhead_s": 0.0 if layout.one_node else float(constants["iteration_overhead_s"]),
         }
         return parts, " and ".join(sorted(sources)), slow
 
@@ -354,12 +367,42 @@ class Predictor:
         return tuple(memories), why_not
 
 
+def likely_factor(plan: Plan, source: str) -> tuple[float, list[str]]:
+    """The factor that 80 % of measured times are within of predictions that rest on the same.
+
+    With a note on what the plan has that no fitted plan had.
+    """
+    known = calibration()["interval"]
+    factors: dict[str, float] = known["factors"]
+    if "device model" in source:
+        note = "without a profile of these GPUs, times follow from datasheets; give --profile"
+        return factors["datasheet"], [note]
+    types = {canonical_name(gpu) for gpu in plan.gpu_types()}
+    named = [row for row in known["fitted"] if types <= {*map(canonical_name, row["types"])}]
+    alike = [row for row in named if (len(plan.stages) > 1) in row["pipelined"]]
+    if any(row["gpus"][0] <= plan.gpus <= row["gpus"][1] for row in alike):
+        return factors["fitted"], []
+    if not named:
+        lacking = " and ".join(sorted(types))
+    elif not alike:
+        stages = "several stages" if len(plan.stages) > 1 else "one stage"
+        lacking = f"{stages} on {' and '.join(sorted(types))}"
+    else:
+        lacking = f"{counted(plan.gpus, 'GPU')} of {' and '.join(sorted(types))}"
+    return factors["unlike"], [f"no plan that the model was fitted to had {lacking}"]
+
+
 class _RankLayout:
     """Which ranks share a node: tensor ranks are neighbours, then data, then pipeline ranks."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.types = {replica.gpu_type for stage in plan.stages for replica in stage.kinds()}
+
+    @property
+    def one_node(self) -> bool:
+        """Whether all ranks are in one node."""
+        return len(self.types) == 1 and self.plan.gpus <= self.plan.gpus_per_node
 
     def together(self, stage: int, other: int) -> bool:
         """Whether two neighbouring stages are in one node."""
@@ -465,14 +508,15 @@ class Compute:
 
         There are two measurements of the links of a node: the timed all-reduce and the fitted
         bandwidth. If the latter falls as GPUs are added, links are contended, the two differ by a
-        large factor, and their geometric mean is used.
+        large factor, and a geometric mean of them is used.
         """
         if sizes.tensor == 1 or not self.network.contended(gpu, sizes.tensor):
             return 0.0
         stream = sizes.tokens * spec.hidden * sizes.element
         timed = self.network.all_reduce([gpu], sizes.tensor, stream, 1, inside=True)
         by_links = self.network.ring([gpu], sizes.tensor, stream, 1, inside=True)
-        return max(0.0, timed - math.sqrt(timed * by_links))
+        weight = float(calibration()["iteration"]["contended_weight"])
+        return max(0.0, timed - float(timed * (by_links / timed) ** weight))
 
     def _missing(self, gpu: str, spec: ModelSpec, key: LayerKey) -> None:
         timed = sorted(self.network.tables.gpus())
@@ -539,6 +583,8 @@ def _timed_total(profiled: Profiled, names: Iterable[str], constants: dict[str, 
 # between measured rows: kriging (a Gaussian process) over the features below.
 
 
+SPREAD_OF_80 = 1.2816
+"""Standard deviations around the mean that hold 80 % of a normal distribution."""
 SHARDED_UNSURE = 0.2
 """Spread of the logarithm of utilisation above which a note is added."""
 SHARDED_ROWS = "schedulers/parallelism/sharded.csv"
@@ -633,8 +679,10 @@ def flop_utilisation(at: ShardedFeatures, without: int | None = None) -> tuple[f
 
 def sharded_parts(
     plan: Plan, spec: ModelSpec, network: Network
-) -> tuple[dict[str, float], list[str]]:
-    """Where the time of an iteration of a fully sharded plan goes [s], and notes on it.
+) -> tuple[dict[str, float], float, list[str]]:
+    """Where the time of an iteration of a fully sharded plan goes [s], its spread, and notes.
+
+    The spread is one standard deviation of the time's logarithm.
 
     Weights are gathered twice and gradients scattered once in every micro-batch, which is the least
     that an iteration takes. Raises `InputError` for a plan with stages, or of no transformer.
@@ -645,7 +693,7 @@ def sharded_parts(
         )
     if spec.kind != "transformer":
         raise InputError(f"{plan.title()}: zero-3 is predicted for transformers, not {spec.name}")
-    slowest, ideal, notes = 0.0, 0.0, []
+    slowest, ideal, widest, notes = 0.0, 0.0, 0.0, []
     work = flops_per_sample(spec, plan.sequence) * plan.global_batch
     inside = plan.gpus <= plan.gpus_per_node
     at_once = min(plan.gpus, plan.gpus_per_node)
@@ -661,6 +709,7 @@ def sharded_parts(
             recompute=plan.recompute == "full",
         )
         share, spread = flop_utilisation(at)
+        widest = max(widest, spread)
         if spread > SHARDED_UNSURE:
             notes.append(
                 f"no measured FSDP run is near this plan on {gpu.name}: its time may be wrong by "
@@ -671,4 +720,5 @@ def sharded_parts(
         gathering = 1.5 * one / at_once * plan.micro_batches if plan.gpus > 1 else 0.0
         slowest = max(slowest, work / (peak * share), gathering)
         ideal = max(ideal, work / peak)
-    return {"work_at_peak_s": ideal, "communication_and_stalls_s": slowest - ideal}, notes
+    parts = {"work_at_peak_s": ideal, "communication_and_stalls_s": slowest - ideal}
+    return parts, widest, notes
