@@ -145,9 +145,9 @@ def test_pruning_searches_less_and_loses_little() -> None:
     planner = Planner(NETWORK, clusters=6)
     found = planner.plan(request("gpt-1.3b", "A100-40", 8, 4))
     whole, priced = search_exhaustively(found.request, planner.predictor, 6)
-    pruned, fewer = search_exhaustively(
-        found.request, planner.predictor, 6, Pruning.of(found.best.frontier)
-    )
+    pruning = Pruning.of(found.best.frontier)
+    pruned, fewer = search_exhaustively(found.request, planner.predictor, 6, pruning)
+    assert all(pruning.keeps(candidate) for candidate in found.best.frontier)
     assert whole is not None
     assert pruned is not None
     assert fewer * 5 < priced

@@ -299,17 +299,17 @@ class Pruning:
     """Rule 1: the pipeline degree of the best grid."""
     imbalance: float
     """Rule 2: plans whose largest stage is more than this times their mean stage are dropped."""
-    fixed: dict[int, tuple[int, int]]
-    """Rule 3: GPUs and tensor degree of a stage by its number of layers, if the frontier has such a
-    stage."""
+    fixed: dict[int, set[tuple[int, int]]]
+    """Rule 3: GPUs and tensor degrees that stages of so many layers have on the frontier. Most have
+    one; where plans differ each counts, so that no plan of the frontier is dropped."""
 
     @classmethod
     def of(cls, frontier: Sequence[Candidate]) -> Pruning:
         """The rules from the Pareto frontier of the best grid."""
-        fixed: dict[int, tuple[int, int]] = {}
-        for plan in reversed(frontier):
+        fixed: dict[int, set[tuple[int, int]]] = {}
+        for plan in frontier:
             for layers, gpus, tensor in zip(plan.layers, plan.gpus, plan.tensor, strict=True):
-                fixed[layers] = gpus, tensor
+                fixed.setdefault(layers, set()).add((gpus, tensor))
         return cls(len(frontier[0].layers), max(_imbalance(plan) for plan in frontier), fixed)
 
     def keeps(self, plan: Candidate) -> bool:
@@ -317,7 +317,7 @@ class Pruning:
         if len(plan.layers) != self.stages or _imbalance(plan) > self.imbalance + 1e-9:
             return False
         return all(
-            self.fixed.get(layers, (gpus, tensor)) == (gpus, tensor)
+            layers not in self.fixed or (gpus, tensor) in self.fixed[layers]
             for layers, gpus, tensor in zip(plan.layers, plan.gpus, plan.tensor, strict=True)
         )
 
@@ -329,7 +329,8 @@ class Pruning:
             "largest_imbalance": self.imbalance,
             "stages": [
                 {"layers": layers, "gpus": gpus, "tensor": tensor}
-                for layers, (gpus, tensor) in sorted(self.fixed.items())
+                for layers, kinds in sorted(self.fixed.items())
+                for gpus, tensor in sorted(kinds)
             ],
         }
 
