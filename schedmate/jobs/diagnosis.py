@@ -119,13 +119,18 @@ class Diagnosis(BaseModel):
 
     `line` is the first line of the failure, in `file`. `error_type` is `unknown` when the
     job failed for an unknown cause, `none` when it did not fail: it completed, or was
-    cancelled, preempted or out of time, which `error_name` then says. A log that shows neither a
+    cancelled, preempted or out of time, which `error_name` then says. What only followed from a
+    failure (a timeout, a lost connection) commits to no type: there, and where a training diverged,
+    `error_type` is `unknown` and `likely` says which it would be. A log that shows neither a
     failure nor an end has `finished` false: it was cut off, or its job was.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     error_type: ErrorType
+    likely: ErrorType | None = Field(
+        default=None, description="Where the type is unknown: the one that is likely, unproved"
+    )
     finished: bool | None = Field(
         default=None,
         description="Where nothing failed: whether the log says that the job was through",
@@ -185,3 +190,8 @@ class Diagnosis(BaseModel):
         default=None, ge=0, description="Chunks that the binary search looked at"
     )
     warnings: list[Text] = Field(default_factory=list)
+
+    @property
+    def leaning(self) -> ErrorType:
+        """The type, or the likely one where it is unknown."""
+        return self.likely or self.error_type

@@ -28,6 +28,7 @@ from schedmate.jobs.diagnosis import TYPE_MEANINGS
 
 if TYPE_CHECKING:
     from schedmate.logparse.progress.ratio import Slowdown
+    from schedmate.logparse.triage.document import Group
     from schedmate.mate import Analysis
     from schedmate.retrieval.table import HistoryStats
 
@@ -445,19 +446,24 @@ def diagnosis_headline(diagnosis: Diagnosis) -> str:
         return f"No failure: {diagnosis.error_name}" if diagnosis.error_name else "No failure"
     parts = [
         diagnosis.error_name or "Failed, reason not stated",
-        diagnosis.error_type,
+        side_in_words(diagnosis),
     ]
-    if diagnosis.faulty_component:
+    if diagnosis.faulty_component and not diagnosis.likely:
         parts.append(diagnosis.faulty_component)
-    if diagnosis.undecided:
-        parts.append("undecided")
-    elif diagnosis.conflict:
+    if diagnosis.conflict:
         parts.append("in doubt")
     if diagnosis.rank is not None:
         parts.append(f"rank {diagnosis.rank}")
     if diagnosis.node:
         parts.append(f"node {diagnosis.node}")
     return " · ".join(parts)
+
+
+def side_in_words(found: Diagnosis | Group) -> str:
+    """Whose fault it is, or of what is not proved what is likely."""
+    likely = [found.likely, found.faulty_component] if found.likely else []
+    words = " ".join(part for part in likely if part is not None)
+    return f"{found.error_type}, likely {words}" if words else found.error_type
 
 
 def _most_telling(lines: list[EvidenceLine]) -> list[EvidenceLine]:

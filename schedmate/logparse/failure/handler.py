@@ -35,6 +35,7 @@ from schedmate.logparse.failure.rules import (
     speaks_of_trouble,
 )
 from schedmate.logparse.failure.scan import Event, FileScan, event_at
+from schedmate.logparse.failure.side import only_waits
 from schedmate.logparse.reading import Line, Log, LogFile, open_log
 from schedmate.logparse.reading.lines import origin_of_file, plain, split_prefix
 from schedmate.logparse.signs import last_sign, signs
@@ -348,7 +349,7 @@ def _burst(lines: Sequence[Line], rules: RuleSet, mild: bool) -> list[Line]:
 
 
 def _reports_trouble(line: Line, rules: RuleSet, mild: bool) -> bool:
-    if not speaks_of_trouble(line.text):
+    if not speaks_of_trouble(line.text) or only_waits(line.text):
         return False
     if is_mild(line.text):
         named = failed_subsystem(line.text) if mild else None
