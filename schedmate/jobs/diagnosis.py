@@ -114,6 +114,33 @@ class Reading(BaseModel):
     text: str = ""
 
 
+class RunOutcome(BaseModel):
+    """How one run within a log ended, of several that were written into it.
+
+    `outcome` is `failed`, `finished`, `stopped` (cancelled, preempted, out of time), or `open`
+    where its part of the log shows neither.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    first_line: int = Field(ge=1, description="1-based")
+    last_line: int = Field(ge=0, description="1-based")
+    outcome: Literal["failed", "finished", "stopped", "open"]
+    error_name: str | None = None
+    line: int | None = Field(default=None, ge=1, description="Of its first failure, 1-based")
+
+
+class Incident(BaseModel):
+    """A kind of failure that was caught, and followed by further work or a successful end."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    error_name: str | None
+    count: int = Field(ge=1)
+    line: int = Field(ge=1, description="The first of them, 1-based")
+    text: str
+
+
 class Diagnosis(BaseModel):
     """The first failure of a job, its type and a plan (SchedMate paper, section 3.3).
 
@@ -185,6 +212,12 @@ class Diagnosis(BaseModel):
     )
     attempt: int = Field(default=1, ge=1, description="The attempt of the job that was diagnosed")
     attempts: int = Field(default=1, ge=1, description="Attempts found in the log")
+    runs: list[RunOutcome] = Field(
+        default_factory=list, description="The runs that the log holds, where there are several"
+    )
+    incidents: list[Incident] = Field(
+        default_factory=list, description="Failures that were caught and that work went on after"
+    )
     locator: Literal["scan", "binary"] = "scan"
     probes: int | None = Field(
         default=None, ge=0, description="Chunks that the binary search looked at"

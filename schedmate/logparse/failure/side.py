@@ -133,6 +133,11 @@ def only_waits(text: str) -> bool:
     return _says("polling")(text[:CHARACTERS]) and not _says("over")(text[:CHARACTERS])
 
 
+def says_handled(text: str) -> bool:
+    """Whether the line of a failure says that the program goes on without what failed."""
+    return _says("handled")(text[:CHARACTERS])
+
+
 @cache
 def _says(kind: str) -> Callable[[str], bool]:
     import re2
