@@ -158,9 +158,9 @@ def main() -> None:
                     key = (kind, locator)
                     counts[*key, "n"] += 1
                     counts[*key, "line"] += found.line == line
-                    counts[*key, "type"] += found.error_type == expected
-                    confusion[locator, expected, found.error_type] += 1
-                    if found.line != line or found.error_type != expected:
+                    counts[*key, "type"] += found.leaning == expected
+                    confusion[locator, expected, found.leaning] += 1
+                    if found.line != line or found.leaning != expected:
                         wrong.append({
                             "round": round_, "kind": kind, "locator": locator,
                             "fault": fault[-1][:90], "expected": f"{expected} / {line}",

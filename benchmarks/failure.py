@@ -3,7 +3,8 @@
 Three kinds of logs, never in one row: real ones with known failures (`--logs`, a folder with an
 index.csv of `file, failure_label, first_error_line`), programs that really fail here
 (labels/faults.yaml), and published lines of hardware faults put into real logs of healthy jobs
-(labels/fault_lines.yaml). A log belongs to the half that the hash of its name says; rules may be
+(labels/fault_lines.yaml). Where the type is left open, the likely one is what counts, and `of it
+likely` says how often. A log belongs to the half that the hash of its name says; rules may be
 tuned on the development half alone.
 
     python benchmarks/failure.py --logs LOGS --half report [--python PYTHON_WITH_TORCH]
@@ -162,7 +163,7 @@ def inserted(logs: Path, half: str, folder: Path, seed: int) -> Iterator[Case]:
 
 
 def judge(
-    cases: list[Case], kind: str, locator: Locator
+    cases: list[Case], logs: str, locator: Locator
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """One row on all cases, and one on each that went wrong."""
     began = time.perf_counter()
@@ -172,17 +173,17 @@ def judge(
     right: Counter[str] = Counter()
     infra: Counter[str] = Counter()
     confusion: Counter[tuple[str, str]] = Counter()
-    located = lines = named = names = probes = 0
+    located = lines = named = names = probes = leaning = 0
     for case, diagnosis in found:
-        kind_right = case.type is None or diagnosis.error_type == case.type
+        kind = diagnosis.error_type if case.type == "unknown" else diagnosis.leaning
+        kind_right = case.type is None or kind == case.type
         name_right = case.any_name or diagnosis.error_name == case.name
         line_right = case.line is None or diagnosis.line == case.line
         if case.type is not None:
-            confusion[case.type, diagnosis.error_type] += 1
+            confusion[case.type, kind] += 1
+            leaning += diagnosis.likely is not None and kind_right
             right["type"] += kind_right
-            infra[
-                f"{case.type == 'infrastructure'}-{diagnosis.error_type == 'infrastructure'}"
-            ] += 1
+            infra[f"{case.type == 'infrastructure'}-{kind == 'infrastructure'}"] += 1
         names += not case.any_name
         named += not case.any_name and name_right
         lines += case.line is not None
@@ -190,7 +191,7 @@ def judge(
         probes += diagnosis.probes or 0
         if not (kind_right and name_right and line_right):
             wrong.append({
-                "kind": kind, "locator": locator, "case": case.id,
+                "kind": logs, "locator": locator, "case": case.id,
                 "expected": f"{case.type} / {case.name} / {case.line}",
                 "found": f"{diagnosis.error_type} / {diagnosis.error_name} / {diagnosis.line}",
                 "rule": diagnosis.rule,
@@ -198,8 +199,9 @@ def judge(
     true, missed, false = infra["True-True"], infra["True-False"], infra["False-True"]
     f1 = 2 * true / max(1, 2 * true + missed + false)
     row = {
-        "logs": kind, "locator": locator, "n": len(cases),
+        "logs": logs, "locator": locator, "n": len(cases),
         "type right": share(right["type"], confusion.total()),
+        "of it likely": leaning,
         "infrastructure F1": f"{f1:.3f} ({true + missed})",
         "name right": share(named, names),
         "first line right": share(located, lines),

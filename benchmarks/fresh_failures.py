@@ -59,7 +59,8 @@ from schedmate.logparse.reading import open_log
 for path in sys.argv[1:]:
     with open_log(Path(path)) as log:
         found = diagnose(log)
-    keys = (found.error_type, found.error_name, found.line, found.faulty_component)
+    kind = getattr(found, "likely", None) or found.error_type
+    keys = (kind, found.error_name, found.line, found.faulty_component)
     print(json.dumps([*keys, found.rule, found.source]))
 """
 

@@ -53,7 +53,7 @@ def schedmate(path: Path) -> dict[str, Any]:
     """What the Failure Handler says."""
     with open_log(path) as log:
         found = diagnose(log)
-    return {name: getattr(found, name) for name in FAILURE_FIELDS}
+    return {name: getattr(found, name) for name in FAILURE_FIELDS} | {"error_type": found.leaning}
 
 
 def keywords(path: Path) -> dict[str, Any]:

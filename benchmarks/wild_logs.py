@@ -59,7 +59,8 @@ for path in sys.argv[1:]:
         step, rest = "crashed", [None] * 6
     with open_log(Path(path)) as log:
         found = diagnose(log)
-    print(json.dumps([step, found.error_type, found.error_name, found.line, *rest]))
+    kind = getattr(found, "likely", None) or found.error_type
+    print(json.dumps([step, kind, found.error_name, found.line, *rest]))
 """
 
 

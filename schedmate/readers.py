@@ -229,11 +229,11 @@ def extract_variants_work(request: Any) -> Any:
 
 def track_work(request: Any) -> Any:
     """`Readers.track` in the confined process."""
-    from schedmate.logparse.progress.tracker import track_log
+    from schedmate.logparse.failure.ending import track_job
     from schedmate.logparse.reading import open_log
 
     with open_log(request["log"]) as log:
-        progress, _ = track_log(log, batch=request["batch_size"], since=request["since"])
+        progress, _ = track_job(log, batch=request["batch_size"], since=request["since"])
     return progress.model_dump(mode="json")
 
 

@@ -188,7 +188,7 @@ def _track(
 ) -> tuple[Progress, dict[str, Any]]:
     from schedmate.base.confine.limits import bounded
     from schedmate.base.terminal import say
-    from schedmate.logparse.progress.tracker import track_log
+    from schedmate.logparse.failure.ending import track_job
     from schedmate.logparse.reading import open_log
 
     within = bounded(f"the log {path}", settings.memory_mb)
@@ -196,7 +196,7 @@ def _track(
         log.warnings += mixed_logs_warnings(path, log, follow_links=follow_links)
         for warning in log.warnings:
             say(f"warning: {warning}")
-        progress, file = track_log(log, batch=batch, since=since)
+        progress, file = track_job(log, batch=batch, since=since)
         if len(log.files) > 1:
             say(f"note: of {len(log.files):,} logs of {path} this is about {file.name}")
         progress = _by_patterns(file, progress, settings, batch, since, willing)

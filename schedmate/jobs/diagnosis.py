@@ -114,18 +114,50 @@ class Reading(BaseModel):
     text: str = ""
 
 
+class RunOutcome(BaseModel):
+    """How one run within a log ended, of several that were written into it.
+
+    `outcome` is `failed`, `finished`, `stopped` (cancelled, preempted, out of time), or `open`
+    where its part of the log shows neither.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    first_line: int = Field(ge=1, description="1-based")
+    last_line: int = Field(ge=0, description="1-based")
+    outcome: Literal["failed", "finished", "stopped", "open"]
+    error_name: str | None = None
+    line: int | None = Field(default=None, ge=1, description="Of its first failure, 1-based")
+
+
+class Incident(BaseModel):
+    """A kind of failure that was caught, and followed by further work or a successful end."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    error_name: str | None
+    count: int = Field(ge=1)
+    line: int = Field(ge=1, description="The first of them, 1-based")
+    text: str
+
+
 class Diagnosis(BaseModel):
     """The first failure of a job, its type and a plan (SchedMate paper, section 3.3).
 
     `line` is the first line of the failure, in `file`. `error_type` is `unknown` when the
     job failed for an unknown cause, `none` when it did not fail: it completed, or was
-    cancelled, preempted or out of time, which `error_name` then says. A log that shows neither a
+    cancelled, preempted or out of time, which `error_name` then says. What only followed from a
+    failure (a timeout, a lost connection) commits to no type: there, and where a training diverged,
+    `error_type` is `unknown` and `likely` says which it would be. A log that shows neither a
     failure nor an end has `finished` false: it was cut off, or its job was.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     error_type: ErrorType
+    likely: ErrorType | None = Field(
+        default=None, description="Where the type is unknown: the one that is likely, unproved"
+    )
     finished: bool | None = Field(
         default=None,
         description="Where nothing failed: whether the log says that the job was through",
@@ -180,8 +212,19 @@ class Diagnosis(BaseModel):
     )
     attempt: int = Field(default=1, ge=1, description="The attempt of the job that was diagnosed")
     attempts: int = Field(default=1, ge=1, description="Attempts found in the log")
+    runs: list[RunOutcome] = Field(
+        default_factory=list, description="The runs that the log holds, where there are several"
+    )
+    incidents: list[Incident] = Field(
+        default_factory=list, description="Failures that were caught and that work went on after"
+    )
     locator: Literal["scan", "binary"] = "scan"
     probes: int | None = Field(
         default=None, ge=0, description="Chunks that the binary search looked at"
     )
     warnings: list[Text] = Field(default_factory=list)
+
+    @property
+    def leaning(self) -> ErrorType:
+        """The type, or the likely one where it is unknown."""
+        return self.likely or self.error_type

@@ -56,10 +56,13 @@ class Progress(BaseModel):
     throughput: float | None = Field(default=None, description="In `throughput_unit`")
     throughput_unit: Literal["samples/s", "tokens/s", "iterations/s"] | None = None
     eta_s: float | None = Field(default=None, ge=0, description="Time until the run ends [s]")
-    ended: Literal["finished", "stopped"] | None = Field(
+    ended: Literal["finished", "stopped", "failed"] | None = Field(
         default=None,
-        description="That the run is over, where the log shows it: it finished, or ended before "
-        "what it counts to; no time is left then",
+        description="That the run is over, where the log shows it: it finished, ended before "
+        "what it counts to, or failed; no time is left then",
+    )
+    failure: str | None = Field(
+        default=None, description="The name of the error that ended it, where it is known"
     )
     ended_line: int | None = Field(
         default=None, ge=1, description="The line that shows it, 1-based"

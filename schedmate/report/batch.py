@@ -16,6 +16,7 @@ from schedmate.logparse.triage import Triage
 from schedmate.logparse.triage.document import Group, ModelUse
 from schedmate.logparse.triage.document import Triage as DocumentTriage
 from schedmate.logparse.triage.summary import deciding_line
+from schedmate.report.jobs import side_in_words
 
 
 def show_triage(triage: Triage, screen: Screen) -> None:
@@ -194,8 +195,9 @@ def model_words(use: ModelUse) -> str:
 
 def group_title(group: Group) -> str:
     """The group's error, type and component in one line."""
-    parts = [group.error_name or "Unknown failure", group.error_type]
-    return " · ".join([*parts, *([group.faulty_component] if group.faulty_component else [])])
+    parts = [group.error_name or "Unknown failure", side_in_words(group)]
+    component = group.faulty_component if not group.likely else None
+    return " · ".join([*parts, *([component] if component else [])])
 
 
 def unread_words(triage: DocumentTriage, most: int = UNREAD_LISTED) -> list[str]:

@@ -6,7 +6,8 @@ control the terminal.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from schedmate.base.files import without_shared_folders
@@ -22,12 +23,14 @@ from schedmate.jobs import (
     Neighbour,
     Progress,
     Remaining,
+    RunOutcome,
     WorkloadMetadata,
 )
 from schedmate.jobs.diagnosis import TYPE_MEANINGS
 
 if TYPE_CHECKING:
     from schedmate.logparse.progress.ratio import Slowdown
+    from schedmate.logparse.triage.document import Group
     from schedmate.mate import Analysis
     from schedmate.retrieval.table import HistoryStats
 
@@ -342,6 +345,7 @@ def _speed_line(progress: Progress) -> str:
         text += f", {_digits(progress.throughput)} {progress.throughput_unit}"
     if progress.ended is not None:
         text += f", {progress.ended}"
+        text += f" in {progress.failure}" if progress.failure else ""
         text += f" (line {progress.ended_line:,})" if progress.ended_line is not None else ""
     elif progress.eta_s is not None:
         text += f", {format_duration(progress.eta_s)} left"
@@ -425,10 +429,41 @@ def show_diagnosis(diagnosis: Diagnosis, screen: Screen) -> None:
     if diagnosis.rule:
         screen.line()
         screen.line(f"Decided by rule {diagnosis.rule}; see {diagnosis.reference}")
-    if diagnosis.attempts > 1 and (diagnosis.error_type != "none" or diagnosis.error_name):
-        screen.line(f"Attempt {diagnosis.attempt} of {diagnosis.attempts} in this log.")
+    _show_runs(diagnosis, screen)
     for warning in diagnosis.warnings:
         say(f"note: {warning}")
+
+
+def _show_runs(diagnosis: Diagnosis, screen: Screen) -> None:
+    """Which of several runs this is about, how the others ended, and what was caught."""
+    if diagnosis.attempts > 1 and (diagnosis.error_type != "none" or diagnosis.error_name):
+        screen.line(f"Attempt {diagnosis.attempt} of {diagnosis.attempts} in this log.")
+    if len(diagnosis.runs) > 1:
+        screen.line(f"{runs_in_words(diagnosis.runs)}.", label="Runs: ")
+    for incident in diagnosis.incidents:
+        screen.line(
+            f"{counted(incident.count, incident.error_name or 'failure')} that work went on after, "
+            f"the first in line {incident.line}.",
+            label="Caught: ",
+        )
+
+
+def runs_in_words(runs: Sequence[RunOutcome]) -> str:
+    """How several runs ended, in a sentence: the most frequent outcome, and that of the last."""
+    ends = [_in_words(run) for run in runs]
+    most, count = Counter(ends).most_common(1)[0]
+    if count == len(ends):
+        return f"all {count} runs {most}"
+    last = "" if ends[-1] == most else f", the last {ends[-1]}"
+    return f"{count} of {len(ends)} runs {most}{last}"
+
+
+def _in_words(run: RunOutcome) -> str:
+    if run.outcome == "finished":
+        return "ended well"
+    if run.outcome == "open":
+        return "without an end that the log shows"
+    return f"ended in {run.error_name or 'a failure of unknown cause'}"
 
 
 def _tone(diagnosis: Diagnosis) -> Tone:
@@ -445,19 +480,24 @@ def diagnosis_headline(diagnosis: Diagnosis) -> str:
         return f"No failure: {diagnosis.error_name}" if diagnosis.error_name else "No failure"
     parts = [
         diagnosis.error_name or "Failed, reason not stated",
-        diagnosis.error_type,
+        side_in_words(diagnosis),
     ]
-    if diagnosis.faulty_component:
+    if diagnosis.faulty_component and not diagnosis.likely:
         parts.append(diagnosis.faulty_component)
-    if diagnosis.undecided:
-        parts.append("undecided")
-    elif diagnosis.conflict:
+    if diagnosis.conflict:
         parts.append("in doubt")
     if diagnosis.rank is not None:
         parts.append(f"rank {diagnosis.rank}")
     if diagnosis.node:
         parts.append(f"node {diagnosis.node}")
     return " · ".join(parts)
+
+
+def side_in_words(found: Diagnosis | Group) -> str:
+    """Whose fault it is, or of what is not proved what is likely."""
+    likely = [found.likely, found.faulty_component] if found.likely else []
+    words = " ".join(part for part in likely if part is not None)
+    return f"{found.error_type}, likely {words}" if words else found.error_type
 
 
 def _most_telling(lines: list[EvidenceLine]) -> list[EvidenceLine]:

@@ -18,7 +18,7 @@ from pathlib import PurePosixPath
 import numpy as np
 
 from schedmate.jobs import Diagnosis, EvidenceLine
-from schedmate.logparse.failure.scan import FRAME, LIBRARY
+from schedmate.logparse.failure.side import FRAME, LIBRARY
 from schedmate.logparse.triage import JobVerdict, Strip, Triage
 from schedmate.logparse.triage.document import Group, NewTemplate
 from schedmate.logparse.triage.strip import categories

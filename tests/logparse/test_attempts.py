@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from schedmate.base.data import load
-from schedmate.jobs import Diagnosis
+from schedmate.jobs import Diagnosis, Progress
 from schedmate.logparse.failure import diagnose
+from schedmate.logparse.failure.ending import track_job
 from schedmate.logparse.reading import Log, LogFile, open_log
 from schedmate.logparse.reading.blocks import attempts
 from schedmate.logparse.reading.storage import Memory
+from schedmate.report.jobs import runs_in_words
 
 
 def file_of(text: str) -> LogFile:
@@ -136,3 +138,59 @@ def test_what_only_looks_like_the_beginning_of_an_attempt_supersedes_nothing(res
     assert (found.attempt, found.attempts) == (1, 2)
     going_on = of(log + steps(1, 30))
     assert (going_on.error_type, going_on.attempt) == ("none", 2)
+
+
+def went(text: str) -> Progress:
+    return track_job(Log("job.out", [file_of(text)]))[0]
+
+
+def test_a_log_is_a_sequence_of_runs_each_with_its_outcome() -> None:
+    begin = "===== Attempt {n}/5 =====\n"
+    ends = [OOM, OOM, OOM, OOM, GONE]
+    text = "".join(begin.format(n=n) + steps(1, 20) + end for n, end in enumerate(ends, 1))
+    found = of(text)
+    assert [run.error_name for run in found.runs] == ["Out of Memory"] * 4 + ["File Not Found"]
+    assert {run.outcome for run in found.runs} == {"failed"}
+    assert found.error_name == "File Not Found"
+    words = "4 of 5 runs ended in Out of Memory, the last ended in File Not Found"
+    assert runs_in_words(found.runs) == words
+    well = of(text.removesuffix(GONE) + "training is done\n")
+    assert [run.outcome for run in well.runs] == ["failed"] * 4 + ["finished"]
+    assert well.error_type == "none"
+    assert of(steps(1, 20) + OOM).runs == []
+
+
+SKIPPED = "[WARN] configuration {n} skipped: CUDA out of memory. Tried to allocate 2.00 GiB\n"
+TRIED = "configuration {n} of 200: batch {n}\n"
+
+
+@pytest.mark.parametrize("line", [SKIPPED, "trial {n} failed: CUDA out of memory\n"])
+def test_what_was_caught_before_a_successful_end_is_an_incident(line: str) -> None:
+    sweep = "".join(TRIED.format(n=n) + line.format(n=n) for n in range(1, 41))
+    found = of(sweep + "[INFO] Done.\n")
+    assert (found.error_type, found.finished) == ("none", True), found.reason
+    assert [(one.error_name, one.count) for one in found.incidents] == [("Out of Memory", 40)]
+    assert found.incidents[0].line == 2
+    assert of(sweep + OOM).error_type == "framework", "not caught"
+    assert of(OOM + "Done.\n").error_type == "framework", "a script goes on after a crash"
+
+
+def test_a_failed_log_has_no_time_left_for_either_reader() -> None:
+    lost = "[rank1]: Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, OpType=X)\n"
+    assert went(steps(1, 60)).eta_s is not None
+    for end, name in ((OOM, "Out of Memory"), (lost, "NCCL Timeout")):
+        progress = went(steps(1, 60) + end)
+        assert (progress.ended, progress.failure, progress.eta_s) == ("failed", name, None)
+        assert progress.ended_line == of(steps(1, 60) + end).line
+    assert went(steps(1, 60) + OOM + steps(60, 70)).ended is None, "it went on"
+    again = steps(1, 60) + OOM + "===== Attempt 2/3 =====\nloading\n"
+    assert went(again).ended is None, "the next run has begun"
+    stopped = "slurmstepd: error: *** JOB 1 ON n1 CANCELLED AT 2024-01-01T00:00:00 ***\n"
+    assert went(steps(1, 60) + stopped).ended == "stopped"
+
+
+def test_both_name_the_first_loss_that_is_no_number() -> None:
+    nan = steps(41, 900).replace("loss: 2.", "loss: nan #")
+    text = steps(1, 41) + nan
+    assert went(text).loss_state_since == 41
+    assert of(text).line == 41

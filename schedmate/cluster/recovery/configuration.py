@@ -83,7 +83,10 @@ class Diagnostic(_Part):
 
 
 class When(_Part):
-    """The diagnoses that a rule applies to; a key that is left out matches all."""
+    """The diagnoses that a rule applies to; a key that is left out matches all.
+
+    `type` is that of the diagnosis, or where it is unknown the likely one.
+    """
 
     type: Words | None = None
     name: Words | None = None
@@ -93,7 +96,7 @@ class When(_Part):
     def fits(self, diagnosis: Diagnosis) -> bool:
         """Whether every given key matches the diagnosis."""
         wanted = (
-            (self.type, diagnosis.error_type),
+            (self.type, diagnosis.leaning),
             (self.name, diagnosis.error_name),
             (self.component, diagnosis.faulty_component),
             (self.rule, diagnosis.rule),

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from schedmate.base.inputs import host_name
 from schedmate.jobs import Checkpoint, Diagnosis, ErrorType, EvidenceLine, FaultyComponent
 from schedmate.logparse.failure.examine import (
+    FEWEST_RANKS,
     Examined,
     describe_outliers,
     end_of,
@@ -70,6 +71,7 @@ class Cause:
 
     error_type: ErrorType
     reason: str
+    likely: ErrorType | None = None
     error_name: str | None = None
     faulty_component: FaultyComponent | None = None
     recoverable: bool | None = None
@@ -191,7 +193,7 @@ def _of_failure(
     if cause.error_type != "none" and place.node is None and len(nodes) == 1:
         place = replace(place, node=nodes[0])
     evidence = _evidence(verdict, root, logged)
-    if cause.source == "rules" and cause.error_type == "unknown" and root_by_rules is not None:
+    if cause.rule is None and cause.error_type == "unknown" and root_by_rules is not None:
         cause, place, evidence = _by_nearest_example(cause, place, evidence, root_by_rules)
     if cause.error_type == "none" and cause.error_name is None:
         cause = replace(cause, reason=_of_last_attempt(examined, finished=None) or cause.reason)
@@ -215,27 +217,51 @@ def _cause(root: Event, verdict: Verdict) -> Cause:
     rule = root.rule
     if rule is None or rule.role == "exit":
         return Cause("unknown", verdict.reason)
+    undecided = rule.role == "symptom"
     return Cause(
-        rule.type,
+        "unknown" if undecided else rule.type,
         f"{rule.why} ({_capital(verdict.reason)}.)",
+        likely=rule.type if undecided else rule.likely,
         error_name=rule.name,
         faulty_component=rule.component,
         recoverable=rule.recoverable,
         rule=rule.id,
         reference=rule.source,
         source="wording" if isinstance(rule, Subsystem) else "rules",
-        undecided=rule.role == "symptom",
+        undecided=undecided,
     )
 
 
 def _place(root: Event, verdict: Verdict, logged: Line | None) -> Place:
-    """Where the event that decided is; `logged` is a line above that reports the same first."""
+    """Where the event that decided is; `logged` is a line above that reports the same first.
+
+    Rank and node are those of the event if others lack it; what all report is local to none.
+    """
     line = first_report(root, verdict.cascade) if logged is None else logged.number
-    rank, node = root.rank, _node(root.node)
+    same = [event for event in verdict.cascade if _is_same_failure(event, root)]
+    rank = root.rank if {event.rank for event in same} <= {root.rank, None} else None
+    node = _node(root.node if {event.node for event in same} <= {root.node, None} else None)
     if root.rule is not None and root.rule.role == "symptom":
         # who reports it waited for another one, and is not the culprit
         rank, node = verdict.missing[0] if len(verdict.missing) == 1 else None, None
     return Place(root.file.name, line, rank, node, list(verdict.missing))
+
+
+def _is_same_failure(event: Event, root: Event) -> bool:
+    """Whether an event is the same failure, as another rank or node may report it."""
+    if root.rule is None or event.rule is None or root.rule.role != "cause":
+        return False
+    return event.rule.id == root.rule.id and mask(event.text) == mask(root.text)
+
+
+def _is_alone(verdict: Verdict, scans: Sequence[FileScan]) -> bool:
+    """Whether one rank of several that are known reports the failure, and no other does."""
+    root = verdict.root
+    if root is None or root.rank is None:
+        return False
+    ranks = {scan.file.rank for scan in scans} | {event.rank for event in verdict.cascade}
+    others = {event.rank for event in verdict.cascade if _is_same_failure(event, root)}
+    return len(ranks - {None, root.rank}) >= FEWEST_RANKS - 1 and others <= {root.rank, None}
 
 
 def _of_missing_rank(cause: Cause, place: Place, doing: RankActivity) -> tuple[Cause, Place]:
@@ -248,7 +274,8 @@ def _of_missing_rank(cause: Cause, place: Place, doing: RankActivity) -> tuple[C
     cause = replace(
         cause,
         meanwhile=activity.id,
-        error_type=activity.type,
+        error_type="unknown" if activity.undecided else activity.type,
+        likely=activity.type if activity.undecided else None,
         faulty_component=activity.component,
         undecided=activity.undecided,
         recoverable=activity.undecided,
@@ -261,6 +288,8 @@ def _of_missing_rank(cause: Cause, place: Place, doing: RankActivity) -> tuple[C
 def _by_launcher(place: Place, root: Event, verdict: Verdict) -> Place:
     """The place, with rank and host from torchelastic's summary if nothing else names them."""
     first = verdict.elastic
+    if place.rank is None and root.rank is not None and root.rule and root.rule.role == "cause":
+        return place  # all ranks report it
     if first is None or place.rank not in (None, first.rank) or verdict.missing:
         return place
     return replace(place, rank=first.rank, node=place.node or _node(first.host))
@@ -392,6 +421,7 @@ def quote_line(file: LogFile, line: Line, note: str) -> EvidenceLine:
 UNKNOWN_FAILURE = "nothing that the rules know says what failed"
 GENERAL_RULE = "the rule knows what to call the failure and only guesses whose fault it is"
 ONLY_WORDING = "no rule knows the line, only its wording or a likeness says so"
+OPEN_SIDE = "it is known what failed, and the log does not show whose fault that is"
 ONLY_SYMPTOM = "only what others noticed of the failure is known"
 FAINT_LINE = "the line calls itself less than an error"
 OPEN_COMPONENT = "the log does not say which component failed"
@@ -400,6 +430,9 @@ BEFORE_TRAINING = (
     "GPU memory ran out before training began, and the log does not say how much was asked for: "
     "the card may have been in use, or faulty"
 )
+ONE_RANK = "one rank of many reports it, as a fault of its GPU would look as well"
+KERNEL_FAULTS = frozenset({"cuda-illegal-access", "cuda-launch-failure", "cuda-misaligned"})
+"""Rules for kernels that went out of bounds."""
 EARLIER_ATTEMPT = "an earlier attempt decided, since the ones after it show nothing"
 CANCELLED_EARLY = (
     "the last attempt was cancelled before it trained, and the log does not say why it was started "
@@ -411,6 +444,7 @@ UNPROVED = frozenset(
         GENERAL_RULE,
         ONLY_WORDING,
         ONLY_SYMPTOM,
+        OPEN_SIDE,
         FAINT_LINE,
         OPEN_END,
         BEFORE_TRAINING,
@@ -461,16 +495,20 @@ def doubts_of(
         return [CANCELLED_EARLY] if early else []
     doubts = []
     rule = load_rules().by_id.get(cause.rule or "")
+    if root.rule is not None and root.rule.id == cause.rule:
+        rule = root.rule  # its type may be by the frames
     if cause.source in ("wording", "embedding"):
         doubts.append(ONLY_WORDING)
-    elif cause.error_type == "unknown":
-        doubts.append(UNKNOWN_FAILURE)
     elif cause.undecided or (rule is not None and rule.role == "symptom"):
         doubts.append(ONLY_SYMPTOM)
+    elif cause.error_type == "unknown":
+        doubts.append(UNKNOWN_FAILURE if cause.rule is None else OPEN_SIDE)
     elif rule is not None and rule.general:
         doubts.append(GENERAL_RULE)
     if root.faint:
         doubts.append(FAINT_LINE)
+    if cause.rule in KERNEL_FAULTS and _is_alone(verdict, scans):
+        doubts.append(ONE_RANK)
     if cause.rule in _MEMORY_RULES and not trained and not _ASKED_SIZE.search(root.text):
         doubts.append(BEFORE_TRAINING)
     if examined.attempt < examined.attempts:

@@ -53,6 +53,8 @@ class Examined:
     attempt: int = 1
     attempts: int = 1
     probes: int = 0
+    sequence: tuple[LogFile, Sequence[Attempt]] | None = None
+    """The file with several attempts, and these."""
 
 
 def examine(log: Log, rules: RuleSet, usual: Healthy, locator: Locator = "auto") -> Examined:
@@ -75,6 +77,7 @@ def examine(log: Log, rules: RuleSet, usual: Healthy, locator: Locator = "auto")
             last = _last_telling_attempt(file, file_attempts, rules)
             if len(file_attempts) > result.attempts:
                 result.attempts, result.attempt = len(file_attempts), file_attempts.index(last) + 1
+                result.sequence = file, file_attempts
         scanned = scan(file, last, rules)
         scanned.events = [event for event in scanned.events if not usual.knows(event)]
         result.scans.append(scanned)

@@ -34,7 +34,9 @@ from schedmate.logparse.failure.rules import (
     load_rules,
     speaks_of_trouble,
 )
+from schedmate.logparse.failure.runs import incidents, outcomes, set_aside_handled
 from schedmate.logparse.failure.scan import Event, FileScan, event_at
+from schedmate.logparse.failure.side import only_waits
 from schedmate.logparse.reading import Line, Log, LogFile, open_log
 from schedmate.logparse.reading.lines import origin_of_file, plain, split_prefix
 from schedmate.logparse.signs import last_sign, signs
@@ -108,13 +110,18 @@ def diagnose(
         Verdict(elastic, "torchelastic recorded it first") if elastic else decide(scans, kernel)
     )
     root_by_rules = verdict.root
-    verdict = _by_wording(verdict, scans, rules)
+    if not kernel:
+        verdict = set_aside_handled(verdict, scans)
+    if verdict.root is root_by_rules:  # else what failed was caught
+        verdict = _by_wording(verdict, scans, rules)
     if verdict.root is not None:
         at = next((scan for scan in scans if scan.file is verdict.root.file), None)
         verdict.root = replace(verdict.root, rule=rule_by_memory_use(verdict.root, at, rules))
     verdict = _of_the_loss(verdict, scans, rules)
     warnings = [*log.warnings, *warn_of_misplaced(kernel), *warn_of_unheeded(kernel, verdict.root)]
-    return describe(verdict, examined, root_by_rules=root_by_rules, nodes=nodes, warnings=warnings)
+    found = describe(verdict, examined, root_by_rules=root_by_rules, nodes=nodes, warnings=warnings)
+    parts = {"runs": outcomes(examined, rules), "incidents": incidents(scans)}
+    return found.model_copy(update=parts)
 
 
 def _of_the_loss(verdict: Verdict, scans: list[FileScan], rules: RuleSet) -> Verdict:
@@ -348,7 +355,7 @@ def _burst(lines: Sequence[Line], rules: RuleSet, mild: bool) -> list[Line]:
 
 
 def _reports_trouble(line: Line, rules: RuleSet, mild: bool) -> bool:
-    if not speaks_of_trouble(line.text):
+    if not speaks_of_trouble(line.text) or only_waits(line.text):
         return False
     if is_mild(line.text):
         named = failed_subsystem(line.text) if mild else None

@@ -19,6 +19,7 @@ from schedmate.jobs import ErrorType, FaultyComponent
 from schedmate.logparse.failure.examine import outlived_templates
 from schedmate.logparse.failure.rules import EXCEPTION, RuleSet, Severity, deciding_rule, load_rules
 from schedmate.logparse.failure.scan import Event, FileScan
+from schedmate.logparse.failure.side import only_waits, passes_on
 from schedmate.logparse.reading import ErrorFile, Line, Log, LogFile
 from schedmate.logparse.reading.lines import seconds_apart
 from schedmate.logparse.reading.storage import store
@@ -290,6 +291,10 @@ def judge(events: list[Event], kernel: list[Event], ranks: set[int | None]) -> V
     `kernel` are those from the kernel logs of its nodes, `ranks` the ranks with files of their own.
     """
     kernel_causes = [event for event in kernel if role_of(event) == "cause" and event.weight >= 1]
+    waits = [event for event in events if _only_waits(event)]
+    ends = [event for event in events if _ends_waiting(event)]
+    if not ends or any(role_of(event) == "cause" for event in ends):
+        events = [event for event in events if event not in waits]
     hints = [event for event in [*events, *kernel] if role_of(event) == "hint"]
     causes = [event for event in events if role_of(event) == "cause"]
     symptoms = [event for event in events if role_of(event) == "symptom"]
@@ -303,6 +308,7 @@ def judge(events: list[Event], kernel: list[Event], ranks: set[int | None]) -> V
     )
     # nor is what a wrapper raised because the program in it failed
     causes = [event for event in causes if not _of_wrapper(event)] or ([] if symptoms else causes)
+    causes = [event for event in causes if not _passes_on(event)] or causes
     # nor a program that a script did without
     causes = [event for event in causes if not _did_without(event, [*causes, *exits])]
     # nor what calls itself a warning, where something louder followed
@@ -424,8 +430,25 @@ def _gap(one: float | None, other: float | None) -> float | None:
     return None if one is None or other is None else seconds_apart(one, other)
 
 
+def _only_waits(event: Event) -> bool:
+    """Whether an event is a line that waits or tries again, which alone is no failure."""
+    return not event.traceback and role_of(event) in ("cause", "symptom") and only_waits(event.text)
+
+
+def _ends_waiting(event: Event) -> bool:
+    """Whether an event shows that what others waited for failed, rather than goes on."""
+    return role_of(event) not in ("hint", "benign") and not _only_waits(event)
+
+
 def _of_wrapper(event: Event) -> bool:
     return event.rule is not None and event.rule.name == WRAPPERS
+
+
+def _passes_on(event: Event) -> bool:
+    """Whether an event, by its words, only passes on a failure that another one states."""
+    if event.rule is None or not (event.rule.general or event.weight == 0):
+        return False
+    return passes_on(event.text)
 
 
 def _did_without(event: Event, failed: list[Event]) -> bool:

@@ -513,7 +513,7 @@ def _with_replacement(
         "source": "model",
         "doubts": [],
         "reason": f"{model} read it so; rules alone say {_reading_in_words(ruled)}",
-        **dict.fromkeys(("rule", "reference", "recoverable", "finished", "meanwhile")),
+        **dict.fromkeys(("rule", "reference", "recoverable", "finished", "meanwhile", "likely")),
     }
     nothing_known = (
         diagnosis.error_type == "none" or UNKNOWN_FAILURE in diagnosis.doubts or diagnosis.undecided

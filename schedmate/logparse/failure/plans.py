@@ -37,6 +37,7 @@ def plan_for(diagnosis: Diagnosis, *, given_as: str | None = None) -> Recovery:
     """
     facts = {
         "type": diagnosis.error_type,
+        "likely": diagnosis.likely,
         "name": diagnosis.error_name,
         "component": diagnosis.faulty_component,
         "recoverable": diagnosis.recoverable,

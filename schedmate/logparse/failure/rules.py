@@ -75,9 +75,9 @@ class Rule(BaseModel):
     *exit* only reports that something ended; a *stop* ended the job on purpose; a *hint* is worth
     quoting; a *benign* line looks like a failure and is none. `strength` decides between rules that
     match one line. `explains` lists errors (`error_name`) that this one causes. A *general* rule
-    knows the name of a failure but only guesses its type: there a language model may be asked. An
-    exception with `why_own` is a script error if the program itself defines or raises it; `why_own`
-    is then the reason.
+    knows the name of a failure but only guesses its type: there a language model may be asked.
+    A cause of `unknown` type may say which is `likely`; that of a symptom's own `type` is no more.
+    `why_own` is the reason to give for an exception whose class the program itself defines.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -89,6 +89,7 @@ class Rule(BaseModel):
     recoverable: bool
     role: Role = "cause"
     strength: Strength = "normal"
+    likely: ErrorType | None = None
     pattern: str | None = None
     exception: str | None = None
     explains: tuple[str, ...] = ()
@@ -108,11 +109,10 @@ class Rule(BaseModel):
             raise ValueError("give at least one example")
         return self
 
-    def own(self) -> Rule:
-        """The rule to use if the job's own program defines or raises the exception."""
-        if self.why_own is None:
-            return self
-        return self.model_copy(update={"type": "script", "why": self.why_own})
+    def as_script(self, why: str | None = None, *, shown: bool = True) -> Rule:
+        """The rule where the job's own program is at fault, why, and whether that is shown."""
+        changes = {"type": "script", "general": self.general and not shown}
+        return self.model_copy(update=changes | {"why": self.why_own or why or self.why})
 
 
 R = TypeVar("R", bound=Rule)

@@ -2,11 +2,7 @@
 
 An `Event` has its rule, its severity, its rank and node, and the lines of its report, which may
 begin above the line that states the failure. Events that training continued after are put aside.
-
-Whether an exception comes from the user's program or from a library is read off its frames: those
-in files below `site-packages` or `dist-packages`, in Python's own library and in no file at all
-(`<frozen ...>`, `<string>`) are a library's; all others are the program's. So are those of a
-library installed in editable mode: a log does not show that its checkout is not the user's.
+Whose an exception is, `side.py` reads off its frames.
 """
 
 from __future__ import annotations
@@ -33,6 +29,13 @@ from schedmate.logparse.failure.rules import (
     is_mild,
     severity,
     speaks_of_trouble,
+)
+from schedmate.logparse.failure.side import (
+    defined_by_program,
+    passes_on,
+    raised_by_program,
+    rewords,
+    side_of,
 )
 from schedmate.logparse.reading import Attempt, Block, Line, LogFile
 from schedmate.logparse.reading.blocks import DIRECT_CAUSE, blocks
@@ -127,22 +130,27 @@ def _is_faint_cause(rule: Rule | None, text: str, level: Severity | None) -> boo
 def _rule_for_traceback(block: Block, rules: RuleSet) -> tuple[Rule | None, Line]:
     """The most specific rule for the exceptions of a traceback; of equal ones the last.
 
-    Of an exception raised from another one, Python's direct cause, that other one.
+    Of an exception that only says again what another one said, that other one: Python's direct
+    cause, or what was caught where it is raised.
     """
     best: Rule | None = None
     at = block.inner[-1]
     raised = True  # whether the next exception's name is that of a traceback
+    caught: int | None = None  # where the traceback ends in whose handling the next one was raised
     caused = False
-    for line in block.inner:
+    texts = [line.text for line in block.inner]
+    for number, line in enumerate(block.inner):
         text = line.text
         if not text.strip():
             continue
         if "the above exception" in text.lower():
-            caused = DIRECT_CAUSE in text
+            caused, caught = DIRECT_CAUSE in text, number
         if _INDENTED.match(text) or "Traceback (most recent call" in text:
             raised = True
             continue
         match = EXCEPTION.match(text.strip())
+        if caught is not None and match is not None and raised:
+            caused = caused or passes_on(text) or rewords(texts[:caught], texts[caught:number])
         named = rules.exception(match["name"]) if match is not None and raised else None
         raised = match is None and raised
         rule = deciding_rule(
@@ -161,10 +169,8 @@ def _rule_for_traceback(block: Block, rules: RuleSet) -> tuple[Rule | None, Line
     if best is not None:
         match = EXCEPTION.match(at.text.strip())
         message = (match["message"] or "") if match is not None else ""
-        quoted = rules.quoted(best, message)
-        if quoted is None and best.why_own is not None:
-            best = best.own() if _is_programs(block, at) else best
-        best = quoted or best
+        before = texts[: block.inner.index(at)]
+        best = rules.quoted(best, message) or side_of(best, before, at.text)
     return best, at
 
 
@@ -177,16 +183,11 @@ def _rule_for_own_class(block: Block, rules: RuleSet) -> tuple[Rule, Line] | Non
     for line in reversed(block.inner):
         match = EXCEPTION.match(line.text)
         if match is not None and match["name"] == block.exception:
-            if _is_programs(block, line):
-                return rules.by_id[UNKNOWN_EXCEPTION].own(), line
+            texts = [above.text for above in block.inner[: block.inner.index(line)]]
+            if defined_by_program(line.text) or raised_by_program(texts):
+                return rules.by_id[UNKNOWN_EXCEPTION], line
             break
     return None
-
-
-def _is_programs(block: Block, at: Line) -> bool:
-    """Whether the exception that a line of a traceback names is the program's own."""
-    texts = [line.text for line in block.inner[: block.inner.index(at)]]
-    return defined_by_program(at.text) or raised_by_program(texts)
 
 
 def _weight_of(rule: Rule) -> tuple[int, int]:
@@ -203,7 +204,7 @@ def _rule_for_bare_name(line: Line, rules: RuleSet) -> Rule | None:
     if rule is None:
         return None
     message = match.groupdict().get("message") or ""
-    return rules.quoted(rule, message) or (rule.own() if defined_by_program(text) else rule)
+    return rules.quoted(rule, message) or side_of(rule, (), text)
 
 
 def event_at(
@@ -468,42 +469,3 @@ def beginning_lines(
             break
         beginning.insert(0, first)
     return beginning
-
-
-# Whether an exception comes from the user's program or from a library.
-#
-# Frames in files below `site-packages` or `dist-packages`, in Python's own library and in no file
-# at all (`<frozen ...>`, `<string>`) are a library's; all others are the program's. So are those
-# of a library installed in editable mode: a log does not show that its checkout is not the user's.
-
-
-LIBRARY = re.compile(  # the last two as Windows has it
-    r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib(?:32|64)?[/\\]python\d|^<(?!module)"
-    r"|(?i:[/\\](?:python|(?:ana|mini)conda)\d[\d.]{0,9}[/\\]lib[/\\]|\\python\\lib\\)"
-)
-FRAME = re.compile(r'File "([^"]+)", line (\d+)(?:, in (\S+))?')
-_IN_MAIN = re.compile(r"\s*(?:__main__|__mp_main__)\.[A-Za-z_]")
-_RAISES = re.compile(r"\s+raise\b")
-
-
-def defined_by_program(text: str) -> bool:
-    """Whether a line begins with an exception whose class is defined in the launched script.
-
-    Python prints such a class as `__main__.ConfigBroken`, in a spawned child with `__mp_main__`.
-    """
-    return _IN_MAIN.match(text) is not None
-
-
-def raised_by_program(texts: Sequence[str]) -> bool:
-    """Whether the innermost frame of a traceback, up to its exception, raises in the program.
-
-    `texts` are the lines of the traceback before the exception. Without source lines the frame
-    alone decides; a source line that raises nothing may have called compiled code.
-    """
-    for number in range(len(texts) - 1, -1, -1):
-        frame = FRAME.search(texts[number])
-        if frame is not None:
-            source = texts[number + 1] if number + 1 < len(texts) else ""
-            raises = _RAISES.match(source) is not None or not source[:1].isspace()
-            return raises and LIBRARY.search(frame[1]) is None
-    return False

@@ -78,7 +78,8 @@ def _counts(row: dict[str, Any], diagnosis: Diagnosis | None) -> bool:
         return True
     if diagnosis.error_type == "none" and diagnosis.error_name is None:
         return True
-    silent = diagnosis.error_type in ("none", "unknown") or _is_vague(diagnosis.rule)
+    unsaid = diagnosis.error_type == "unknown" and (diagnosis.rule is None or diagnosis.undecided)
+    silent = diagnosis.error_type == "none" or unsaid or _is_vague(diagnosis.rule)
     return silent and bool(row["over"] == "silence")
 
 

@@ -70,6 +70,7 @@ class Group(_Part):
 
     id: str
     error_type: ErrorType
+    likely: ErrorType | None = None
     error_name: str | None
     faulty_component: FaultyComponent | None
     template: str = Field(description="The deciding line, masked; empty when nothing was quoted")

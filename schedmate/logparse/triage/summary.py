@@ -172,6 +172,7 @@ def group_failures(jobs: Iterable[JobVerdict]) -> list[Group]:
         if diagnosis is not None and job.failed:
             key = (
                 diagnosis.error_type,
+                diagnosis.likely or "",
                 diagnosis.error_name or "",
                 diagnosis.faulty_component or "",
                 mask(deciding_line(diagnosis)),
@@ -196,6 +197,7 @@ def _group(key: tuple[str, ...], members: list[JobVerdict]) -> Group:
     return Group(
         id=name,
         error_type=shown.error_type,
+        likely=shown.likely,
         error_name=shown.error_name,
         faulty_component=shown.faulty_component,
         template=key[-1],
@@ -317,7 +319,7 @@ def compare_nodes(jobs: Sequence[JobVerdict]) -> NodeTest:
 
 
 def _infrastructure(job: JobVerdict) -> bool:
-    return job.diagnosis is not None and job.diagnosis.error_type == "infrastructure"
+    return job.diagnosis is not None and job.diagnosis.leaning == "infrastructure"
 
 
 def _blamed(job: JobVerdict) -> list[str]:
@@ -406,7 +408,16 @@ def holm_adjusted(p_values: dict[str, float]) -> dict[str, float]:
 
 
 DIAGNOSIS_COLUMNS = (
-    *("error_type", "error_name", "faulty_component", "recoverable", "file", "line", "rank"),
+    *(
+        "error_type",
+        "likely",
+        "error_name",
+        "faulty_component",
+        "recoverable",
+        "file",
+        "line",
+        "rank",
+    ),
     *("node", "time", "rule", "source"),
 )
 """Columns that come from the diagnosis."""

@@ -187,7 +187,7 @@ def test_who_was_missing_in_a_timeout(job: Path) -> None:
         for rank in (0, 1, 3, 4)
     )
     found = of(job, steps(1, 9) + wait)
-    assert (found.error_type, found.error_name) == ("infrastructure", "NCCL Timeout")
+    assert (found.leaning, found.error_name) == ("infrastructure", "NCCL Timeout")
     assert found.rank == 2
 
 

@@ -25,7 +25,7 @@ def test_a_log_that_ends_in_what_a_page_documents(family: dict[str, Any], tmp_pa
         path.write_text(f"starting\n{line}\n")
         with open_log(path) as log:
             found = diagnose(log)
-        assert found.error_type in family["type"], (line, found.rule)
+        assert found.leaning in family["type"], (line, found.rule)
         assert found.faulty_component in family["component"], (line, found.rule)
         assert found.line == 2, (line, found.rule)
 

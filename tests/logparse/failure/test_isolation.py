@@ -285,7 +285,9 @@ def test_a_contained_memory_error_takes_no_node_out_of_service() -> None:
 
 
 def test_no_plan_names_one_search_twice() -> None:
-    found = of(STEPS + "RuntimeError: CUDA error: unspecified launch failure\n", ("n1",))
+    found = of(
+        STEPS + "RuntimeError: CUDA error: an illegal instruction was encountered\n", ("n1",)
+    )
     assert found.plan is not None
     assert found.plan.steps[0].commands[0] == "dmesg -T | grep -iE 'xid|nvrm|amdgpu'"
     for line in accusing():
@@ -396,7 +398,7 @@ def test_names_of_one_machine() -> None:
 
 def test_the_command_and_the_hook(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "job.out").write_text(
-        STEPS + "RuntimeError: CUDA error: unspecified launch failure\n"
+        STEPS + "RuntimeError: CUDA error: an illegal instruction was encountered\n"
     )
     (tmp_path / "kernel.txt").write_text(f"[86412.1] {XID}\n")
     job, kernel = str(tmp_path / "job.out"), str(tmp_path / "kernel.txt")

@@ -39,11 +39,11 @@ def test_a_loss_that_is_no_number_to_the_end(form: str, value: str) -> None:
     well = "".join(form.format(n=n, loss=f"2.{n}") + "\n" for n in range(1, 9))
     lost = "".join(form.format(n=n, loss=value) + "\n" for n in range(9, 20))
     found = of(well + lost)
-    assert (found.error_type, found.error_name) == ("framework", "Runtime Error")
+    assert (found.error_type, found.error_name) == ("unknown", "Divergence")
     assert (found.rule, found.line) == ("anomaly-nan", 9)
     assert found.plan is not None
     assert (found.plan.id, found.plan.notify) == ("nan-loss", "user")
-    assert "no number" in found.plan.summary
+    assert "diverged" in found.plan.summary
     assert of(well + lost + "training is done\n").line == 9, "nothing was learnt all the same"
     assert of(well + lost + well.replace("2.", "1.")).error_type == "none", "it came back"
     assert of(well + form.format(n=9, loss=value) + "\n").error_type == "none", "once is no loss"

@@ -34,6 +34,7 @@ TAXONOMY = {
     "Assertion Error, Value Error, Zero Division, Model Loading, Dataset Loading",
     "script": "File Not Found, OS Error, Type Error, Name Error, Permission Error, Import Error, "
     "Key Error, Syntax Error, Argument Error, Called Process Error, Index Error",
+    "unknown": "Divergence",
     "none": "Time Limit, Cancelled, Preempted, Interrupted",
 }
 NAMES = {name for names in TAXONOMY.values() for name in names.split(", ")}
@@ -116,7 +117,9 @@ def test_every_failure_has_a_plan_and_none_is_left_over() -> None:
     used[plan_for(Diagnosis(error_type="none")).id] += 1
     used[plan_for(Diagnosis(error_type="none", finished=False)).id] += 1
     used[plan_for(Diagnosis(error_type="infrastructure", source="model")).id] += 1
-    used[plan_for(Diagnosis(error_type="infrastructure", undecided=True)).id] += 1
+    for likely in ("infrastructure", "framework"):
+        lost = Diagnosis(error_type="unknown", likely=likely, undecided=True)
+        used[plan_for(lost).id] += 1
     for work in load("logparse/failure/meanwhile.yaml")["activities"]:
         doing = Diagnosis(error_type=work["type"], meanwhile=work["id"])
         used[plan_for(doing).id] += 1

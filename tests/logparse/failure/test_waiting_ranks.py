@@ -41,7 +41,7 @@ def test_what_the_missing_rank_was_doing(activity: dict[str, str]) -> None:
     others = waits(1) + waits(2) + waits(3)
     found = of(f"[rank0]: {activity['example']}\n{others}")
     assert found.meanwhile == activity["id"]
-    assert (found.error_name, found.error_type) == ("NCCL Timeout", activity["type"])
+    assert (found.error_name, found.leaning) == ("NCCL Timeout", activity["type"])
     assert (found.rank, found.missing_ranks) == (0, [0])
     assert found.plan is not None
     assert found.plan.isolation == "none"
@@ -113,7 +113,7 @@ def test_the_rank_behind_is_the_one_to_look_at_not_the_reporter(reports: str) ->
 )
 def test_where_nothing_says_it_is_undecided_and_the_plan_is_a_check(report: str) -> None:
     found = of(STEPS + report)
-    assert found.error_type == "infrastructure"
+    assert (found.error_type, found.likely) == ("unknown", "infrastructure")
     assert found.undecided
     assert (found.rank, found.node) == (None, None), "the reporter is not the culprit"
     assert found.plan is not None
@@ -149,4 +149,4 @@ def test_a_notice_counts_although_training_went_on_for_a_while() -> None:
 
 def test_a_signal_after_the_timeout_is_the_launcher_s() -> None:
     found = of(STEPS + waits(0) + waits(1) + "Received SIGTERM: 15\n")
-    assert (found.error_type, found.error_name) == ("infrastructure", "NCCL Timeout")
+    assert (found.leaning, found.error_name) == ("infrastructure", "NCCL Timeout")
