@@ -184,9 +184,8 @@ def picture() -> None:
         drawn = [row for row in rows if row[f"{kind}: answers"] >= FEW]
         x = np.array([row["from"] + 0.05 for row in drawn])
         y = np.array([row[f"{kind}: share"] for row in drawn])
-        name = (
-            f"{kind}: {sum(row[f'{kind}: answers'] for row in drawn)} answers, tenths of {FEW} up"
-        )
+        count = sum(row[f"{kind}: answers"] for row in drawn)
+        name = f"{kind}: {count} answers, tenths with at least {FEW}"
         curves.append(Series(name, style, x, y))
     ticks = (0.0, 0.25, 0.5, SURE, 1.0)
     axes = (

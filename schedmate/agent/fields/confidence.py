@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any, Protocol
 
 from schedmate.agent.fields import training
+from schedmate.agent.fields.about import README
 from schedmate.agent.fields.candidates import Candidate, Lines, is_known, only_letters, rules
 from schedmate.agent.fields.training import COMPUTED
 from schedmate.agent.interp.trace import Trace
@@ -162,7 +163,7 @@ def judge_answers(answers: Mapping[str, Candidate], scene: Scene) -> dict[str, C
     for name, answer in answers.items():
         if answer.doubted:
             lower(name, answer.score / 100, answer.note or doubts.get(name) or "")
-        if (answer.place[0] or "").lower().endswith(_PROSE):
+        if answer.rule == README or (answer.place[0] or "").lower().endswith(_PROSE):
             lower(name, _SAID, "only prose says it, which no program reads")
             if name == MODEL and TASK in answers and answers[TASK].rule == "model":
                 lower(TASK, _SAID, "it follows from a name that only prose says")
