@@ -2,6 +2,7 @@
 
     python benchmarks/fit_fields.py collect --repos DIR --answers DIR
     python benchmarks/fit_fields.py fit --answers DIR
+    python benchmarks/fit_fields.py picture
 
 What extraction says today about the development jobs is right far too often to learn doubt from:
 every one of their repositories was looked at while it was written. So `collect` runs, for each job,
@@ -11,7 +12,7 @@ the first reading, which flatters every row alike.
 
 A field's weights are those of a regularised logistic model over the facts of
 `fields/confidence.py` (`_fitting.py`). Which candidate is the answer is tried with pairwise models
-besides, and recorded.
+besides, and recorded. `picture` draws how often each confidence was right, as `fit` recorded it.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ from typing import Any
 import numpy as np
 import yaml
 from _fields import RANKED, Answer, read
+from _figure import save
 from _fitting import FOLDS, SEED, Models, choices, fit, folds, out_of_fold, rows_of
-from _record import record
+from _record import RESULTS, record
 from _tried import TRIED
 
 from schedmate.agent.fields.confidence import (
@@ -41,14 +43,18 @@ from schedmate.agent.fields.confidence import (
     SURROUNDING_FACTS,
     cautious_confidence,
 )
+from schedmate.jobs.metadata import SURE
+from schedmate.report.charts import Axis, Series
 
 HERE = Path(__file__).parent
 WEIGHTS = HERE.parent / "schedmate/agent/fields/weights"
 LABELS = HERE / "labels"
 FEW_WRONG = 0.05
 """Share of the wrong answers that may count as sure."""
-LIKELY, SURE = 0.7, 0.75
-"""Confidence is the probability up to the one; the other is where few wrong answers lie above."""
+LIKELY = 0.7
+"""Confidence is the probability up to here, and `SURE` where few wrong answers lie above."""
+FEW = 10
+"""A tenth of fewer answers is not drawn."""
 
 
 def first_sight() -> dict[str, dict[str, Any]]:
@@ -152,6 +158,7 @@ def _measures(shares: np.ndarray, right: np.ndarray) -> dict[str, Any]:
         "of them right": round(float(right[above].mean()), 3) if above.any() else "",
         "wrong": int((~right).sum()),
         "of them 0.75 and more": int((~right & sure).sum()),
+        "0.75 and more": int(sure.sum()),
     }
 
 
@@ -167,6 +174,25 @@ def _curve(kinds: dict[str, np.ndarray], right: np.ndarray) -> list[dict[str, An
             row[f"{name}: share"] = round(float(right[of].mean()), 3) if of.any() else ""
         rows.append(row)
     return rows
+
+
+def picture() -> None:
+    """Draw the recorded share of right answers by confidence, tenth by tenth."""
+    rows = json.loads((RESULTS / "extraction_confidence.json").read_text())["rows"]
+    curves = [Series("as sure as right", 7, np.array([0.0, 1.0]), np.array([0.0, 1.0]))]
+    for style, kind in enumerate(("confidence", "probability")):
+        drawn = [row for row in rows if row[f"{kind}: answers"] >= FEW]
+        x = np.array([row["from"] + 0.05 for row in drawn])
+        y = np.array([row[f"{kind}: share"] for row in drawn])
+        count = sum(row[f"{kind}: answers"] for row in drawn)
+        name = f"{kind}: {count} answers, tenths with at least {FEW}"
+        curves.append(Series(name, style, x, y))
+    ticks = (0.0, 0.25, 0.5, SURE, 1.0)
+    axes = (
+        Axis("how sure, on folds by repository", 0.0, 1.0, ticks, "share"),
+        Axis("share that is right", 0.0, 1.0, ticks, "share"),
+    )
+    save(RESULTS / "extraction_confidence.svg", "How often a confidence is right", curves, axes)
 
 
 def _ranked(answers: Sequence[Answer]) -> dict[str, Any]:
@@ -287,10 +313,15 @@ def write(models: Models, points: list[list[float]], answers: Sequence[Answer]) 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("collect", "fit"))
+    parser.add_argument("what", choices=("collect", "fit", "picture"))
     parser.add_argument("--repos", type=Path, help="folder of checkouts named OWNER+NAME")
-    parser.add_argument("--answers", type=Path, required=True, help="folder of what collect wrote")
+    parser.add_argument("--answers", type=Path, help="folder of what collect wrote")
     options = parser.parse_args()
+    if options.what == "picture":
+        picture()
+        return
+    if options.answers is None:
+        parser.error("name the folder of the answers with --answers")
     if options.what == "collect":
         collect(options.repos, options.answers)
         return
@@ -326,6 +357,7 @@ def main() -> None:
     )
     of = "as in extraction_confidence"
     record("extraction_rules", _by_rule(answers, shares), answers=of)
+    picture()
     about = "log loss on folds of the same answers, so the choice of facts is seen by it"
     record("extraction_facts", _ablations(answers, right), answers=of, what=about)
 

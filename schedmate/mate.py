@@ -85,6 +85,7 @@ class Analysis(BaseModel):
             },
             "metadata": metadata,
             "evidence": evidence,
+            "unsure": self.metadata.unsure(),
             "fingerprint": self.metadata.fingerprint(),
             "launch": whole["launch"],
             "estimate": estimate,
@@ -107,6 +108,14 @@ class Analysis(BaseModel):
             metadata=self.metadata,
             submit_time=time.time() if self.spec.submit_time is None else self.spec.submit_time,
         )
+
+
+def sure_enough(metadata: WorkloadMetadata, least: float, warnings: list[str]) -> WorkloadMetadata:
+    """The metadata without values that are less sure than `least`, which `warnings` then names."""
+    kept, left_out = metadata.without_unsure(least)
+    if left_out:
+        warnings.append(f"left out for a confidence below {least:g}: {', '.join(left_out)}")
+    return kept
 
 
 # The job history that the settings name, and the Scheduling Advisor on it.
@@ -375,6 +384,8 @@ class SchedMate:
         if extractor is not None:
             metadata, use = extractor.extract(spec, extraction)
             timing["model"] = time.perf_counter() - extracted
+        warnings = list(extraction.warnings)
+        metadata = sure_enough(metadata, self.settings.min_confidence, warnings)
         asked = time.perf_counter()
         estimate, history_size = self._advice.estimate(
             metadata, extraction.launch, spec.submit_time, spec
@@ -389,7 +400,7 @@ class SchedMate:
             source=use.mode if use is not None and use.filled and use.outcome == "ok" else "static",
             model=use,
             timing_s={**timing, "retrieval": ended - asked, "total": ended - began},
-            warnings=extraction.warnings,
+            warnings=warnings,
         )
 
     def _extractor(self) -> MetadataExtractor | None:

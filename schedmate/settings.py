@@ -122,6 +122,13 @@ class Settings(BaseSettings):
         description="Ratio of p90 to p10 from which on an estimate abstains as too uncertain",
     )
     budget_s: float = Field(default=10.0, gt=0, description="CPU time of one static analysis [s]")
+    min_confidence: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="Values of a job's metadata that are less sure are left out [0 to 1]; 0.75 "
+        "leaves out those that are marked as unsure",
+    )
     memory_mb: int = Field(
         default=2048,
         ge=256,

@@ -68,6 +68,24 @@ def test_text_names_the_source_of_every_field(analyze: Cli) -> None:
     assert "imageclf/data.py:23" in rows["dataset_config.train"]
 
 
+def test_unsure_values_are_marked_and_can_be_left_out(analyze: Cli, tmp_path: Path) -> None:
+    script = "import torch\nclass Actor(torch.nn.Module): pass\nmodel = Actor()\n"
+    repo = write_repo(tmp_path / "repo", script)
+    text = analyze(repo, "--command", "python train.py").out
+    rows = {line.split()[0]: line for line in text.splitlines() if "_config." in line}
+    assert rows["model_config.model_name"].endswith("? unsure")
+    assert "? unsure: model_config.model_name Actor" in text
+    assert text.startswith("Actor (unsure) · ")
+    marked = document(analyze(repo, "--command", "python train.py", "--json"))
+    assert marked["unsure"]
+    assert marked["estimate"]["unsure"] == marked["unsure"]
+    words = ("--min-confidence", "0.75", "--json")
+    sure = document(analyze(repo, "--command", "python train.py", *words))
+    assert sure["unsure"] == []
+    assert sure["metadata"]["model_config"]["model_name"] is None
+    assert any("0.75" in line and "model_name" in line for line in sure["warnings"])
+
+
 def test_json_says_the_same(analyze: Cli) -> None:
     parsed = document(analyze(str(REPO), "--command", COMMAND, "--json", "--job-id", "17"))
     assert parsed["job"]["job_id"] == "17"

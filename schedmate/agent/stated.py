@@ -25,6 +25,7 @@ from schedmate.agent.values import Items, Value
 from schedmate.base.errors import InputError
 from schedmate.base.files import is_file
 from schedmate.jobs import WorkloadMetadata
+from schedmate.jobs.metadata import RunnerUp
 
 DOUBTED = 0.6
 """Most confidence in a field for which the command states what could not be matched."""
@@ -217,7 +218,11 @@ def doubt_contradicted(
         )
         if statement in missed:
             for proof in proofs:
-                proof.confidence = min(proof.confidence, DOUBTED)
+                proof.lower(
+                    DOUBTED,
+                    "the command states another value, which no code was seen to take",
+                    RunnerUp(value=statement.value.plain(), where=f"{statement} of the command"),
+                )
 
 
 def _states(answer: object, data: object) -> bool:

@@ -138,7 +138,7 @@ def extract(
     stands = _NEVER_CONTRADICTED if plan.complete else _FROM_LAUNCH
     for proof in metadata.evidence.values():
         if not complete and proof.source not in stands:
-            proof.confidence = min(proof.confidence, _MAY_BE_MORE)
+            proof.lower(_MAY_BE_MORE, "the program was not read to its end")
     took = time.monotonic() - start
     return Extraction(metadata, completed, warnings, took, plan.entry, not complete)
 

@@ -123,6 +123,12 @@ def analyze(
             help="Repeat a recorded reading of REPO with the model's recorded replies.",
         ),
     ] = None,
+    min_confidence: Annotated[
+        float | None,
+        typer.Option(
+            min=0, max=1, help="Leave out values that are less sure; 0.75: all that are unsure."
+        ),
+    ] = None,
     fail_on_abstain: Annotated[
         bool, typer.Option("--fail-on-abstain", help="Exit with 4 when no past job is similar.")
     ] = False,
@@ -166,6 +172,7 @@ def analyze(
         threshold=threshold,
         method=method,
         mode=mode,
+        min_confidence=min_confidence,
         llm_base_url=llm_base_url,
         llm_timeout_s=llm_timeout,
         llm_deadline_s=llm_deadline,

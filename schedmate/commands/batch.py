@@ -45,11 +45,12 @@ COLUMNS: dict[str, ColumnKind] = {
         ("duration_s", "duration_p10_s", "duration_p50_s", "duration_p90_s"), "float64"
     ),
     "abstained": "bool",
-    **dict.fromkeys(("method", "source", "error"), "string"),
+    **dict.fromkeys(("unsure", "method", "source", "error"), "string"),
     "exit_code": "int64",
     "document": "string",
 }
-"""Columns of the results as Parquet; `document` is the whole result as JSON."""
+"""Columns of the results as Parquet; `unsure` has the fields that are, with commas between them,
+and `document` is the whole result as JSON."""
 
 
 class BatchJob(BaseModel):
@@ -104,7 +105,8 @@ class Result(NamedTuple):
         merged: dict[str, Any] = {}
         for part in reversed(parts):
             merged |= part if isinstance(part, dict) else {}
-        return merged | {"document": dumps(document)}
+        unsure = ", ".join(document.get("unsure", ()))
+        return merged | {"unsure": unsure, "document": dumps(document)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,8 +119,22 @@ STORED = "stored"
 """The validation context of what a model was written as before: it is plain already."""
 
 
+SURE = 0.75
+"""The confidence from which on an answer is sure. Confidences are fitted so that one wrong answer
+in twenty lies above it (benchmarks/fit_fields.py); what lies below is marked as unsure."""
+
+
+class RunnerUp(BaseModel):
+    """The likeliest other value of a field."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    value: Annotated[Any, BeforeValidator(plain)]
+    where: Text = Field(description="Where it came from, as `Evidence.where` says it")
+
+
 class Evidence(BaseModel):
-    """Where one metadata value came from."""
+    """Where one metadata value came from, and why it may be wrong."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -141,6 +155,22 @@ class Evidence(BaseModel):
         default=None,
         description="How the value was computed, where what is cited does not state it",
     )
+    doubt: Text | None = Field(default=None, description="Why the value is unsure, where it is")
+    runner_up: RunnerUp | None = Field(
+        default=None, description="What the value could be instead, where it is unsure"
+    )
+
+    @property
+    def unsure(self) -> bool:
+        """Whether the confidence is below the cut from which on answers are nearly all right."""
+        return self.confidence < SURE
+
+    def lower(self, most: float, why: str, instead: RunnerUp | None = None) -> None:
+        """Be no surer than `most`, for the reason `why`; `instead` is what speaks against it."""
+        if self.confidence > most:
+            self.confidence = most
+            self.doubt = why
+            self.runner_up = instead or self.runner_up
 
     def where(self) -> str:
         """A short human-readable origin: `configs/gpt.yaml:12`, `--lr on the command line`.
@@ -219,6 +249,10 @@ class JobConfig(_Section):
     """
 
 
+LENGTH = frozenset({"training_config.iters", "training_config.iter_type"})
+"""The two fields that are a length together."""
+
+
 class WorkloadMetadata(BaseModel):
     """Semantic metadata of one job (SchedMate paper, Figure 6).
 
@@ -271,9 +305,16 @@ class WorkloadMetadata(BaseModel):
         """What it runs on: the training set, the tasks of an evaluation, the data of others."""
         if self.family == "training":
             return self.dataset.train
-        own = self.job.model_extra or {}
-        data = own.get("tasks") or own.get("data")
+        data = (self.job.model_extra or {}).get(self.data_field.partition(".")[2])
         return data if isinstance(data, str) else None
+
+    @property
+    def data_field(self) -> str:
+        """The dotted name of the field that `data_name` is the value of."""
+        if self.family == "training":
+            return "dataset_config.train"
+        own = self.job.model_extra or {}
+        return "job_config.tasks" if own.get("tasks") else "job_config.data"
 
     def sections(self) -> dict[str, dict[str, Any]]:
         """The sections under their JSON names, without evidence; `job_config` where it has keys."""
@@ -288,6 +329,35 @@ class WorkloadMetadata(BaseModel):
             return self.job_kind
         section, _, key = field.partition(".")
         return self.sections().get(section, {}).get(key)
+
+    def unsure(self) -> list[str]:
+        """Fields whose value is unsure (`Evidence.unsure`), by their dotted names."""
+        return [
+            field
+            for field, proof in self.evidence.items()
+            if proof.unsure and proof.value is not None
+        ]
+
+    def without_unsure(self, least: float) -> tuple[WorkloadMetadata, list[str]]:
+        """The metadata without values of a confidence below `least`, and their fields.
+
+        The length and its unit go together. The job's kind stays, as it says which fields there
+        are.
+        """
+        low = {field for field, proof in self.evidence.items() if proof.confidence < least}
+        low.discard("job_kind")
+        if low & LENGTH:
+            low |= LENGTH & self.evidence.keys()
+        if not low:
+            return self, []
+        sections = self.sections()
+        for field in low:
+            section, _, key = field.partition(".")
+            sections[section].pop(key, None)
+        kept = {field: proof for field, proof in self.evidence.items() if field not in low}
+        document = {"job_kind": self.job_kind, **sections, "evidence": kept}
+        left_out = [field for field in self.evidence if field in low]
+        return WorkloadMetadata.model_validate(document), left_out
 
     def missing(self) -> list[str]:
         """Mandatory fields of this kind of job that are still None."""

@@ -224,6 +224,11 @@ class Estimate(BaseModel):
         description="In what the job lies outside of what its neighbours did, and how far",
     )
     neighbours: list[Neighbour] = Field(default_factory=list)
+    unsure: list[str] = Field(
+        default_factory=list,
+        description="Fields of the job's metadata that are unsure, by their dotted names: what it "
+        "is compared by, where the model's or the data's name is among them",
+    )
     method: str = "none"
     abstained: bool = True
     reason: str | None = None

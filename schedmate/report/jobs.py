@@ -56,6 +56,8 @@ def show_analysis(analysis: Analysis, screen: Screen) -> None:
         screen.line(beyond.text, "doubtful", label="extrapolated: ")
     screen.line()
     screen.table(_field_table(analysis.metadata))
+    for doubt in _doubts(analysis.metadata):
+        screen.line(doubt, "doubtful", label=f"{UNSURE}: ")
     screen.line()
     neighbours = analysis.estimate.neighbours
     if neighbours:
@@ -101,6 +103,29 @@ def analysis_headline(analysis: Analysis) -> tuple[str, str, str]:
     )
 
 
+UNSURE = "? unsure"
+"""The mark of a value that is unsure (`Evidence.unsure`)."""
+
+
+def _doubts(metadata: WorkloadMetadata) -> list[str]:
+    """What unsure values could be instead, and why; those of one reason together."""
+    by_reason: dict[str, list[str]] = {}
+    for name in metadata.unsure():
+        proof = metadata.evidence[name]
+        other = proof.runner_up
+        instead = f" or {other.value} ({other.where})" if other is not None else ""
+        by_reason.setdefault(proof.doubt or "", []).append(f"{name} {proof.value}{instead}")
+    return [
+        ", ".join(named) + (f": {reason}" if reason else "") for reason, named in by_reason.items()
+    ]
+
+
+def _sure(evidence: Evidence | None) -> str:
+    if evidence is None:
+        return ""
+    return f"{evidence.confidence:.0%}" + f" {UNSURE}" * evidence.unsure
+
+
 def _model_line(use: ModelUse) -> str:
     """One line on the use of a language model."""
     name = f"model {clean(use.model, 200)}"
@@ -118,13 +143,18 @@ def _model_line(use: ModelUse) -> str:
 def _job_line(analysis: Analysis) -> str:
     metadata = analysis.metadata
     training = metadata.training
+    unsure = metadata.unsure()
     if metadata.family == "training":
+        length = "unknown length"
+        if training.iters is not None:
+            length = counted(training.iters, training.iter_type or "iteration")
         parts = [
-            metadata.model.model_name or "unknown model",
-            metadata.dataset.train or "unknown dataset",
-            "unknown length"
-            if training.iters is None
-            else counted(training.iters, training.iter_type or "iteration"),
+            value + " (unsure)" * (field in unsure)
+            for field, value in (
+                ("model_config.model_name", metadata.model.model_name or "unknown model"),
+                ("dataset_config.train", metadata.dataset.train or "unknown dataset"),
+                ("training_config.iters", length),
+            )
         ]
     else:
         named = (metadata.model.model_name, metadata.data_name)
@@ -173,8 +203,7 @@ def _field_table(metadata: WorkloadMetadata) -> Table:
     table = Table("field", "value", "source", "confidence", below="source")
     of_kind = metadata.MANDATORY_OF[metadata.family]
     if (proof := metadata.evidence.get("job_kind")) is not None:
-        where, sure = proof.where(), f"{proof.confidence:.0%}"
-        table.add("job_kind", metadata.job_kind, where, sure)
+        table.add("job_kind", metadata.job_kind, proof.where(), _sure(proof))
     for section, values in metadata.sections().items():
         for key, value in values.items():
             name = f"{section}.{key}"
@@ -185,7 +214,7 @@ def _field_table(metadata: WorkloadMetadata) -> Table:
                 name,
                 "unknown" if value is None else _with_unit(key, value, evidence),
                 evidence.where() if evidence else "",
-                f"{evidence.confidence:.0%}" if evidence else "",
+                _sure(evidence),
             )
     return table
 

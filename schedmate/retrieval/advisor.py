@@ -35,6 +35,7 @@ from schedmate.retrieval.run_time import (
     adjust,
     predict,
 )
+from schedmate.retrieval.similarity import with_doubt
 
 if TYPE_CHECKING:
     from schedmate.retrieval.embedders import Embedder
@@ -170,7 +171,7 @@ class SchedulingAdvisor:
         candidates = self._candidates(metadata, launch, now)
         if not candidates:
             return self._abstain(self._nothing_similar(metadata, now))
-        weights = self._weights(candidates)
+        weights = self._weights(candidates, metadata)
         spread = self._history.spread()
         same = workload_fingerprint(metadata)
         shared = _shared_doubts([item.adjustment for item in candidates], weights)
@@ -307,17 +308,23 @@ class SchedulingAdvisor:
             )
             for match in matches
         ]
-        candidates.sort(key=lambda item: (-item.similarity, *latest_first(item)))
+        candidates.sort(
+            key=lambda item: (
+                -self._closeness(item, metadata),
+                -item.similarity,
+                *latest_first(item),
+            )
+        )
         return candidates
 
-    def _weights(self, candidates: list[Candidate]) -> list[float]:
+    def _weights(self, candidates: list[Candidate], metadata: WorkloadMetadata) -> list[float]:
         """Relative weights, all above zero: higher for recent, similar and less corrected runs."""
         if self._method == "mean":
             return [1.0] * len(candidates)
         ends = sorted({end_moment(item.record) for item in candidates}, reverse=True)
         rank = {end: place for place, end in enumerate(ends)}
         return [
-            self._closeness(item)
+            self._closeness(item, metadata)
             * 0.5 ** (rank[end_moment(item.record)] / HALF_LIFE)
             / (1.0 + abs(math.log(item.adjustment.factor))) ** 2
             * (UNKNOWN_LENGTH if item.adjustment.unknown_length else 1.0)
@@ -325,12 +332,13 @@ class SchedulingAdvisor:
             for item in candidates
         ]
 
-    def _closeness(self, item: Candidate) -> float:
-        """1 for a resubmission, falling to a floor at the threshold."""
-        if item.exact or self._threshold >= 1.0:
-            return 1.0
-        share = (item.similarity - self._threshold) / (1.0 - self._threshold)
-        return max(min(share, 1.0), 0.05)
+    def _closeness(self, item: Candidate, metadata: WorkloadMetadata) -> float:
+        """1 for a resubmission, falling to a floor at the threshold; unsure names count less."""
+        close = 1.0
+        if not item.exact and self._threshold < 1.0:
+            share = (item.similarity - self._threshold) / (1.0 - self._threshold)
+            close = min(share, 1.0)
+        return max(with_doubt(close, metadata, item.record.metadata), 0.05)
 
 
 def _shared_doubts(adjustments: Sequence[Adjustment], weights: Sequence[float]) -> Adjustment:

@@ -118,8 +118,19 @@ class RunTimes:
         `now` [s since epoch] is the submission time: runs that ended later do not count, and
         without it every run does. Where no similar job and no run of the same user or work is
         there, it abstains; likewise where the interval is too wide to say anything, and for a
-        server, which does not end by itself.
+        server, which does not end by itself. It names the fields of `metadata` that are unsure.
         """
+        estimate = self._estimated(metadata, launch, now, job)
+        unsure = metadata.unsure()
+        return estimate.model_copy(update={"unsure": unsure}) if unsure else estimate
+
+    def _estimated(
+        self,
+        metadata: WorkloadMetadata,
+        launch: LaunchConfig,
+        now: float | None,
+        job: JobSpec | JobRecord | None,
+    ) -> Estimate:
         similar = self._advisor.estimate(metadata, launch, now)
         if (
             similar.endless

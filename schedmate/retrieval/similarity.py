@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from schedmate.base.data import load
@@ -73,6 +74,41 @@ def spell(name: str | None) -> str:
     for superfluous in (_FILE_ENDING, _OWNER, _PACKAGE):
         text = superfluous.sub("", text)
     return re.sub(r"[^a-z0-9]+", " ", text).strip()
+
+
+def with_doubt(closeness: float, asked: WorkloadMetadata, past: WorkloadMetadata) -> float:
+    """A closeness of two jobs, 0 to 1, in which names that are unsure count by their confidence.
+
+    What two jobs agree in says less where either of them may be misread, and so does what they
+    differ in: a field that is 60 % sure counts 0.6 either way. Whether two jobs are similar at all
+    is not decided by this, but by the cosine similarity of what is read.
+    """
+    agreeing: list[float] = []
+    differing: list[float] = []
+    trusted = True
+    for field, past_field, name, past_name in _compared(asked, past):
+        trust = min(_trust(asked, field), _trust(past, past_field))
+        trusted = trusted and trust == 1.0
+        (agreeing if spell(name) == spell(past_name) else differing).append(trust)
+    if trusted:
+        return closeness
+    apart = (1.0 - closeness) * (fmean(differing) if differing else 1.0)
+    return (1.0 - apart) * (fmean(agreeing) if agreeing else 1.0)
+
+
+def _compared(
+    asked: WorkloadMetadata, past: WorkloadMetadata
+) -> Iterator[tuple[str, str, str | None, str | None]]:
+    """The fields that two jobs are compared by, and their names there."""
+    for field in ("model_config.model_name", "model_config.task_type"):
+        yield field, field, asked.get(field), past.get(field)
+    yield asked.data_field, past.data_field, asked.data_name, past.data_name
+
+
+def _trust(metadata: WorkloadMetadata, field: str) -> float:
+    """How much a field counts: all of it where it is sure or not known how sure it is."""
+    proof = metadata.evidence.get(field)
+    return 1.0 if proof is None or not proof.unsure else proof.confidence
 
 
 # The cosine similarity from which two jobs are "the same work" with an embedder, measured.

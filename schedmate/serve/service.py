@@ -36,7 +36,7 @@ from schedmate.jobs import (
     Remaining,
     WorkloadMetadata,
 )
-from schedmate.mate import LEARNING_S, embedder_of
+from schedmate.mate import LEARNING_S, embedder_of, sure_enough
 from schedmate.readers import Readers
 from schedmate.retrieval.history import JobHistory
 from schedmate.retrieval.learning import RunTimes
@@ -173,7 +173,8 @@ class Service:
                     spec = job.model_copy(update={"repo": self.reading.allowed(job.repo)})
                 extraction = readers.extract(spec, min(budget_s, left_s), left_s)
                 warnings.extend(extraction.warnings)
-                return extraction.metadata, extraction.launch
+                least = self.settings.min_confidence
+                return sure_enough(extraction.metadata, least, warnings), extraction.launch
 
             metadata, launch = await self.reading.do(read, deadline)
         question = _Question(metadata, launch, job.submit_time, job)

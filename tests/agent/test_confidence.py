@@ -20,6 +20,7 @@ from schedmate.agent.fields.confidence import (
     Scene,
     cautious_confidence,
     confidences,
+    doubt_of,
     facts_about,
     fitted_weights,
     judge_answers,
@@ -27,6 +28,7 @@ from schedmate.agent.fields.confidence import (
 from schedmate.agent.static import extract
 from schedmate.agent.values import Origin
 from schedmate.base.data import PACKAGE, load
+from schedmate.jobs import WorkloadMetadata
 
 shares = st.floats(0, 1)
 
@@ -119,3 +121,53 @@ def test_what_follows_from_a_doubted_name_is_doubted() -> None:
     seen.answers = {MODEL: name}
     doubted = confidences(seen.answers, {}, seen)[MODEL]
     assert task(domain) <= doubted + 0.05 < 0.5 < task(data)
+
+
+def test_an_unsure_answer_says_why_and_what_else_it_could_be(tmp_path: Path) -> None:
+    classes = ("Critic", "Actor")
+    source = "import torch\n" + "".join(
+        f"class {name}(torch.nn.Module):\n    def forward(self, x): return x\n" for name in classes
+    )
+    source += "critic = Critic()\nactor = Actor()\n"
+    (tmp_path / "train.py").write_text(source)
+    metadata = extract(tmp_path, "python train.py").metadata
+    proof = metadata.evidence[MODEL]
+    assert proof.unsure
+    assert MODEL in metadata.unsure()
+    assert proof.doubt
+    assert proof.runner_up is not None
+    assert {proof.value, proof.runner_up.value} == set(classes)
+    assert proof.runner_up.where.startswith("train.py:")
+
+
+@pytest.mark.parametrize(
+    ("least", "left"), [(0.0, {"a", "iters", "iter_type"}), (0.75, {"a"}), (1.0, set())]
+)
+def test_values_below_a_confidence_are_left_out(least: float, left: set[str]) -> None:
+    proofs = {MODEL: ("a", 0.8), ITERS: (3, 0.9), "training_config.iter_type": ("step", 0.7)}
+    metadata = WorkloadMetadata.model_validate(
+        {
+            "job_kind": "training",
+            "model_config": {"model_name": "a"},
+            "training_config": {"iters": 3, "iter_type": "step"},
+            "evidence": {
+                name: {"value": value, "source": "code", "confidence": confidence}
+                for name, (value, confidence) in proofs.items()
+            },
+        }
+    )
+    kept, left_out = metadata.without_unsure(least)
+    values = {"a": kept.model.model_name, "iters": kept.training.iters}
+    values["iter_type"] = kept.training.iter_type
+    assert {name for name, value in values.items() if value is not None} == left
+    assert {*left_out} == proofs.keys() - kept.evidence.keys()
+    assert kept.job_kind == "training"
+
+
+def test_fitted_doubts_have_words() -> None:
+    facts = {name for model in fitted_weights().values() for name in model.facts}
+    words = load("agent/fields/doubts.yaml")
+    assert words.keys() - facts <= {"", "a low prior"}
+    model = fitted_weights()[MODEL]
+    assert doubt_of(model, 5, {"said again": 1}) == words["a low prior"]
+    assert words["others"] in doubt_of(model, 90, {"others": 1, "said again": 1})

@@ -17,6 +17,7 @@ from schedmate.retrieval.advisor import RUNS, SchedulingAdvisor
 from schedmate.retrieval.embedders import load_embedder
 from schedmate.retrieval.history import JobHistory
 from schedmate.retrieval.run_time import STRONG_SCALING, WEAK_SCALING, Spread, adjust, learn_spread
+from schedmate.retrieval.similarity import with_doubt
 
 NOW = 1_000_000.0
 ONE_GPU = LaunchConfig(gpus=1)
@@ -157,6 +158,27 @@ class TestWeighted:
         estimate = advise(records, similarity={"near": 0.999, "far": 0.9})
         assert estimate.duration_s == pytest.approx(100)
         assert estimate.neighbours[0].job_id == "near"
+
+    def test_what_is_unsure_counts_less(self) -> None:
+        """Alike in a sure model but not in the data comes before alike in unsure data alone."""
+
+        def work(model: str, data: str, sure: float = 1.0) -> WorkloadMetadata:
+            document = metadata(model).model_dump(by_alias=True)
+            document["dataset_config"] = {"train": data}
+            proof = {"value": data, "source": "code", "confidence": sure}
+            return WorkloadMetadata.model_validate(
+                document | {"evidence": {"dataset_config.train": proof}}
+            )
+
+        same_model, same_data = work("a", "other"), work("b", "mnist")
+        sure, unsure = work("a", "mnist"), work("a", "mnist", 0.5)
+        assert with_doubt(0.5, sure, same_model) == with_doubt(0.5, sure, same_data) == 0.5
+        assert with_doubt(0.5, unsure, same_data) < 0.5 < with_doubt(0.5, unsure, same_model)
+        assert 0.5 < with_doubt(1.0, unsure, sure) < 1.0
+        records = [job("model", 100.0, of=same_model), job("data", 100.0, of=same_data)]
+        estimate = advise(records, of=unsure, similarity={"a": 0.95, "b": 0.95})
+        weights = {one.job_id: one.weight for one in estimate.neighbours}
+        assert weights["model"] > 1.3 * weights["data"]
 
     def test_k_workloads_not_k_runs(self) -> None:
         records = [job(f"{name}{i}", 100, of=metadata(name)) for name in "abcd" for i in range(5)]

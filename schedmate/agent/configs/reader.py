@@ -3,15 +3,18 @@
 The readers below give trees of `Value`s with line numbers: JSON (comments and trailing commas are
 allowed), HOCON as pyhocon reads it (includes are not followed: what they name may lie anywhere),
 TOML, INI, `key = value` files, and spaCy's configurations (confection), INI whose sections nest by
-their dotted names, with `${paths.train}` and the older `${paths:train}` for other values. YAML and
-Jsonnet have modules of their own.
+their dotted names, with `${paths.train}` and the older `${paths:train}` for other values; text of
+protocol buffers, and Python files that assign plain values. YAML and Jsonnet have modules of their
+own.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import tomllib
+from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +33,7 @@ from schedmate.agent.configs.trees import (
     set_dotted,
 )
 from schedmate.agent.configs.yaml_reader import REF_TAG, read_yaml, resolve_refs
+from schedmate.agent.syntax import parse_or_none
 from schedmate.agent.values import Items, Origin, Value, lifted
 
 
@@ -584,6 +588,161 @@ def _modern_references(value: Value) -> Value:
     return value if text is None else Value(_OLDER_REFERENCE.sub(r"${\1.\2}", text), value.origin)
 
 
+# Text of protocol buffers (`.pbtxt`, `.prototxt`, a `pipeline.config`) to a `Value` tree.
+
+
+_PROTO_TOKEN = re.compile(
+    r"""(?P<space>\s+|\#[^\n]*)
+    |(?P<string>"[^"\\\n]*(?:\\.[^"\\\n]*)*"|'[^'\\\n]*(?:\\.[^'\\\n]*)*')
+    |(?P<mark>[\[\]{}<>:,;])
+    |(?P<word>[^\s\[\]{}<>:,;"'\#]+)""",
+    re.VERBOSE,
+)
+_PROTO_FIELD = re.compile(r"\w+\s*:?\s*\{|\w+\s*:\s*[\w\"'.+-]+\s*;?\s*$")
+
+
+class _ProtoReader(TokenReader):
+    def message(self, close: str, depth: int) -> Value:
+        """The fields up to `close`, or to the end of the text; a repeated one is a list."""
+        fields: Items = {}
+        many: dict[str, list[Value]] = {}
+        origin = self.source.origin(self.line)
+        while self.kind and self.lexeme != close:
+            key = self._name()
+            if self.lexeme == ":":
+                self.advance()
+            value = self._value(depth + 1)
+            if key in fields:
+                many.setdefault(key, [fields[key]]).append(value)
+            else:
+                fields[key] = value
+            if self.lexeme in (",", ";"):
+                self.advance()
+        if not self.kind and close:
+            raise self.wrong(f"ends before {close}")
+        fields |= {key: Value(values, values[0].origin) for key, values in many.items()}
+        return Value(fields, origin)
+
+    def _name(self) -> str:
+        if self.lexeme == "[":  # an extension, by its full name
+            self.advance()
+            name = self.lexeme
+            self.advance()
+            if self.lexeme != "]":
+                raise self.wrong(f"found {self.lexeme} where ']' should be")
+        elif self.kind == "word":
+            name = self.lexeme
+        else:
+            raise self.wrong(f"found {self.lexeme} where a field's name should be")
+        self.advance()
+        return name
+
+    def _value(self, depth: int) -> Value:
+        self.count(depth)
+        origin, text = self.source.origin(self.line), self.lexeme
+        if text in ("{", "<"):
+            self.advance()
+            value = self.message("}" if text == "{" else ">", depth)
+            self.advance()
+            return value
+        if text == "[":
+            self.advance()
+            items: list[Value] = []
+            while self.lexeme != "]":
+                items.append(self._value(depth + 1))
+                if self.lexeme == ",":
+                    self.advance()
+            self.advance()
+            return Value(items, origin)
+        if self.kind == "string":
+            parts = []
+            while self.kind == "string":
+                parts.append(self.lexeme[1:-1])
+                self.advance()
+            return Value("".join(parts), origin)
+        if self.kind != "word":
+            raise self.wrong(f"found {text} where a value should be")
+        self.advance()
+        return Value({"true": True, "false": False}.get(text, grammar_scalar(text)), origin)
+
+
+def read_proto_text(source: Source) -> Value:
+    """The message of a protocol buffer's text. Raises ConfigError with the line for broken text."""
+    return _ProtoReader(source, _PROTO_TOKEN, "text of a protocol buffer").message("", 0)
+
+
+# Python files of plain values to a `Value` tree: what is assigned at the top of the module.
+
+
+def read_python(source: Source) -> Value:
+    """The names that a Python file assigns plain values at its top level, and in its classes.
+
+    Values are literals, `dict(...)` of them, and names assigned before; others are left out. The
+    file is not run. Raises ConfigError for what is not Python.
+    """
+    tree = parse_or_none(source.text)
+    if tree is None:
+        raise source.error("is not valid Python", 1)
+    names = Value(_assigned(tree.body, source, ChainMap()), source.origin(1))
+    return ensure_bounded(names, str(source.name))
+
+
+def _assigned(body: Sequence[ast.stmt], source: Source, outer: ChainMap[Any, Value]) -> Items:
+    names: Items = {}
+    around = outer.new_child(names)
+    for statement in body:
+        if isinstance(statement, ast.ClassDef):
+            inner = _assigned(statement.body, source, around)
+            if inner:
+                names[statement.name] = Value(inner, source.origin(statement.lineno))
+            continue
+        if isinstance(statement, ast.Assign):
+            targets, node = statement.targets, statement.value
+        elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
+            targets, node = [statement.target], statement.value
+        else:
+            continue
+        value = _literal(node, source, around, 0)
+        for target in targets:
+            if isinstance(target, ast.Name) and not target.id.startswith("_"):
+                if value is None:
+                    names.pop(target.id, None)  # it is something else from here on
+                else:
+                    names[target.id] = value
+    return names
+
+
+def _literal(
+    node: ast.expr, source: Source, names: Mapping[Any, Value], depth: int
+) -> Value | None:
+    origin = source.origin(node.lineno)
+    if depth > MAX_DEPTH:
+        return None
+    match node:
+        case ast.Constant(value=bool() | int() | float() | str() | None as data):
+            return Value(data, origin)
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
+            return Value(-number, origin)
+        case ast.Name(id=name):
+            return names.get(name)
+        case ast.Dict(keys=keys, values=values):
+            pairs = [
+                (key.value, value)
+                for key, value in zip(keys, values, strict=True)
+                if isinstance(key, ast.Constant) and isinstance(key.value, str)
+            ]
+        case ast.Call(func=ast.Name(id="dict"), args=[], keywords=keywords):
+            pairs = [(one.arg, one.value) for one in keywords if one.arg is not None]
+        case ast.List(elts=elements) | ast.Tuple(elts=elements):
+            items = [_literal(element, source, names, depth + 1) for element in elements]
+            known = [item for item in items if item is not None]
+            return Value(known, origin) if len(known) == len(items) else None
+        case _:
+            return None
+    read = {key: _literal(value, source, names, depth + 1) for key, value in pairs}
+    return Value({key: value for key, value in read.items() if value is not None}, origin)
+
+
 # `read_config`: one door for every format of plain configuration file.
 
 
@@ -598,6 +757,8 @@ _READERS: dict[str, Callable[[Source], Value]] = {
     ".hocon": read_hocon,
     ".properties": read_pairs,
     ".args": read_pairs,
+    **dict.fromkeys((".pbtxt", ".prototxt", ".textproto"), read_proto_text),
+    ".py": read_python,
 }
 
 
@@ -682,6 +843,8 @@ def _guess_reader(source: Source) -> Callable[[Source], Value]:
         return read_json
     if source.path.suffix == ".conf" and looks_like_hocon(source.text):
         return read_hocon
+    if source.path.suffix == ".config" and _PROTO_FIELD.match(first):
+        return read_proto_text
     if first.startswith(("---", "- ", "%YAML")) or re.match(r"[\w.\"'/-]+:(\s|$)", first):
         return read_yaml
     return read_pairs

@@ -12,6 +12,8 @@ from pathlib import Path
 
 from schedmate.base.files import is_file
 
+README = "README"
+"""The rule of what only a README says."""
 _NAMES = ("README.md", "readme.md", "Readme.md", "README.rst", "README.txt", "README")
 _HEADING = re.compile(r"^\s{0,3}#{1,2}\s++(.+)$|<h1[^>]{0,200}>(.+?)</h1>", re.IGNORECASE)
 _UNDERLINE = re.compile(r"^(={4,}|-{4,})\s*$")

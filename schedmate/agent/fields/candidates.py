@@ -22,6 +22,7 @@ from schedmate.agent.values import NumberValue, Origin, Place, Unknown, Value
 from schedmate.base.data import load
 from schedmate.base.files import is_file, resolved
 from schedmate.jobs import Evidence
+from schedmate.jobs.metadata import RunnerUp
 
 
 @cache
@@ -41,8 +42,9 @@ class Candidate:
 
     `score`, from 0 to 100, is the prior that orders candidates, set by hand. `rule` names what
     found this one and `note` tells people more. `considered` are all the candidates that it was
-    chosen from, and `sure` how sure it is once that was computed (`confidence.py`). One that is
-    `doubted` for what no fitted fact is about is no surer than its score.
+    chosen from, and `sure` how sure it is once that was computed (`confidence.py`), with what
+    speaks most against it as `doubt`. One that is `doubted` for what no fitted fact is about is no
+    surer than its score.
     """
 
     data: Any
@@ -52,6 +54,7 @@ class Candidate:
     rule: str = ""
     considered: Sequence[Candidate] = field(default=(), repr=False, compare=False)
     sure: float | None = None
+    doubt: str | None = None
     doubted: bool = False
 
     @property
@@ -74,7 +77,21 @@ class Candidate:
             text=origin.text,
             confidence=round(max(_LEAST, self.sure or 0.0), 2),
             note=self.note,
+            doubt=self.doubt,
         )
+
+    def runner_up(self) -> RunnerUp | None:
+        """The likeliest of the other values that were considered."""
+        mine = only_letters(str(self.data))
+        others = (
+            one
+            for one in self.considered
+            if one.data is not None and only_letters(str(one.data)) != mine
+        )
+        other = best_candidate(others)
+        if other is None:
+            return None
+        return RunnerUp(value=other.data, where=other.evidence().where())
 
 
 def best_candidate(candidates: Iterable[Candidate]) -> Candidate | None:
@@ -269,8 +286,12 @@ def evidence_of(candidate: Candidate, lines: Lines, unit_of: str | None = None) 
     if place is not None and line is None:
         proof.file = proof.line = None
     if proof.source in _IN_FILES and proof.file is None:
-        proof.confidence = min(proof.confidence, _UNPROVED)
         proof.note = proof.note or "where this is said is not known"
+        proof.lower(_UNPROVED, "where this is said is not known")
+    if proof.unsure:
+        proof.runner_up = candidate.runner_up() if unit_of is None else None
+    else:
+        proof.doubt = None
     if unit_of is not None:
         proof.note = proof.note or f"the unit of {unit_of}"
         return proof

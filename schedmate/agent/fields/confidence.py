@@ -15,12 +15,14 @@ from functools import cache
 from typing import Any, Protocol
 
 from schedmate.agent.fields import training
+from schedmate.agent.fields.about import README
 from schedmate.agent.fields.candidates import Candidate, Lines, is_known, only_letters, rules
 from schedmate.agent.fields.training import COMPUTED
 from schedmate.agent.interp.trace import Trace
 from schedmate.agent.launch.plan import LaunchPlan
 from schedmate.agent.units import ITERS, UNIT
 from schedmate.agent.values import Origin
+from schedmate.jobs.metadata import SURE
 
 POOLED = "further"
 """The table of all fields that have none of their own."""
@@ -31,6 +33,10 @@ _WORD, _WORDS, _FILES = 200, 200, 20
 _PROSE = (".md", ".rst", ".txt")
 _SAID = 0.4
 """Most confidence in what only prose says, a README's heading: no program reads it."""
+_INDIRECT = "a low prior"
+_SPEAKING_FOR = frozenset({"said again"})
+_REASONS = 2
+"""Most reasons that are named for one doubt."""
 _DOUBTED = 0.5
 """What follows from an answer below this is no surer than that answer."""
 
@@ -93,13 +99,28 @@ def confidences(
         found = facts_about(name, answer, considered.get(name, ()), scene)
         model = by_field.get(name) or by_field[POOLED]
         sure[name] = cautious_confidence(model.probability(answer.score, found), points)
+        if sure[name] < SURE:
+            scene.doubts[name] = doubt_of(model, answer.score, found)
     for name in (PER_DEVICE, GLOBAL):
         if name in answers and answers[name].rule == COMPUTED and BATCH in sure:
             sure[name] = min(sure[name], sure[BATCH])
+            scene.doubts.setdefault(name, "it is computed from the batch size, which is unsure")
     source = {"model": MODEL, "dataset": TRAIN}.get(answers[TASK].rule) if TASK in answers else None
     if source in sure and sure[source] < _DOUBTED:
         sure[TASK] = min(sure[TASK], sure[source])
+        scene.doubts[TASK] = f"it follows from the {answers[TASK].rule}, which is unsure"
     return sure
+
+
+def doubt_of(model: Weights, score: float, found: Mapping[str, float]) -> str:
+    """What speaks most against an answer of this prior and these facts, in words."""
+    words: dict[str, str] = rules("doubts")
+    against = {name: model.facts.get(name, 0.0) * value for name, value in found.items()}
+    against[_INDIRECT] = model.prior * log_odds(score)
+    for name in words.keys() & _SPEAKING_FOR:  # what would speak for it is not there
+        against[name] = -model.facts.get(name, 0.0) * (1 - found.get(name, 0.0))
+    worst = sorted((odds, name) for name, odds in against.items() if odds < 0 and name in words)
+    return " and ".join(words[name] for _, name in worst[:_REASONS]) or words[""]
 
 
 def scene_of(trace: Trace, plan: LaunchPlan, lines: Lines) -> Scene:
@@ -133,14 +154,23 @@ def judge_answers(answers: Mapping[str, Candidate], scene: Scene) -> dict[str, C
     scene.answers = answers
     considered = {name: answer.considered for name, answer in answers.items()}
     sure = confidences(answers, considered, scene)
+    doubts = scene.doubts
+
+    def lower(name: str, most: float, why: str) -> None:
+        if sure[name] > most:
+            sure[name], doubts[name] = most, why
+
     for name, answer in answers.items():
         if answer.doubted:
-            sure[name] = min(sure[name], answer.score / 100)
-        if (answer.place[0] or "").lower().endswith(_PROSE):
-            sure[name] = min(sure[name], _SAID)
+            lower(name, answer.score / 100, answer.note or doubts.get(name) or "")
+        if answer.rule == README or (answer.place[0] or "").lower().endswith(_PROSE):
+            lower(name, _SAID, "only prose says it, which no program reads")
             if name == MODEL and TASK in answers and answers[TASK].rule == "model":
-                sure[TASK] = min(sure[TASK], _SAID)
-    return {name: replace(answers[name], sure=round(sure[name], 3)) for name in answers}
+                lower(TASK, _SAID, "it follows from a name that only prose says")
+    return {
+        name: replace(answers[name], sure=round(sure[name], 3), doubt=doubts.get(name) or None)
+        for name in answers
+    }
 
 
 # Named facts about an answer: what speaks for it and what against it, as numbers from -1 to 1.
@@ -191,7 +221,7 @@ class Scene:
 
     `words` are the words of the command and `files` those that were read as configuration;
     `known` says whether the vocabulary's `models` or `datasets` have a name, and `around` what
-    an answer stands in.
+    an answer stands in. `doubts` gets the reasons why answers are unsure, by field.
     """
 
     entry: str | None
@@ -205,6 +235,7 @@ class Scene:
     files: Sequence[str] = ()
     around: Callable[[Weighed], Mapping[str, float]] = lambda _: {}
     answers: Mapping[str, Weighed] = field(default_factory=dict)
+    doubts: dict[str, str] = field(default_factory=dict)
 
 
 def facts_about(

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from schedmate.agent.fields import prior
-from schedmate.agent.fields.about import About, heading_without_marks
+from schedmate.agent.fields.about import README, About, heading_without_marks
 from schedmate.agent.fields.candidates import (
     Candidate,
     begins_known,
@@ -251,8 +251,8 @@ _RUN_NAME = re.compile(
 )
 """Settings that name the run or its results, often after its data."""
 _PART = re.compile(r"[A-Za-z]+|\d+")
-LAUNCH, README = "name in the launch", "README"
-"""Rules: words of the launch that are no dataset's setting, and what a README says."""
+LAUNCH = "name in the launch"
+"""The rule of words of the launch that are no dataset's setting."""
 _OF_TESTS = re.compile(r"(^|[/_])test(s|ing)?[/_.]")
 
 

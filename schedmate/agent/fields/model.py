@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from schedmate.agent.configs.trees import class_keys
 from schedmate.agent.fields import prior
-from schedmate.agent.fields.about import About
+from schedmate.agent.fields.about import README, About
 from schedmate.agent.fields.candidates import (
     EXPLICIT,
     Candidate,
@@ -286,9 +286,6 @@ def _known_model_in(stem: str) -> tuple[str, bool] | None:
 
 # Models that a README names, and when it is asked.
 
-
-README = "README"
-"""Rule: the model is named by the README."""
 
 _MANY = 5
 """So many different networks are one system, which no single one of them names."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from schedmate.agent.fields import prior
-from schedmate.agent.fields.about import About
+from schedmate.agent.fields.about import README, About
 from schedmate.agent.fields.candidates import Candidate, rules
 from schedmate.agent.fields.settings import Setting, normal_name
 from schedmate.agent.interp.trace import CallEvent, Trace
@@ -192,14 +192,14 @@ def _vote_readme(
     def vote_heading(domain: str, pattern: str) -> None:
         if re.search(pattern, title):
             heading = f"the README's heading, {readme.title[:60]}"
-            vote(domain, prior.task["heading"], origin, "README", heading)
+            vote(domain, prior.task["heading"], origin, README, heading)
 
     for domain, pattern in tables["words"].items():
         vote_heading(domain, pattern)
         words = set(re.findall(pattern, text))
         if words:
             score = min(prior.task["text at most"], prior.task["word"] * len(words))
-            vote(domain, score, origin, "README", f"{readme.file}")
+            vote(domain, score, origin, README, f"{readme.file}")
     for domain, pattern in tables["models"].items():
         vote_heading(domain, pattern)
 

@@ -38,7 +38,10 @@ _DATA_FOLDER = re.compile(r"([\w.-]+/)*data(sets?|[-_]?bin)?/[\w./-]+", re.IGNOR
 _PAIR = re.compile(r"[A-Za-z_][\w.]*=[^=].*", re.DOTALL)
 _KEY = re.compile(r"[A-Za-z_]\w*(\.\w+)+")
 _MAX_NAME = 250
-_CONFIGS = (".yaml", ".yml", ".json", ".jsonnet", ".toml", ".ini", ".cfg")
+_CONFIGS = (
+    *(".yaml", ".yml", ".json", ".json5", ".jsonc", ".jsonnet", ".toml", ".ini", ".cfg", ".conf"),
+    *(".hocon", ".config", ".pbtxt", ".prototxt", ".textproto"),
+)
 _CONFIG_SUFFIXES = (*_CONFIGS, ".py")
 
 
@@ -75,6 +78,10 @@ def add_command_settings(
         rest = _without_known(flags, used_keys.difference(map(normal_name, missed)))
         if rest:
             trace.settings.append(Settings("command", Value(rest), "arguments"))
+    if not composed:
+        named = {name for name, _ in unread} | read
+        by_default = config_files_of_defaults(repo, plan, trace)
+        unread = [*(one for one in by_default if one[0] not in named), *unread]
     for name, value in unread:
         trace.settings.append(Settings(name, value, "config"))
     trace.settings.extend(
@@ -147,21 +154,46 @@ def config_files_in(repo: Repo, plan: LaunchPlan, trace: Trace) -> Iterator[tupl
         flag = flag or before
         path = _config_file(root, plan, text, flag)
         before = text if text.startswith("-") else ""
-        if path is None:
-            name = f"/{text.rpartition('/')[2]}"
-            elsewhere = any(f"/{settings.name}".endswith(name) for settings in trace.settings)
-            if _is_read(text, flag) and not elsewhere:
-                trace.warn(repo.missing_settings(text))
+        if path is not None:
+            yield from _contents(path, repo, plan, trace)
             continue
-        try:
-            config = read_config(path, root, variables=plan.env)
-            if isinstance(config.data, dict) and BASE_KEY in config.data:
-                config = read_detectron(path, root)
-            if isinstance(config.data, list) and path.suffix == ".json":
-                continue  # records, as data has
-            yield path.resolve().relative_to(root).as_posix(), config
-        except (InputError, ValueError) as error:
-            trace.warn(str(error))
+        name = f"/{text.rpartition('/')[2]}"
+        elsewhere = any(f"/{settings.name}".endswith(name) for settings in trace.settings)
+        if _is_read(text, flag) and not elsewhere:
+            trace.warn(repo.missing_settings(text))
+
+
+def config_files_of_defaults(
+    repo: Repo, plan: LaunchPlan, trace: Trace
+) -> Iterator[tuple[str, Value]]:
+    """Configuration files of the repository that a default which the program reads names."""
+    for setting in all_settings(trace):
+        text = setting.value.text
+        named = text is not None and text.endswith(_CONFIG_SUFFIXES) and not setting.unread
+        if named and setting.source == "default" and setting.kind in ("arguments", "dataclass"):
+            path = _config_file(repo.root, plan, text or "", setting.path[-1])
+            if path is not None and _CONFIG_FLAG.search(setting.path[-1]):
+                yield from _contents(path, repo, plan, trace)
+
+
+def _contents(
+    path: Path, repo: Repo, plan: LaunchPlan, trace: Trace
+) -> Iterator[tuple[str, Value]]:
+    """The place in the repository of a configuration file and what it holds, if it can be read.
+
+    A module that was followed has said what it holds, and a list in JSON is data.
+    """
+    try:
+        config = read_config(path, repo.root, variables=plan.env)
+        if isinstance(config.data, dict) and BASE_KEY in config.data:
+            config = read_detectron(path, repo.root)
+        place = path.resolve().relative_to(repo.root).as_posix()
+        if path.suffix == ".py" and (place == plan.entry or repo.read(place) in trace.texts):
+            return
+        if not isinstance(config.data, list) or path.suffix != ".json":
+            yield place, config
+    except (InputError, ValueError) as error:
+        trace.warn(str(error))
 
 
 def _is_read(text: str, flag: str) -> bool:
@@ -174,7 +206,7 @@ def _is_read(text: str, flag: str) -> bool:
 def _config_file(root: Path, plan: LaunchPlan, text: str, flag: str) -> Path | None:
     if len(text) > _MAX_NAME:
         return None
-    if text.endswith(_CONFIGS):
+    if text.endswith(_CONFIGS) or (text.endswith(".py") and _CONFIG_FLAG.search(flag)):
         folders = [root / plan.cwd, root]
         # `-d configs 125M.yml`: the files are in a folder that another word names
         words = [token.data for token in plan.argv if isinstance(token.data, str)]

@@ -32,6 +32,7 @@ from schedmate.agent.units import ITERS, UNIT
 from schedmate.base.errors import ModelError, SchedmateError
 from schedmate.base.terminal import visible
 from schedmate.jobs import Evidence, JobSpec, ModelUse, WorkloadMetadata
+from schedmate.jobs.metadata import RunnerUp
 from schedmate.llm import LLM
 from schedmate.llm.redact import Fence, Redactor
 from schedmate.llm.store import CHARACTERS_PER_TOKEN
@@ -398,17 +399,27 @@ def _decide_value(
     if before is None or before.value is None:
         return proof if asked else None
     if proof.value is not None and same_value(before.value, proof.value):
-        return before.model_copy(update={"confidence": max(before.confidence, AGREED_CONFIDENCE)})
+        sure = max(before.confidence, AGREED_CONFIDENCE)
+        return before.model_copy(update={"confidence": sure, "doubt": None, "runner_up": None})
     claim = f"static analysis says {before.value!r} ({before.where()})"
     if not asked or proof.value is None:
         said = "that there is none" if proof.value is None else repr(proof.value)
         combined.conflicts.append(f"{name}: {claim}, the model {said} ({proof.where()})")
-        return before.model_copy(update={"confidence": min(before.confidence, CONFLICT_CONFIDENCE)})
+        before = before.model_copy()
+        before.lower(CONFLICT_CONFIDENCE, f"the model says {said}, by {proof.where()}")
+        return before
     notes = [note for note in (proof.note, claim) if note]
     if before.confidence < DOUBTFUL_BELOW:
         return proof.model_copy(update={"note": "; ".join(notes)})
     combined.conflicts.append(f"{name}: {claim}, the model {proof.value!r} ({proof.where()})")
-    return proof.model_copy(update={"note": "; ".join(notes), "confidence": CONFLICT_CONFIDENCE})
+    return proof.model_copy(
+        update={
+            "note": "; ".join(notes),
+            "confidence": CONFLICT_CONFIDENCE,
+            "doubt": "static analysis and the model contradict each other",
+            "runner_up": RunnerUp(value=before.value, where=before.where()),
+        }
+    )
 
 
 def same_value(one: object, other: object) -> bool:

@@ -254,6 +254,9 @@ def test_encodings(tmp_path: Path, raw: bytes, expected: str) -> None:
         ("a.json", "{} {}", "a.json:1"),
         ("a.toml", "a = 1\nb = \n", "a.toml:2"),
         ("a.ini", "[a]\n= 3\n", "a.ini:2"),
+        ("a.pbtxt", "a: 1\nb { c: [1 }", "a.pbtxt:2"),
+        ("a.pbtxt", "a: {\n", "a.pbtxt:2"),
+        ("a.py", "a = (", "a.py:1"),
     ],
 )
 def test_broken_syntax_names_the_line(
@@ -289,6 +292,10 @@ _LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
             "".join(f"a{i}: [{f'!ref <a{i + 1}>, ' * 9}]\n" for i in range(12)) + "a12: 1",
         ),
         ("cycle.yaml", "a: {b: !ref <a>}"),
+        ("deep.pbtxt", "a {" * 300_000),
+        ("many.pbtxt", "a: 1\n" * 300_000),
+        ("deep.py", "a = " + "[" * 5_000),
+        ("shared.py", "a = [1, 1]\n" + "a = [a, a]\n" * 60),
     ],
 )
 def test_bombs_are_refused(tmp_path: Path, name: str, text: str) -> None:
@@ -382,6 +389,52 @@ def test_hocon(tmp_path: Path) -> None:
         "on": True,
     }
     assert lines(value)["base.train.steps"] == (10, 4)
+
+
+def test_text_of_protocol_buffers(tmp_path: Path) -> None:
+    text = """# detector
+model { faster_rcnn { num_classes: 20 name: "fast" ' one' } }
+train_config: <
+  batch_size: 8; fine_tune: true
+  [my.extension] { rate: 0.04, kind: SGD }
+  steps: [1, 2]
+>
+layer { name: "a" }
+layer { name: "b" }
+"""
+    for name in ("pipeline.config", "net.pbtxt"):
+        value = read(tmp_path, name, text)
+        assert value.plain() == {
+            "model": {"faster_rcnn": {"num_classes": 20, "name": "fast one"}},
+            "train_config": {
+                "batch_size": 8,
+                "fine_tune": True,
+                "my.extension": {"rate": 0.04, "kind": "SGD"},
+                "steps": [1, 2],
+            },
+            "layer": [{"name": "a"}, {"name": "b"}],
+        }
+        assert lines(value)["train_config.batch_size"] == (8, 4)
+
+
+def test_python_files_of_plain_values(tmp_path: Path) -> None:
+    text = """import os
+BASE = 64
+config = dict(batch_size=BASE, steps=-1, path=os.environ["X"], **more)
+optim = {"lr": 1e-3, "betas": (0.9, 0.95), 3: 4}
+class Data:
+    name: str = "cifar10"
+    def f(self): pass
+BASE = open("x").read()
+again = BASE
+"""
+    value = read(tmp_path, "conf.py", text)
+    assert value.plain() == {
+        "config": {"batch_size": 64, "steps": -1},
+        "optim": {"lr": 1e-3, "betas": [0.9, 0.95]},
+        "Data": {"name": "cifar10"},
+    }
+    assert lines(value)["optim.lr"] == (1e-3, 4)
 
 
 @pytest.mark.parametrize("text", ["a {\n b = 1\n", "a {\n}\n}\n", "a {\n [ = 2\n}", "{" * 3000])
