@@ -40,6 +40,9 @@ PHILLY_STEP, PHILLY_TUNED, PHILLY_SHIFT = 4_000, 8, 4_000
 """Parts of Philly are this far apart; the one on which settings were looked at, 30,000 to 34,000,
 is left out."""
 VENUS_STEP = 6_000
+SIDE_BY_SIDE = 6
+"""Parts of a trace that run at once on a cluster of a given size: as on a site as many times as
+large. With one part, moved together, few jobs would have ended when like ones are submitted."""
 SPLITS = 400
 """Ways to cut the seeds in half, to see whether intervals hold."""
 
@@ -58,6 +61,9 @@ class Cell(NamedTuple):
     load: float = 1.2
     failing: float = 0.0
     """Share of jobs with a bug."""
+    nodes: int = 0
+    """Of the cluster, which then has the jobs of `SIDE_BY_SIDE` seeds at once. 0: the cluster is as
+    large as the load of one seed asks for."""
 
 
 def found(
@@ -74,9 +80,7 @@ def found(
             answers[cell] = json.loads(path.read_text())
         else:
             # A trace is made once for all policies on it.
-            left.setdefault((cell.trace, cell.seed, cell.recipe, cell.jobs, cell.load), []).append(
-                cell
-            )
+            left.setdefault(_source(cell), []).append(cell)
     print(f"{len(answers)} runs are there, {len(wanted) - len(answers)} to do", file=sys.stderr)
     for group, done in spread(_work, list(left.values()), (data, kept), processes=processes):
         if done is None:
@@ -99,12 +103,17 @@ def _work(group: list[Cell], shared: tuple[Path, Path]) -> list[dict[str, Any]]:
     return done
 
 
+def _source(cell: Cell) -> tuple[Any, ...]:
+    return (cell.trace, cell.jobs, cell.seed, cell.load, cell.recipe, cell.nodes)
+
+
 def _key(cell: Cell) -> str:
     return hashlib.sha256(repr(tuple(cell)).encode() + package_digest()).hexdigest()[:20]
 
 
 def _run(cell: Cell, data: Path) -> dict[str, Any]:
-    work, cluster = trace_of(cell.trace, data, cell.jobs, cell.seed, cell.load, cell.recipe)
+    trace, *rest = _source(cell)
+    work, cluster = trace_of(trace, data, *rest)
     memory = str(Recipe.read(recipe_of(cell.trace)).gpu_memory_mb)
     shares = {name: {"gpu_memory_mb": memory} for name in ("lucid", "horus", "KnowingLucid")}
     world = replace(_world(cell.world, data), profile_error=PROFILE_ERROR).with_settings(shares)
@@ -143,16 +152,46 @@ def recipe_of(trace: str) -> str:
 
 @lru_cache(maxsize=1)
 def trace_of(
-    name: str, data: Path, jobs: int, seed: int, load: float, settings: str
+    name: str, data: Path, jobs: int, seed: int, load: float, settings: str, nodes: int = 0
 ) -> tuple[Workload, str]:
     """One of the traces, and a cluster on which it has this load."""
     if name == "Table 1":
         return _table1(data, seed, load, settings)
-    part = _part(name, data, jobs, seed)
+    if nodes:
+        seeds = range(SIDE_BY_SIDE * (seed - 1) + 1, SIDE_BY_SIDE * seed + 1)
+        parts = [_part(name, data, jobs, one) for one in seeds]
+        part = Workload.of(sorted(row for one in parts for row in _rows(one)))
+        part.name, part.recorded = parts[0].name, parts[0].recorded
+    else:
+        part = _part(name, data, jobs, seed)
     part = part.select(n for n, job in enumerate(part.jobs) if job.gpus <= LARGEST)
-    nodes = max(max(j.gpus for j in part.jobs) // 8 + 4, round(demand(part) / 8 / load))
+    if nodes:
+        _squeeze(part, load * nodes * 8)
+    else:
+        nodes = max(max(j.gpus for j in part.jobs) // 8 + 4, round(demand(part) / 8 / load))
     recipe = f"{recipe_of(name)}:seed={seed}" + f",{settings}" * bool(settings)
     return assign(part, *parse_recipe(recipe)), f"{nodes}x8"
+
+
+def _rows(part: Workload) -> list[tuple[float, float, int]]:
+    """Its jobs, submitted from 0 to 1."""
+    begin, end = part.jobs[0].submit_time, part.jobs[-1].submit_time
+    return [
+        ((job.submit_time - begin) / (end - begin), length, job.gpus)
+        for job, length in zip(part.jobs, part.duration_s, strict=True)
+    ]
+
+
+def _squeeze(work: Workload, gpus: float) -> None:
+    """Move all submissions together, or apart, until this many GPUs are asked for on average."""
+    times = [job.submit_time for job in work.jobs]
+    span = times[-1] - times[0]
+    low, high = 3600.0, 90 * 86_400.0
+    for _ in range(30):
+        middle = (low * high) ** 0.5
+        for job, time in zip(work.jobs, times, strict=True):
+            job.submit_time = (time - times[0]) / span * middle
+        low, high = (low, middle) if demand(work) < gpus else (middle, high)
 
 
 def _part(name: str, data: Path, jobs: int, seed: int) -> Workload:
@@ -196,20 +235,14 @@ def _table1(data: Path, seed: int, load: float, settings: str) -> tuple[Workload
         read_trace(data / "philly" / "philly.csv").select(range(first, first + half + 1)),
         synthesize(Calibration.read("seren"), 500, seed).select(range(half)),
     ]
-    rows = []
-    for part in parts:
-        begin = part.jobs[0].submit_time
-        span = part.jobs[-1].submit_time - begin
-        rows += [
-            ((job.submit_time - begin) / span, min(length, 172_800.0), min(job.gpus, TABLE1_MOST))
-            for job, length in zip(part.jobs, part.duration_s, strict=True)
-        ]
+    rows = [
+        (at, min(length, 172_800.0), min(gpus, TABLE1_MOST))
+        for part in parts
+        for at, length, gpus in _rows(part)
+    ]
     scale = TABLE1_ALONE_S / float(np.mean([length for _, length, _ in rows]))
-    low, high = 3600.0, 90 * 86_400.0
-    for _ in range(30):
-        middle = (low * high) ** 0.5
-        work = Workload.of([(at * middle, length * scale, gpus) for at, length, gpus in rows])
-        low, high = (low, middle) if demand(work) < load * TABLE1_GPUS else (middle, high)
+    work = Workload.of([(at, length * scale, gpus) for at, length, gpus in rows])
+    _squeeze(work, load * TABLE1_GPUS)
     recipe = f"schedmate:seed={seed}" + f",{settings}" * bool(settings)
     return assign(work, *parse_recipe(recipe)), f"{TABLE1_GPUS // 8}x8"
 
@@ -224,6 +257,8 @@ class Gain(NamedTuple):
     """Of its 95 % interval: Student's t of the logarithms over seeds."""
     best: float
     worst: float
+    """Of single seeds."""
+    median: float
     """Of single seeds."""
     holds: float
     """Share of ways to cut the seeds in half in which one half's mean lies in the 95 % interval
@@ -243,7 +278,8 @@ def gain(base: Sequence[float], this: Sequence[float]) -> Gain:
     low, high = np.exp((middle - wide, middle + wide))
     return Gain(
         float(np.exp(middle)), float(low), float(high),
-        float(np.exp(logs.max())), float(np.exp(logs.min())), _holds(logs),
+        float(np.exp(logs.max())), float(np.exp(logs.min())), float(np.exp(np.median(logs))),
+        _holds(logs),
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ know of their run times is in docs/traces.md, and every table says how it was se
     information  Lucid+SchedMate over Lucid, by recurrence, by what code states, by early ends
     parts        where that comes from: run times, or profiling that is not done
     case1        Figure 10: Lucid with SchedMate and others on four traces
+    case1_large  the same on 108 nodes, two of which are kept for profiling
     undoing      Figure 13c: what it is worth to undo packings, by how jobs disturb each other
     physical     Table 1: 241 jobs on 128 GPUs
     extraction   what the extractor's errors cost
@@ -27,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from _figure import save
 from _record import RESULTS, record
-from _seeds import SEEDS, Cell, Gain, found, gain
+from _seeds import SEEDS, SIDE_BY_SIDE, Cell, Gain, found, gain
 
 from schedmate.report import charts
 
@@ -103,6 +104,7 @@ def _line(these: list[dict[str, Any]], won: Gain) -> dict[str, Any]:
     }
     return {
         "base / this (95 %)": str(won),
+        "median of seeds": f"{won.median:.2f}",
         "seeds from, to": f"{won.worst:.2f} to {won.best:.2f}",
         "halves": f"{won.holds:.2f}",
         "avg JCT h": f"{mean('avg_jct_h'):.3f}",
@@ -230,6 +232,36 @@ def case1(study: Study) -> None:
         )  # fmt: skip
 
 
+LARGE_NODES = 108
+LARGE = {
+    title: CASE1[title]
+    for title in CASE1
+    if not title.startswith(("Horus", "bound: both")) and "mean of three" not in title
+} | {"Lucid, no node kept for profiling": ("lucid:profiler_nodes=0", "ga2m")}
+
+
+def case1_large(study: Study) -> None:
+    """Case 1 on a cluster of the size that the publications have, with a fixed part for profiling.
+
+    In `case1` the cluster of a seed has as many nodes as its jobs ask for, few on some seeds, of
+    which Lucid then keeps up to a quarter for profiling.
+    """
+    rows = []
+    for trace in study.traces:
+        recipe = f"recurrence={RECURRENCE},early={PUBLISHED[trace]},stated=0"
+        cell = partial(Cell, trace=trace, recipe=recipe, jobs=JOBS, nodes=LARGE_NODES)
+        base = partial(cell, policy=LUCID[0], told=LUCID[1])
+        for title, (policy, told) in LARGE.items():
+            where = {"trace": trace, "policy": title}
+            rows.append(Row(where, partial(cell, policy=policy, told=told), base))
+        recorded(
+            "studies_case1_large", study, rows,
+            base="Lucid", jobs=SIDE_BY_SIDE * JOBS, recurrence=RECURRENCE, early=PUBLISHED,
+            cluster=f"{LARGE_NODES} nodes of 8 GPUs, 2 of them for profiling (1.9 %)",
+            arrivals=f"{SIDE_BY_SIDE} parts of {JOBS} jobs at once, as long as the load is 1.2",
+        )  # fmt: skip
+
+
 WORLDS = {
     "gavel-v100": "Gavel's 330 pairs (V100), by kind of network",
     "pairs": "Lucid's 1,388 pairs (RTX 3090), the nearest by utilisation",
@@ -354,7 +386,8 @@ def case3(study: Study) -> None:
 
 
 TABLES = {
-    one.__name__: one for one in (information, parts, case1, undoing, physical, extraction, case3)
+    one.__name__: one
+    for one in (information, parts, case1, case1_large, undoing, physical, extraction, case3)
 }
 
 if __name__ == "__main__":
@@ -366,7 +399,7 @@ if __name__ == "__main__":
     parser.add_argument("--kept", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=len(SEEDS), help="how many, from 1 on")
     parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--traces", default=",".join(PUBLISHED), help="of case1")
+    parser.add_argument("--traces", default=",".join(PUBLISHED), help="of case 1")
     given = parser.parse_args()
     run = partial(found, data=given.data, kept=given.kept, processes=given.processes)
     TABLES[given.table](Study(SEEDS[: given.seeds], run, given.traces.split(",")))

@@ -40,7 +40,9 @@ from schedmate.schedulers.policy import (
     Start,
     Usage,
     View,
+    bars,
     check_pool,
+    deciding,
     needs,
 )
 from schedmate.schedulers.space import Space
@@ -54,7 +56,7 @@ class LiveView:
         policy: whose ranks order the jobs.
         can: what the executor can do.
 
-    Raises `UsageError` for a policy without virtual clusters on a cluster of several.
+    Raises `UsageError` as `check_pool` does.
     """
 
     def __init__(self, cluster: Cluster, policy: Policy, can: Capabilities = EVERYTHING) -> None:
@@ -241,7 +243,7 @@ class Board(LiveView):
         can: what the executor can do.
         late_s: time after which an answer counts as late [s].
 
-    Raises `UsageError` for a policy without virtual clusters on a cluster of several.
+    Raises `UsageError` as `check_pool` does.
     """
 
     def __init__(
@@ -253,6 +255,7 @@ class Board(LiveView):
     ) -> None:
         super().__init__(cluster, policy, can)
         self.late_s = late_s
+        self._ask = deciding(policy, self.cluster)
         self._flights: dict[int, _Flight] = {}  # by job
 
     def withdraw(self, job: Job, now: float) -> list[Decision]:
@@ -288,7 +291,7 @@ class Board(LiveView):
         self.rank_due(now)
         view = self.view
         view.space.begin()
-        decisions = list(self.policy.decide(view))
+        decisions = list(self._ask(view))
         view.space.rollback()
         view.news, view.answers = [], []
         for decision in decisions:
@@ -355,6 +358,8 @@ class Board(LiveView):
         view, job = self.view, decision.job
         if lacking := needs(decision, view.can):
             return f"the executor cannot {lacking}"
+        if barred := bars(decision, view.space):
+            return barred
         if job.index in self._flights:
             return "another decision about the job is not answered yet"
         waits = job in view.pending

@@ -173,14 +173,16 @@ class Free:
         return max((pool.freest() for pool in pools), default=0)
 
     def open_to(self, job: Job) -> tuple[int, int]:
-        """Bit set of the nodes that the job may use, whatever is free there, and the GPUs of the
-        largest of them."""
+        """Bit set of the nodes that the job may use, whatever is free there, without closed ones,
+        and the GPUs of the largest of them."""
         nodes = size = 0
         for pool in self._pools.open_to(job.vc, job.gpu_type, ""):
             nodes |= pool.nodes
             size = max(size, pool.size)
         if job.constraints is not None:
             nodes &= self.sites.allowed(job.constraints)
+        for node in self._apart.closed:
+            nodes &= ~(1 << node)
         return nodes, size
 
     def spare(self, node: int) -> tuple[float, float]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from copy import copy
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 from schedmate.base import errors
@@ -131,6 +132,34 @@ def needs(decision: Decision, can: Capabilities) -> str:
     if what and not getattr(can, what):
         return what
     return "overlap" if isinstance(decision, Migrate) and decision.overlap > can.overlap else ""
+
+
+def bars(decision: Decision, space: Space) -> str:
+    """Why the job may not get the GPUs of this decision, even if they are free; empty: it may.
+
+    They are none of the cluster's, or on a node that is closed, of another GPU type or of another
+    virtual cluster; a `Pack` may join a job on a closed node, and a `Borrow` or `Profile` may be
+    anywhere.
+    """
+    if isinstance(decision, Preempt | Evict | Drop):
+        return ""
+    job, nodes = decision.job, space.cluster.nodes
+    joins = isinstance(decision, Pack)
+    allocation = decision.partner.allocation if isinstance(decision, Pack) else decision.allocation
+    anywhere = isinstance(decision, Borrow | Profile)
+    if len({position for position, _ in allocation}) < len(allocation):
+        return "one node is named twice"
+    for position, mask in allocation:
+        if not 0 <= position < len(nodes) or not 0 < mask < 1 << nodes[position].gpus:
+            return "there are no such GPUs"
+        name, vc, gpu_type = nodes[position].name, nodes[position].vc, nodes[position].gpu_type
+        if not joins and space.closed(position):
+            return f"node {name} is closed"
+        if not anywhere and vc not in ("", job.vc):
+            return f"node {name} is of virtual cluster {vc}"
+        if job.gpu_type and gpu_type not in ("", job.gpu_type):
+            return f"node {name} has GPUs of type {gpu_type}"
+    return ""
 
 
 class Answer(NamedTuple):
@@ -477,8 +506,8 @@ class Policy:
     """Whether jobs share GPUs by their GPU use, which must be known."""
 
     one_pool: ClassVar[bool] = False
-    """Whether the policy ignores virtual clusters, so that any job may get any node. It is refused
-    on a cluster with several of them: see `check_pool`."""
+    """Whether the policy ignores virtual clusters, so that any job may get any node. It is asked
+    for each of them on its own: see `deciding`."""
 
     def decide(self, view: View) -> Sequence[Decision]:
         """The decisions to carry out now, in order."""
@@ -523,15 +552,56 @@ class Policy:
 
 
 def check_pool(policy: Policy, cluster: Cluster) -> None:
-    """Raise `UsageError` if the policy ignores virtual clusters and the cluster has several."""
-    vcs = sorted({node.vc for node in cluster.nodes})
-    if policy.one_pool and len(vcs) > 1:
-        shown = ", ".join(one or "(none)" for one in vcs[:4]) + ", ..." * (len(vcs) > 4)
+    """Raise `UsageError` if the policy ignores virtual clusters and the cluster has nodes both of
+    them and of none, which are open to all of them at once."""
+    vcs = sorted({node.vc for node in cluster.nodes if not node.role})
+    if policy.one_pool and len(vcs) > 1 and not vcs[0]:
         raise UsageError(
-            f"policy {policy.name} does not support virtual clusters, and this cluster has "
-            f"{len(vcs)}: {shown}. Choose a cluster without them (2x8:A100 instead of "
-            f"2x8:A100@{vcs[-1]}), so that all jobs compete for all nodes, or another policy."
+            f"policy {policy.name} decides for each virtual cluster on its own, and this cluster "
+            f"has nodes of {vcs[1]} and others of none. Give each node a virtual cluster, as "
+            f"2x8:A100@{vcs[1]}, or none, or choose another policy."
         )
+
+
+_ELSEWHERE = "elsewhere"
+"""Role of the nodes of other virtual clusters, for a policy that ignores these."""
+
+
+def deciding(policy: Policy, cluster: Cluster) -> Callable[[View], Sequence[Decision]]:
+    """How to ask the policy on this cluster.
+
+    One that ignores virtual clusters is asked for each of several in turn, as if its nodes and jobs
+    were all there are.
+    """
+    nodes = cluster.nodes
+    vcs = sorted({node.vc for node in nodes if not node.role})
+    if not policy.one_pool or len(vcs) < 2:
+        return policy.decide
+    others = [[n for n, one in enumerate(nodes) if not one.role and one.vc != vc] for vc in vcs]
+    parts = {
+        vc: cluster.with_role(hidden, _ELSEWHERE) for vc, hidden in zip(vcs, others, strict=True)
+    }
+
+    order = (policy.lane, policy.rank)
+
+    def decide(view: View) -> Sequence[Decision]:
+        decisions: list[Decision] = []
+        try:
+            for vc, view.space.cluster in parts.items():
+                part = copy(view)
+                part.pending, part.running = Lanes(*order), Lanes(*order)
+                for job in view.pending:
+                    if job.vc == vc:
+                        part.pending.add(job, view.now)
+                for job in view.running:
+                    if job.vc == vc:
+                        part.running.add(job, view.now)
+                decisions += policy.decide(part)
+        finally:
+            view.space.cluster = cluster
+        return decisions
+
+    return decide
 
 
 # Observers of scheduling, such as readers of logs beside a policy.

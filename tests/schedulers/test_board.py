@@ -5,6 +5,7 @@ and GPUs that are never booked twice whatever is refused, late, lost or given el
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from heapq import heappop, heappush
 
@@ -32,13 +33,15 @@ from schedmate.schedulers import (
 )
 from schedmate.schedulers.board import Board
 from schedmate.schedulers.estimators import Table
-from schedmate.schedulers.model import NEVER, Allocation
+from schedmate.schedulers.model import NEVER, Allocation, Terms
 from schedmate.schedulers.policies.queues import Fifo
 from schedmate.schedulers.registry import make
+from schedmate.schedulers.sim.actions import DecisionError
 from schedmate.schedulers.sim.engine import Simulation
 from schedmate.schedulers.sim.parameters import HONEST
 from schedmate.schedulers.sim.workload import Workload
-from tests.schedulers.worlds import Scripted, job
+from schedmate.schedulers.sim.world import Maintenance
+from tests.schedulers.worlds import OUTAGES, POLICIES, Outages, Scripted, apart, job
 
 Rows = list[tuple[float, float, int]]
 
@@ -60,11 +63,12 @@ class Machine:
         self.chaos = chaos
         self.events: list[tuple[float, int, str, object]] = []
         self.count = 0
-        self.held: dict[tuple[int, int], Job] = {}
+        self.held: dict[tuple[int, int], list[Job]] = {}
         self.done = [0.0] * len(workload)
         self.since: dict[int, float] = {}
         self.epoch = [0] * len(workload)
         self.asked: set[float] = set()
+        self.round = 0.0
         self.start = [NEVER] * len(workload)
         self.end = [NEVER] * len(workload)
 
@@ -86,17 +90,25 @@ class Machine:
             while self.events and self.events[0][0] == now:
                 batch.append(heappop(self.events))
             order = {"end": 0, "answer": 1, "submit": 2, "ask": 3}
+            order |= {"profiled": 0, "drain": 1, "down": 1, "up": 1}
             # Of a job that was stopped before, the end that was foreseen is none.
             batch = [
                 one
                 for one in batch
-                if one[2] != "end" or one[3][1] == self.epoch[one[3][0].index]  # type: ignore[index]
+                if one[2] not in ("end", "profiled") or one[3][1] == self.epoch[one[3][0].index]  # type: ignore[index]
             ]
             if not batch:
                 continue
             for _, _, what, about in sorted(batch, key=lambda one: (order[one[2]], one[1])):
                 self.handle(now, what, about)
+            every, view = self.board.policy.interval_s, self.board.view
+            if every is not None and now < self.round:
+                continue
             self.send(now, self.board.decide(now))
+            if every is not None:
+                self.round = now + every
+                if view.pending.any() or view.running.any() or self.events:
+                    self.at(self.round, "ask", None)
             change = self.board.next_change()
             if change < NEVER and change not in self.asked:
                 self.asked.add(change)
@@ -115,11 +127,33 @@ class Machine:
                 self.leave(one, now)
                 self.end[one.index] = now
                 self.send(now, board.ended(one, now))
+        elif what == "profiled":
+            one, epoch = about  # type: ignore[misc]
+            if epoch == self.epoch[one.index]:
+                self.leave(one, now)
+                self.send(now, board.profiled(one, None, now))
         elif what == "answer":
             self.answer(now, about)  # type: ignore[arg-type]
+        elif what == "drain":
+            board.drain(about, now)  # type: ignore[arg-type]
+        elif what == "up":
+            board.up(about, now)  # type: ignore[arg-type]
+        elif what == "down":
+            for one in board.down(about, now):  # type: ignore[arg-type]
+                self.leave(one, now)
+                self.send(now, board.stopped(one, now))
 
     def send(self, now: float, decisions: list[Decision]) -> None:
+        nodes, closed = self.board.cluster.nodes, self.board.view.space.closed
         for decision in decisions:
+            one = decision.job
+            if isinstance(decision, Start | Migrate | Resize):
+                assert not any(closed(node) for node, _ in decision.allocation)
+                assert all(nodes[node].vc in ("", one.vc) for node, _ in decision.allocation)
+            elif isinstance(decision, Preempt | Evict):
+                assert not all(closed(node) for node, _ in one.allocation), "stopped for nothing"
+            elif isinstance(decision, Pack):
+                assert one.vc == decision.partner.vc
             wait_s = self.draw.choice([0.0, 1.0, 20.0]) if self.draw.random() < self.chaos else 0.0
             if wait_s:
                 self.at(now + wait_s, "answer", decision)
@@ -136,6 +170,11 @@ class Machine:
             return
         if isinstance(decision, Start | Borrow | Profile):
             self.hold(one, decision.allocation, now)
+            if isinstance(decision, Profile):
+                limit = now + decision.limit_s
+                self.at(limit, "profiled", (one, self.epoch[one.index]))
+        elif isinstance(decision, Pack):
+            self.hold(one, decision.partner.allocation, now, beside=decision.partner)
         elif isinstance(decision, Migrate | Resize):
             self.leave(one, now)
             self.hold(one, decision.allocation, now)
@@ -143,19 +182,22 @@ class Machine:
             self.leave(one, now)
         self.send(now, board.accept(decision, now))
 
-    def hold(self, one: Job, allocation: Allocation, now: float) -> None:
+    def hold(self, one: Job, allocation: Allocation, now: float, beside: Job | None = None) -> None:
         for node, mask in allocation:
             for gpu in range(mask.bit_length()):
                 if mask >> gpu & 1:
-                    assert (node, gpu) not in self.held, "one GPU for two jobs"
-                    self.held[node, gpu] = one
+                    others = self.held.setdefault((node, gpu), [])
+                    assert others == ([] if beside is None else [beside]), "one GPU for two jobs"
+                    others.append(one)
         self.start[one.index] = min(self.start[one.index], now)
         self.since[one.index] = now
         left = self.workload.duration_s[one.index] - self.done[one.index]
         self.at(now + left, "end", (one, self.epoch[one.index]))
 
     def leave(self, one: Job, now: float) -> None:
-        self.held = {gpu: held for gpu, held in self.held.items() if held is not one}
+        for holders in self.held.values():
+            if one in holders:
+                holders.remove(one)
         self.done[one.index] += now - self.since[one.index]
         self.epoch[one.index] += 1
 
@@ -190,16 +232,25 @@ def test_a_live_executor_starts_what_the_simulator_does(policy: str, rows: Rows)
     assert live == (outcome.first_start, pytest.approx(outcome.end))
 
 
-@pytest.mark.parametrize("policy", ["fifo", "srtf", "tiresias:threshold_gpu_s=20"])
-@settings(max_examples=40)
-@given(rows=rows, seed=st.integers(0, 1000))
-def test_whatever_is_refused_or_late_every_job_ends_and_no_gpu_is_given_twice(
-    policy: str, rows: Rows, seed: int
+@pytest.mark.parametrize("cluster", ["6x4", "3x4@a,3x4@b"])
+@pytest.mark.parametrize("policy", POLICIES)
+@settings(max_examples=5, deadline=None)
+@given(rows=rows, seed=st.integers(0, 1000), outages=OUTAGES)
+def test_whatever_is_refused_late_or_closed_every_job_ends_where_it_may_run(
+    policy: str, cluster: str, rows: Rows, seed: int, outages: Outages
 ) -> None:
-    machine = Machine(Workload.of(rows), make(policy), Cluster.parse("2x4"), seed, chaos=0.4)
+    workload = Workload.of(rows)
+    machine = Machine(workload, make(policy), Cluster.parse(cluster), seed, chaos=0.4)
+    for one in workload.jobs:
+        one.vc = "ab"[one.index % 2] if "@" in cluster else ""
+        one.terms = Terms(low=True) if policy == "spot" and one.index % 3 else None
+    for closure in apart(outages):
+        machine.at(closure.drain, "drain", closure.node)
+        machine.at(closure.down, "down", closure.node)
+        machine.at(closure.up, "up", closure.node)
     machine.run()
     assert max(machine.end) < NEVER
-    assert machine.board.view.space.idle == 8
+    assert machine.board.view.space.idle == 24
     assert not machine.board.in_flight()
     assert not machine.board.view.running.any()
     assert not machine.board.view.pending.any()
@@ -270,6 +321,46 @@ def test_what_cannot_be_done_is_refused_at_once() -> None:
     assert not one.preemptible
     board.accept(evict, 5.0)
     assert (one.evictions, one.preemptible, one in board.view.pending) == (1, True, True)
+
+
+@pytest.mark.parametrize(
+    ("decide", "why"),
+    [
+        (lambda one, other: Start(one, ((1, 3),)), "node node1 is closed"),
+        (lambda one, other: Start(one, ((2, 3),)), "node node2 is of virtual cluster b"),
+        (lambda one, other: Start(one, ((3, 3),)), "node node3 has GPUs of type T4"),
+        (lambda one, other: Start(one, ((7, 3),)), "there are no such GPUs"),
+        (lambda one, other: Start(one, ((-1, 3),)), "there are no such GPUs"),
+        (lambda one, other: Start(one, ((0, 24),)), "there are no such GPUs"),
+        (lambda one, other: Start(one, ((0, 1), (0, 1))), "one node is named twice"),
+        (Pack, "node node2 is of virtual cluster b"),
+        (lambda one, other: Migrate(other, ((0, 3),)), "node node0 is of virtual cluster a"),
+        (lambda one, other: Resize(other, ((1, 3),)), "node node1 is closed"),
+    ],
+)
+def test_nodes_that_are_not_open_to_a_job_are_refused_even_if_they_are_free(
+    decide: Callable[[Job, Job], Decision], why: str
+) -> None:
+    cluster = Cluster.parse("2x2:A100@a,1x2:A100@b,1x2:T4@a")
+    board = Board(cluster, Scripted({1.0: lambda view: [decide(one, other)]}))
+    one, other = jobs(2, 2)
+    one.vc, one.gpu_type, other.vc = "a", "A100", "b"
+    assert board.resume(other, ((2, 3),), 0.0, 0.0)
+    board.submit(one, 0.0)
+    board.drain(1, 0.0)
+    assert board.decide(1.0) == []
+    assert [answer.why for answer in board.view.answers] == [why]
+    script = {
+        0.0: lambda view: [Start(job(view, "1"), ((2, 3),))],
+        0.5: lambda view: [],
+        1.0: lambda view: [decide(job(view, "0"), job(view, "1"))],
+    }
+    closed = [Maintenance(1, 0.5, 50.0, 60.0)]
+    wakes = Workload.of([(0.0, 9.0, 2), (0.0, 9.0, 2), (1.0, 9.0, 2)])
+    wakes.vcs = ["a", "b", "a"]
+    wakes.jobs[0].gpu_type = "A100"
+    with pytest.raises(DecisionError, match=why):
+        Simulation(wakes, Scripted(script), cluster, maintenance=closed).run()
 
 
 def test_a_start_waits_until_its_victim_has_left() -> None:

@@ -12,15 +12,8 @@ from schedmate.schedulers.estimators import Table
 from schedmate.schedulers.model import Forecast
 from schedmate.schedulers.registry import make
 from schedmate.schedulers.sim.workload import Workload
-from schedmate.schedulers.sim.world import Maintenance
-from tests.schedulers.worlds import run
+from tests.schedulers.worlds import OUTAGES, POLICIES, Outages, apart, run
 
-POLICIES = (
-    "fifo", "sjf", "sjf-ageing", "srtf", "srtf:quota=true", "tiresias", "tiresias:quota=true",
-    "gittins", "gittins:preempt=true", "serpt", "serpt:preempt=true:backfill=true", "likely-short",
-    "lucid", "gavel", "pollux", "sia", "elasticflow", "arena", "horus", "spot",
-    "slurm", "slurm:conservative=true", "slurm:strict=true", "slurm:reservations=0:fair_share=1",
-)  # fmt: skip
 ROWS = st.lists(
     st.tuples(
         st.integers(0, 200),
@@ -30,35 +23,22 @@ ROWS = st.lists(
     min_size=2,
     max_size=14,
 ).map(sorted)
-OUTAGES = st.lists(
-    st.tuples(st.integers(0, 2), st.integers(1, 250), st.integers(0, 60), st.integers(1, 200)),
-    max_size=4,
-)
-
-
-def apart(outages: list[tuple[int, int, int, int]]) -> list[Maintenance]:
-    """Closures of nodes, no two of one node at a time."""
-    chosen: list[Maintenance] = []
-    until = [0.0, 0.0, 0.0]
-    for node, begin, notice, length in sorted(outages, key=lambda one: one[1]):
-        if begin > until[node]:
-            until[node] = float(begin + notice + length)
-            chosen.append(Maintenance(node, float(begin), float(begin + notice), until[node]))
-    return chosen
 
 
 @pytest.mark.parametrize("name", POLICIES)
-@given(rows=ROWS, outages=OUTAGES)
+@given(rows=ROWS, outages=OUTAGES, vcs=st.booleans())
 @settings(max_examples=15, deadline=None)
 def test_every_policy_gets_through_closures_by_the_laws(
-    name: str, rows: list[tuple[float, float, int]], outages: list[tuple[int, int, int, int]]
+    name: str, rows: list[tuple[float, float, int]], outages: Outages, vcs: bool
 ) -> None:
     workload = Workload.of([(float(at), float(length), gpus) for at, length, gpus in rows])
+    if vcs:
+        workload.vcs = ["ab"[one.index % 2] for one in workload.jobs]
 
     run(
         workload,
         make(name),
-        "3x4",
+        "3x4@a,3x4@b" if vcs else "3x4",
         estimator=Table(workload.duration_s),
         maintenance=apart(outages),
     )

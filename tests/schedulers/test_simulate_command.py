@@ -201,7 +201,7 @@ class Needs(Mine):
             "decision of policy .* cannot be carried out .*: decide.view. returns a list",
         ),
         ("Mine", INTERNAL, r"policy mine has no decide\(view\); write one"),
-        ("Elsewhere", INTERNAL, "with nodes of the cluster"),
+        ("Elsewhere", INTERNAL, "which is impossible: there are no such GPUs"),
         ("Twice", INTERNAL, "decided Start of job j1 at 10.000 s, which is impossible: not all"),
         ("Never", INTERNAL, "left 12 jobs waiting forever, the first j0"),
         ("Needs", USAGE, "needs limit: give the argument a default"),
@@ -382,24 +382,23 @@ def test_a_job_of_endless_rounds_is_refused(cli: Cli, tmp_path: Path, policy: st
         assert cli("simulate", str(path), "--policy", others, "--cluster", "1x4").code == 0
 
 
-@pytest.mark.parametrize("policy", ["gavel", "sia", "pollux", "arena", "sia+schedmate"])
-def test_a_policy_without_virtual_clusters_is_refused_where_there_are_some(
+@pytest.mark.parametrize("policy", ["gavel", "sia", "pollux", "arena", "elasticflow"])
+def test_a_policy_that_ignores_virtual_clusters_is_asked_for_each_on_its_own(
     cli: Cli, tmp_path: Path, policy: str
 ) -> None:
     path = tmp_path / "t.csv"
-    path.write_text("job_id,submit_s,duration_s,gpus,vc\na,0,60,2,nlp\nb,1,60,2,vision\n")
-    given = ("simulate", str(path), "--policy", f"fifo,{policy}", "--cluster")
+    rows = ["a,0,600,4,nlp", "b,1,600,4,nlp", "c,1,60,2,vision"]
+    path.write_text("\n".join(["job_id,submit_s,duration_s,gpus,vc", *rows]) + "\n")
+    given = ("simulate", str(path), "--policy", f"fifo,{policy}", "--json", "--cluster")
     result = cli(*given, "1x4@nlp,1x4@vision")
+    assert result.code == 0, result.err
+    _, own = json.loads(result.out)["runs"]
+    assert own["makespan_h"] > 1200 / 3600 * 0.99  # b does not run in the other's idle node
+    result = cli(*given, "1x4@nlp,1x4@vision,1x4")
     assert result.code == USAGE
-    assert f"policy {policy} does not support virtual clusters" in result.err
-    assert "nlp, vision" in result.err
-    for cluster in ("2x4", "1x4@nlp"):
-        rest = ("--policy", f"fifo,{policy}", "--cluster", cluster)
-        if cluster == "1x4@nlp":  # all of it is one
-            path.write_text("job_id,submit_s,duration_s,gpus,vc\na,0,60,2,nlp\n")
-        assert cli("simulate", str(path), *rest).code == 0, result.err
-    with pytest.raises(UsageError, match="does not support virtual clusters"):
-        Board(Cluster.parse("1x4@nlp,1x4@vision"), registry.make(policy))
+    assert f"policy {policy} decides for each virtual cluster on its own" in result.err
+    with pytest.raises(UsageError, match="nodes of nlp and others of none"):
+        Board(Cluster.parse("1x4@nlp,1x4"), registry.make(policy))
 
 
 @pytest.mark.parametrize("setting", ["interval_s=0", "interval_s=1e308", "interval_s=nan"])

@@ -6,17 +6,44 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from hypothesis import strategies as st
+
 from schedmate.schedulers import Cluster, Decision, Job, Node, Policy, Start, View
 from schedmate.schedulers.sim.engine import Simulation
 from schedmate.schedulers.sim.outcome.audit import audit
 from schedmate.schedulers.sim.parameters import HONEST, Parameters, Shutdown
 from schedmate.schedulers.sim.record import Outcome
 from schedmate.schedulers.sim.workload import Workload
+from schedmate.schedulers.sim.world import Maintenance
 
 CHEAP = replace(
     HONEST, restart_s=5.0, checkpoint_s=7.0, handover_s=2.0, shutdown=Shutdown(3.0, 3.0)
 )
 """Round numbers: everybody takes three seconds to stop."""
+
+POLICIES = (
+    "fifo", "sjf", "sjf-ageing", "qssf:backfill=true", "srtf", "srtf:quota=true", "tiresias",
+    "tiresias:quota=true", "gittins", "gittins:preempt=true", "serpt", "likely-short",
+    "serpt:preempt=true:backfill=true", "lucid", "gavel", "pollux", "sia", "elasticflow", "arena",
+    "horus", "spot", "slurm", "slurm:conservative=true", "slurm:strict=true",
+    "slurm:reservations=0:fair_share=1",
+)  # fmt: skip
+Outages = list[tuple[int, int, int, int]]
+OUTAGES = st.lists(
+    st.tuples(st.integers(0, 2), st.integers(1, 250), st.integers(0, 60), st.integers(1, 200)),
+    max_size=4,
+)
+
+
+def apart(outages: Outages) -> list[Maintenance]:
+    """Closures of nodes, no two of one node at a time."""
+    chosen: list[Maintenance] = []
+    until = [0.0, 0.0, 0.0]
+    for node, begin, notice, length in sorted(outages, key=lambda one: one[1]):
+        if begin > until[node]:
+            until[node] = float(begin + notice + length)
+            chosen.append(Maintenance(node, float(begin), float(begin + notice), until[node]))
+    return chosen
 
 
 class Scripted(Policy):

@@ -501,5 +501,6 @@ class Arena(Policy):
 
     def _shape(self, view: View, size: Size) -> Shape:
         """On as few nodes as can hold it: jobs are on GPUs of one type, side by side."""
-        each = max(node.gpus for node in view.space.cluster.nodes if node.gpu_type == size[0])
+        nodes = view.space.cluster.nodes
+        each = max(node.gpus for node in nodes if not node.role and node.gpu_type == size[0])
         return Shape(size[0], -(-size[1] // each), size[1])

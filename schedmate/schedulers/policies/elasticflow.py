@@ -184,6 +184,7 @@ class ElasticFlow(Policy):
 
     name = "elasticflow"
     rounds = True
+    one_pool = True
     interval_s: float
 
     def __init__(self, late: str = "drop", interval_s: float = 300.0, suspend: bool = True) -> None:
@@ -390,5 +391,5 @@ def _demands(job: Job, view: View) -> Iterator[tuple[str, Demand]]:
 
 def _shape(cluster: Cluster, gpu_type: str, gpus: int) -> Shape:
     """On as few nodes as can hold it."""
-    each = max(node.gpus for node in cluster.nodes if node.gpu_type == gpu_type)
+    each = max(node.gpus for node in cluster.nodes if not node.role and node.gpu_type == gpu_type)
     return Shape(gpu_type, -(-gpus // each), gpus)

@@ -21,6 +21,7 @@ from schedmate.schedulers.policy import (
     Profile,
     Resize,
     Start,
+    bars,
     needs,
 )
 from schedmate.schedulers.sim.execution import LOAN, PROFILE, Execution, Underway
@@ -70,6 +71,7 @@ class Decisions:
                 if type(decision) is Start:
                     starts += 1
                     if not booked:
+                        actions.check_open(decision)
                         if actions.start_later(*decision):
                             continue
                         actions.take(decision.job, decision.allocation)
@@ -187,7 +189,14 @@ class Actions:
 
     def apply(self, decision: Decision) -> None:
         """Carry out a decision. Raises `RefusedError` where that is impossible."""
+        if not self._execution.booked:  # else it has just been found, among the open ones
+            self.check_open(decision)
         self._by_kind[type(decision)](decision)
+
+    def check_open(self, decision: Decision) -> None:
+        """Raises `RefusedError` if the GPUs are not open to the job, even if they are free."""
+        if why := bars(decision, self._space):
+            raise RefusedError(why)
 
     def _start(self, decision: Start) -> None:
         if self.start_later(*decision):

@@ -21,7 +21,7 @@ from schedmate.base.inputs import format_duration
 from schedmate.base.terminal import counted
 from schedmate.schedulers.estimators import ABSURD_S, Estimator, Load
 from schedmate.schedulers.model import NEVER, PROFILING, Cluster, Forecast, Job, NodeNews
-from schedmate.schedulers.policy import Observer, Policy, Usage, View, check_pool
+from schedmate.schedulers.policy import Observer, Policy, Usage, View, check_pool, deciding
 from schedmate.schedulers.sim.actions import DecisionError, Decisions
 from schedmate.schedulers.sim.execution import (
     ASKED,
@@ -100,6 +100,7 @@ class Simulation:
         check_pool(policy, cluster)
         self.policy = policy
         self.cluster = policy.set_aside(cluster)
+        self._ask = deciding(policy, self.cluster)
         self.parameters = parameters
         self.view = View(space(self.cluster), policy, load)
         if policy.usage_half_life_s is not None:
@@ -235,7 +236,7 @@ class Simulation:
         while execution.dirty:
             execution.dirty = False
             space.begin()
-            if decisions := self.policy.decide(self.view):
+            if decisions := self._ask(view):
                 if self._has_news:
                     view.news, view.answers = [], []
                 self._carry_out(decisions)
