@@ -178,7 +178,9 @@ _ROLE_WORDS = {
     "iter_type": _LENGTH_WORDS,
     "valid": re.compile(r"val|eval|dev|test|held", re.IGNORECASE),
 }
-_NO_VALUE_WORDS = frozenset({"none", "null", "false", "no", "0", "-1", "~", "off", "never"})
+_NO_VALUE_WORDS = frozenset(
+    {"none", "null", "false", "no", "-1", "~", "off", "never", "", "[]", "{}"}
+)
 
 _Proof = Callable[[list[str]], tuple[float, str]]
 """The confidence that a line with these tokens is proof (0: none), and the reason if not."""
@@ -330,7 +332,10 @@ class Citations:
         role = _ROLE_WORDS[finding.field.rpartition(".")[2]]
 
         def proof(line: list[str]) -> tuple[float, str]:
-            none = any(token.lower() in _NO_VALUE_WORDS for token in line)
+            none = any(
+                token.strip().lower() in _NO_VALUE_WORDS or parse_number(token) == 0
+                for token in line
+            )
             endless = role is _LENGTH_WORDS and "while" in line and ("True" in line or "1" in line)
             shown = endless or (none and any(role.search(token) for token in line))
             return _sure_if(shown, "the line does not say that there is none")
@@ -376,7 +381,8 @@ class Citations:
         raise _NotProvedError(reason)
 
     def _lines_of(self, path: str) -> dict[int, list[str]]:
-        if path != COMMAND and not is_readable(path):
+        known = path in (COMMAND, *self._taking_part) or is_readable(path)
+        if not known:
             raise _NotProvedError("the file is neither code nor configuration")
         lines = self._lines(path)
         if lines is None:
@@ -391,6 +397,8 @@ class Citations:
         if not line:
             return 0.0, "there is no code on the line"
         if field == "model_config.task_type":
+            if says_domain(str(value), line):
+                return SURE_CONFIDENCE, ""
             domains = named_domains(line)
             if domains:
                 names = ", ".join(sorted(domains))
@@ -407,6 +415,10 @@ class Citations:
             return _number_proof(field, float(value))(line)
         missing = f"the line does not hold {str(value)[:60]!r} as a name or text of the program"
         if any(bare_name(str(value)) in name_forms(token) for token in line):
+            return SURE_CONFIDENCE, ""
+        if field == "training_config.optimizer" and any(
+            bare_name(str(value)) in optimizer_forms(token) for token in line
+        ):
             return SURE_CONFIDENCE, ""
         # `wikitext/wikitext-103-raw-v1`: a part of a name may stand elsewhere in the file.
         *others, last = (bare_name(part) for part in str(value).split("/"))
@@ -540,6 +552,13 @@ def named_domains(line: list[str]) -> set[str]:
     }
 
 
+def says_domain(domain: str, line: list[str]) -> bool:
+    """Whether a line speaks of a domain by its name or in the words of its field."""
+    words = rules("vocabulary")["words"].get(domain, r"(?!)")
+    texts = [re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[_ ./]+", "-", token).lower() for token in line]
+    return any(domain.lower() in text.split("-") or re.search(words, text) for text in texts)
+
+
 @lru_cache(maxsize=65_536)  # a long-lived hook reads many repositories
 def name_forms(token: str) -> frozenset[str]:
     """The names that a token may denote: itself, or parts of a path or dotted name."""
@@ -547,6 +566,13 @@ def name_forms(token: str) -> frozenset[str]:
     parts = [token, *re.split(r"[/\\]", token), *token.split("."), file.stem]
     read = (dataset_name(token), model_name(token), class_dataset(token))
     return frozenset(form for part in (*parts, *read) if part and (form := bare_name(part)))
+
+
+def optimizer_forms(token: str) -> set[str]:
+    """The optimisers that a name may be made of: AdamW of `AdamWConfig` and of `adamw_torch`."""
+    last = token.rpartition(".")[2]
+    stem = re.sub(r"_?(optimizers?|optim|config|cfg|args|params)$", "", last, flags=re.IGNORECASE)
+    return {bare_name(part) for part in (stem, *re.split(r"[\W_]+", last)) if bare_name(part)}
 
 
 def bare_name(text: str) -> str:
