@@ -173,7 +173,7 @@ class Settings(BaseSettings):
     )
     llm_cache: bool = Field(default=True, description="Reuse replies to requests made before")
     agent_ask_below: float = Field(
-        default=0.74,
+        default=0.8,
         ge=0,
         le=1,
         description="The model is asked for mandatory fields and the batch size below this "

@@ -21,7 +21,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from schedmate.agent import Extraction
 from schedmate.agent.fields.candidates import EXPLICIT
-from schedmate.agent.react.citations import ASKABLE_FIELDS, Citations, bare_name
+from schedmate.agent.react.citations import (
+    ASKABLE_FIELDS,
+    OPTIONAL_FIELDS,
+    SIZE_FIELDS,
+    Citations,
+    bare_name,
+)
 from schedmate.agent.react.sources import (
     CONFIG_SUFFIXES,
     SCRIPT_SUFFIXES,
@@ -29,6 +35,7 @@ from schedmate.agent.react.sources import (
     syntax_tree,
 )
 from schedmate.agent.units import ITERS, UNIT
+from schedmate.base.data import load
 from schedmate.base.errors import ModelError, SchedmateError
 from schedmate.base.terminal import visible
 from schedmate.jobs import Evidence, JobSpec, ModelUse, WorkloadMetadata
@@ -228,6 +235,8 @@ ALWAYS_ASKED = ("model_config.model_name", "dataset_config.train", "dataset_conf
 """Names, whose mistakes show only to a reader who knows what they mean."""
 BATCH = "training_config.batch_size"
 ASKED_FIELDS = (*WorkloadMetadata.MANDATORY, BATCH)
+FURTHER_FIELDS = (*(one for one in OPTIONAL_FIELDS if one != BATCH), *SIZE_FIELDS)
+"""Fields that are asked for only where the static answer cannot be."""
 
 
 def fields_to_ask(
@@ -251,14 +260,37 @@ def fields_to_ask(
             reasons[path] = f"static analysis is {proof.confidence:.0%} sure"
         elif static.cut_off and proof is not None and proof.source not in EXPLICIT:
             reasons[path] = "static analysis was cut off"
+        elif path in static.contradicted:
+            reasons[path] = f"the command states {static.contradicted[path]}"
         elif names and path in ALWAYS_ASKED:
             reasons[path] = "always asked"
     for one, other in ((ITERS, UNIT), (UNIT, ITERS)):
         if one in reasons and other not in reasons:
             reasons[other] = "goes with the length"
     if list(reasons) == [BATCH]:
-        return {}  # worth a place in a question, not a question of its own
-    return {name: reasons[name] for name in ASKED_FIELDS if name in reasons}
+        reasons = {}  # worth a place in a question, not a question of its own
+    if metadata.family == "training":
+        reasons |= _impossible_values(static)
+    return {name: reasons[name] for name in (*ASKED_FIELDS, *FURTHER_FIELDS) if name in reasons}
+
+
+def _impossible_values(static: Extraction) -> dict[str, str]:
+    """Further fields whose value is out of range, fits no other or is not what the command says."""
+    metadata = static.metadata
+    reasons = {
+        path: f"the command states {static.contradicted[path]}"
+        for path in FURTHER_FIELDS
+        if path in static.contradicted
+    }
+    bounds: dict[str, list[float]] = load("agent/react/plausible.yaml")
+    for path, (least, most) in bounds.items():
+        value = metadata.get(path)
+        if isinstance(value, int | float) and not least <= value <= most:
+            reasons[path] = f"{value} is hardly a {path.rpartition('.')[2]}"
+    width, heads = metadata.get("model_config.d_model"), metadata.get("model_config.n_head")
+    if isinstance(width, int) and isinstance(heads, int) and heads > 0 and width % heads:
+        reasons["model_config.d_model"] = f"{heads} heads do not divide {width}"
+    return reasons
 
 
 # The part of a repository in the first message: what the command runs and its configuration.
@@ -351,8 +383,8 @@ AGREED_CONFIDENCE = 0.9
 """Confidence of a value that static analysis and a model determined independently."""
 CONFLICT_CONFIDENCE = 0.5
 """Confidence of a value that another one contradicts with equal proof."""
-WEAK_BELOW = 0.6
-"""Static values with a lower confidence give way to a line that shows that there is none."""
+WEAK_BELOW = 0.75
+"""Static values with a lower confidence give way to the finding that there is none."""
 
 
 @dataclass(slots=True)
@@ -392,7 +424,8 @@ def _decide_value(
 ) -> Evidence | None:
     """The static value or the model's, whichever stands; None if the field has no value."""
     if proof.value is None:
-        combined.absent.append(f"{name}: {proof.where()} shows that there is none")
+        shown = proof.note or f"{proof.where()} shows that there is none"
+        combined.absent.append(f"{name}: {shown}")
         if before is None or (asked and before.confidence < WEAK_BELOW):
             return None
     if before is None or before.value is None:
@@ -400,15 +433,15 @@ def _decide_value(
     if proof.value is not None and same_value(before.value, proof.value):
         return before.model_copy(update={"confidence": max(before.confidence, AGREED_CONFIDENCE)})
     claim = f"static analysis says {before.value!r} ({before.where()})"
-    if not asked or proof.value is None:
+    sure = before.confidence >= max(DOUBTFUL_BELOW, proof.confidence)
+    if sure or not asked or proof.value is None:
         said = "that there is none" if proof.value is None else repr(proof.value)
         combined.conflicts.append(f"{name}: {claim}, the model {said} ({proof.where()})")
         return before.model_copy(update={"confidence": min(before.confidence, CONFLICT_CONFIDENCE)})
+    if before.confidence >= DOUBTFUL_BELOW:
+        combined.conflicts.append(f"{name}: {claim}, the model {proof.value!r} ({proof.where()})")
     notes = [note for note in (proof.note, claim) if note]
-    if before.confidence < DOUBTFUL_BELOW:
-        return proof.model_copy(update={"note": "; ".join(notes)})
-    combined.conflicts.append(f"{name}: {claim}, the model {proof.value!r} ({proof.where()})")
-    return proof.model_copy(update={"note": "; ".join(notes), "confidence": CONFLICT_CONFIDENCE})
+    return proof.model_copy(update={"note": "; ".join(notes)})
 
 
 def same_value(one: object, other: object) -> bool:

@@ -43,10 +43,14 @@ class Sources:
             self._tokens[path] = None if lines is None else tokens_by_line(path, lines, tree)
         return self._tokens[path]
 
+    def lines(self, path: str) -> list[str]:
+        """The lines of a file as a model is shown them; none if it may not be read."""
+        return self._files.lines(path) or []
+
     def tree(self, path: str) -> ast.Module:
         """A file's syntax tree, empty if it has none."""
         if path not in self._trees:
-            lines = self._files.lines(path) or []
+            lines = self.lines(path)
             tree = syntax_tree(lines) if _is_code(path, lines) else None
             self._trees[path] = tree or ast.Module([], [])
         return self._trees[path]

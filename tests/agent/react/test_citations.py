@@ -202,7 +202,8 @@ def test_zero_and_emptiness_are_none(tmp_path: Path, line: str) -> None:
 def test_a_domain_that_the_line_speaks_of_is_not_vetoed_by_a_name(tmp_path: Path) -> None:
     """BERT is known for language, and this line trains it on proteins."""
     (tmp_path / "t.py").write_text(
-        'model = bert_for("protein_folding")\n\n\n\n\nother = bert("x")\noptim = AdamWConfig(model)\n'
+        'model = bert_for("protein_folding")\n\n\n\n\n'
+        'other = bert("x")\noptim = AdamWConfig(model)\n'
     )
     citations = Citations(RepoFiles(tmp_path), {"t.py"}, "python t.py")
     task = "model_config.task_type"
@@ -242,6 +243,15 @@ def test_what_the_launch_follows_or_names_can_be_cited(
     train = "dataset_config.train"
     assert check(citations, train, "nyc_taxi", 2, file=file).value == "nyc_taxi"
     assert check(citations, train, "planted", 2, file="scripts/other").reason
+
+
+def test_a_quotation_finds_its_line_and_a_refusal_names_the_nearest(citations: Citations) -> None:
+    """Small models miscount lines."""
+    quoted = check(citations, ITERS, 30_000, 15, quote="schedule(30_000,  share=0.25")
+    assert (quoted.value, quoted.line) == (30_000, 4)
+    assert check(citations, ITERS, 12, 2, quote="no such text").reason.endswith("train.py:19 does")
+    assert check(citations, ITERS, 40, 12).reason.endswith("`command` does")
+    assert "does" not in check(citations, ITERS, 777, 2).reason.partition(";")[2]
 
 
 @pytest.mark.parametrize(
