@@ -537,7 +537,7 @@ def _prefix_cache(name: str, llm: LLM) -> Check:
     from schedmate.prompts import load
 
     chat = llm.chat("doctor", deadline_s=llm.timeout_s)
-    prefix = SystemMessage(load("metadata.system.v2"))
+    prefix = SystemMessage(load("metadata.system.v3"))
     for word in ("one", "two"):
         try:
             chat.invoke([prefix, HumanMessage(f"Say the word {word}.")], max_tokens=16)

@@ -23,6 +23,7 @@ from schedmate.agent.react.extractor import (
     combine,
     fields_to_ask,
 )
+from schedmate.base.errors import InputError
 from schedmate.jobs import Evidence, JobSpec, LaunchConfig, ModelUse, WorkloadMetadata
 from schedmate.mate import SchedMate
 from schedmate.tools import RepoFiles
@@ -81,6 +82,71 @@ def test_agent_mode_is_given_claims_and_answers_alone(
     # what static analysis would have said has no place in the model's own answer
     assert analysis.metadata.get("dataset_config.train") is None
     assert set(analysis.metadata.evidence) == {"model_config.model_name"}
+
+
+def test_a_job_that_static_analysis_cannot_follow_is_read_by_the_model(
+    repo: Path, script: Callable[..., str], open_mate: Callable[..., SchedMate]
+) -> None:
+    """Its job file is made at run time; a model that proves nothing leaves the error."""
+    spec = JobSpec(repo=str(repo), command="sbatch made_at_run_time.sbatch train.py")
+    with pytest.raises(InputError, match="made_at_run_time"):
+        open_mate(mode="static").analyze(spec)
+    analysis = open_mate(llm_model=script(READ, report(HONEST[0]))).analyze(spec)
+    assert analysis.metadata.get("model_config.model_name") == "conformer-large"
+    assert any("made_at_run_time" in one for one in analysis.warnings)
+    with pytest.raises(InputError, match="made_at_run_time"):
+        open_mate(llm_model=script(READ, report())).analyze(spec)
+
+
+def test_without_tools_one_request_is_answered_from_the_opening(
+    repo: Path, open_mate: Callable[..., SchedMate]
+) -> None:
+    reply = json.dumps({"findings": HONEST})
+    with serve(lambda request: completion(reply)) as server:
+        mate = open_mate(mode="opening", llm_base_url=server.url, llm_model="test-3B")
+        analysis = mate.analyze(spec_of(repo))
+    assert analysis.metadata.get("model_config.model_name") == "conformer-large"
+    assert analysis.source == "opening"
+    [first] = server.requests[:1]
+    assert "tools" not in first
+    assert "file_read(" not in first["messages"][0]["content"]
+    schema = first["response_format"]["json_schema"]
+    finding_schema = schema["schema"]["$defs"]["Finding"]
+    assert schema["strict"] is True
+    assert set(finding_schema["required"]) == set(finding_schema["properties"])
+    prompt = mate.prompt(spec_of(repo))
+    assert prompt is not None
+    assert prompt["tools"] == []
+
+
+def test_a_correction_may_look_again_and_is_told_of_the_nearest_line(
+    repo: Path, open_mate: Callable[..., SchedMate]
+) -> None:
+    wrong = {**HONEST[0], "line": 1, "quote": None}
+    replies = [
+        completion(json.dumps({"findings": [wrong]})),
+        completion(None, [("file_read", {"path": "train.py"})]),
+        completion(json.dumps({"findings": HONEST})),
+    ]
+    with serve(answers(replies)) as server:
+        mate = open_mate(llm_base_url=server.url, llm_model="test-7B")
+        analysis = mate.analyze(spec_of(repo))
+    assert analysis.metadata.get("model_config.model_name") == "conformer-large"
+    asked_again = server.requests[1]
+    assert "train.py:10 does" in asked_again["messages"][-1]["content"]
+    assert [one["function"]["name"] for one in asked_again["tools"]][1] == "file_read"
+
+
+def test_effort_and_room_of_a_reasoning_model(
+    repo: Path, open_mate: Callable[..., SchedMate]
+) -> None:
+    with serve(lambda request: completion('<think>{"a": 1}</think>{"findings": []}')) as server:
+        open_mate(
+            llm_base_url=server.url, llm_model="t", llm_max_tokens=100,
+            llm_reasoning_tokens=5000, llm_reasoning_effort="low",
+        ).analyze(spec_of(repo))  # fmt: skip
+    assert server.requests[0]["reasoning_effort"] == "low"
+    assert server.requests[0]["max_tokens"] == 5100
 
 
 def test_no_question_means_no_call(
