@@ -25,7 +25,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from schedmate.agent import Extraction
 from schedmate.base.data import plain
-from schedmate.base.errors import InputError, LimitError, SchedmateError, UsageError
+from schedmate.base.errors import (
+    InputError,
+    LimitError,
+    ModelError,
+    SchedmateError,
+    UsageError,
+)
 from schedmate.base.terminal import clean
 from schedmate.jobs import (
     Diagnosis,
@@ -347,8 +353,11 @@ class SchedMate:
             unread = error
             extraction = Extraction(WorkloadMetadata(), spec.launch, [str(error)], cut_off=True)
         analysis = self._conclude(spec, extraction, began, with_model=True)
-        if unread is not None and (analysis.model is None or not analysis.model.filled):
-            raise unread
+        use = analysis.model
+        if unread is not None and (use is None or not use.filled):
+            reason = (use.reason if use is not None else None) or "it found nothing that it proved"
+            message = f"{unread} The language model has no answer either: {reason}"
+            raise ModelError("malformed", message) from unread
         return analysis
 
     def analyze_variants(

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from schedmate.agent.react.loop import Question
 
 PURPOSE = "extract"
+SHARE_OF_OPENING = 0.4
+"""Share of the context that the opening may fill, beside prompts, replies and what is looked up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +190,8 @@ class MetadataExtractor:
         files = _repository_files(spec, Redactor(), static.entry)
         proofs = [static.metadata.evidence.get(name) for name in asked]
         claims = [(one.file, one.line) for one in proofs if one and one.file and one.line]
-        shown = opening(files, static.entry, command, _files_cited(static), claims)
+        most = int(self.settings.llm_context_tokens * CHARACTERS_PER_TOKEN * SHARE_OF_OPENING)
+        shown = opening(files, static.entry, command, _files_cited(static), claims, most)
         return Question(command, static.launch, asked, static.metadata, shown)
 
     def _fence(self, spec: JobSpec) -> Fence:

@@ -49,18 +49,20 @@ def opening(
     command: str,
     cited: Iterable[str],
     claims: Sequence[tuple[str, int]] = (),
+    most: int = MAX_CHARACTERS,
 ) -> str:
     """Numbered lines of what the command runs and names, and of files that are `cited`.
 
     `claims` are the files and lines of the values that are asked about, which are shown first.
+    `most` is a limit for all files together [characters].
     """
     named = [word.removeprefix("./") for word in _PATH_WORD.findall(command)]
     paths = dict.fromkeys([*named, *([entry] if entry else []), *cited])
     opened = [one for path in paths if (one := _open(files, path, entry)) is not None]
     # A script says which of the program's defaults count.
     opened.sort(key=lambda one: not is_script(one.path, one.lines))
-    room = MAX_CHARACTERS - sum(len(one.path) + 20 for one in opened)
-    room -= _take(opened, claims, min(room, MAX_CLAIMED))
+    room = min(most, MAX_CHARACTERS) - sum(len(one.path) + 20 for one in opened)
+    room -= _take(opened, claims, min(max(0, room), MAX_CLAIMED))
     for one in opened:
         room -= _fill(one, min(room, MAX_OF_A_FILE))
     return "\n\n".join(

@@ -23,7 +23,7 @@ from schedmate.agent.react.extractor import (
     combine,
     fields_to_ask,
 )
-from schedmate.base.errors import InputError
+from schedmate.base.errors import InputError, ModelError
 from schedmate.jobs import Evidence, JobSpec, LaunchConfig, ModelUse, WorkloadMetadata
 from schedmate.mate import SchedMate
 from schedmate.tools import RepoFiles
@@ -94,7 +94,7 @@ def test_a_job_that_static_analysis_cannot_follow_is_read_by_the_model(
     analysis = open_mate(llm_model=script(READ, report(HONEST[0]))).analyze(spec)
     assert analysis.metadata.get("model_config.model_name") == "conformer-large"
     assert any("made_at_run_time" in one for one in analysis.warnings)
-    with pytest.raises(InputError, match="made_at_run_time"):
+    with pytest.raises(ModelError, match=r"made_at_run_time.*nothing that it proved"):
         open_mate(llm_model=script(READ, report())).analyze(spec)
 
 
