@@ -23,8 +23,15 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from schedmate.agent import Extraction
 from schedmate.base.data import plain
-from schedmate.base.errors import InputError, SchedmateError, UsageError
+from schedmate.base.errors import (
+    InputError,
+    LimitError,
+    ModelError,
+    SchedmateError,
+    UsageError,
+)
 from schedmate.base.terminal import clean
 from schedmate.jobs import (
     Diagnosis,
@@ -42,7 +49,6 @@ from schedmate.readers import Readers
 from schedmate.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from schedmate.agent import Extraction
     from schedmate.agent.react.extractor import MetadataExtractor
     from schedmate.jobs.health import Health
     from schedmate.llm import LLM
@@ -55,6 +61,13 @@ if TYPE_CHECKING:
 ANALYSIS_SCHEMA = "schedmate.analyze/v1"
 
 
+def _has_files(repo: str | None) -> bool:
+    try:
+        return bool(repo) and any(Path(repo or "").iterdir())
+    except OSError:
+        return False
+
+
 class Analysis(BaseModel):
     """Everything schedmate can say about one job before it runs."""
 
@@ -65,8 +78,10 @@ class Analysis(BaseModel):
     launch: LaunchConfig = Field(description="`spec.launch`, completed from command and scripts")
     estimate: Estimate
     history_size: int = Field(ge=0, description="Records in the history that was asked")
-    source: Literal["static", "hybrid", "agent"] = Field(
-        "static", description="Who decided the metadata: static analysis, it and a model, a model"
+    source: Literal["static", "hybrid", "agent", "opening"] = Field(
+        "static",
+        description="Who decided the metadata: static analysis, it and a model (hybrid, opening), "
+        "a model",
     )
     model: ModelUse | None = Field(None, description="What a language model was asked, if any was")
     timing_s: dict[str, float] = Field(description="Wall time of each part [s]")
@@ -328,16 +343,31 @@ class SchedMate:
 
         `budget_s` [s of CPU time] is the limit for static analysis; a warning says what it left
         out. A language model is asked if the settings name one and their `mode` is not static; if
-        it fails, the answer is that of static analysis and `Analysis.model` gives the reason.
+        it fails, the answer is that of static analysis and `Analysis.model` gives the reason. If
+        static analysis has none, the model alone answers, with a warning, or the error stands.
         Raises `UsageError` without `spec.repo`, `InputError` for a repository or history that
         cannot be read, `LimitError` for a repository that takes too much time or memory.
         """
         self._ensure_open()
         began = time.perf_counter()
-        extraction = self._readers.extract(
-            spec, self.settings.budget_s if budget_s is None else budget_s
-        )
-        return self._conclude(spec, extraction, began, with_model=True)
+        unread: SchedmateError | None = None
+        try:
+            extraction = self._readers.extract(
+                spec, self.settings.budget_s if budget_s is None else budget_s
+            )
+        except (InputError, LimitError) as error:
+            # A job file that is made at run time, say: a model may tell what it reads.
+            if not _has_files(spec.repo) or self._extractor() is None:
+                raise
+            unread = error
+            extraction = Extraction(WorkloadMetadata(), spec.launch, [str(error)], cut_off=True)
+        analysis = self._conclude(spec, extraction, began, with_model=True)
+        use = analysis.model
+        if unread is not None and (use is None or not use.filled):
+            reason = (use.reason if use is not None else None) or "it found nothing that it proved"
+            message = f"{unread} The language model has no answer either: {reason}"
+            raise ModelError("malformed", message) from unread
+        return analysis
 
     def analyze_variants(
         self, specs: Sequence[JobSpec], *, budget_s: float | None = None

@@ -193,6 +193,8 @@ def _extraction(answer: Any) -> Extraction:
         answer["warnings"],
         answer["timing_s"],
         answer["entry"],
+        answer["cut_off"],
+        answer["contradicted"],
     )
 
 
@@ -213,6 +215,8 @@ def extract_work(request: Any) -> Any:
         "warnings": extraction.warnings,
         "timing_s": extraction.timing_s,
         "entry": extraction.entry,
+        "cut_off": extraction.cut_off,
+        "contradicted": extraction.contradicted,
     }
 
 

@@ -141,10 +141,11 @@ class Settings(BaseSettings):
         description="Time after which the submit hook gives up and returns None [s]",
     )
 
-    mode: Literal["static", "hybrid", "agent"] | None = Field(
+    mode: Literal["static", "hybrid", "opening", "agent"] | None = Field(
         default=None,
         description="How metadata is read: static (no model), hybrid (a model is asked for what "
-        "static analysis could not tell), agent (a model reads alone, as in the paper); "
+        "static analysis could not tell), opening (the same without tools, for small and slow "
+        "models), agent (a model reads alone, as in the paper); "
         "unset: hybrid when a model is set, else static",
     )
     llm_base_url: str | None = Field(
@@ -159,6 +160,12 @@ class Settings(BaseSettings):
         default=180.0, gt=0, description="Time limit of all calls for one job [s]"
     )
     llm_max_tokens: int = Field(default=2048, ge=16, description="Most tokens of one reply")
+    llm_reasoning_effort: Literal["none", "minimal", "low", "medium", "high"] | None = Field(
+        default=None, description="How much a reasoning model thinks, where the server can be told"
+    )
+    llm_reasoning_tokens: int = Field(
+        default=0, ge=0, description="Room in one reply for a model that thinks first [tokens]"
+    )
     llm_context_tokens: int = Field(
         default=32_768, ge=1024, description="Context length of the model [tokens]"
     )
@@ -180,7 +187,7 @@ class Settings(BaseSettings):
     )
     llm_cache: bool = Field(default=True, description="Reuse replies to requests made before")
     agent_ask_below: float = Field(
-        default=0.74,
+        default=0.8,
         ge=0,
         le=1,
         description="The model is asked for mandatory fields and the batch size below this "

@@ -19,6 +19,7 @@ class Extraction:
     `launch` is the given launch configuration, completed from the command and its scripts.
     `entry` is the file that the command runs, relative to the repository root.
     `cut_off` says that a limit ended it, so that what it did not see may contradict it.
+    `contradicted` are the fields whose answer is not what the command states, each with that.
     `timing_s` is the wall time of the extraction [s].
     """
 
@@ -28,3 +29,4 @@ class Extraction:
     timing_s: float = 0.0
     entry: str | None = None
     cut_off: bool = False
+    contradicted: dict[str, str] = field(default_factory=dict)

@@ -197,12 +197,15 @@ def doubt_contradicted(
     stated: Sequence[Statement],
     missed: Sequence[Statement],
     warnings: list[str],
-) -> None:
+) -> dict[str, str]:
     """Warn where the command states one value of a field and the answer is another.
+
+    Returns those fields, each with the statement that contradicts it.
 
     An answer that comes from the command itself, from whichever word, stands. Where the program was
     not seen to take the statement (`missed`), the answer is no surer than `DOUBTED`.
     """
+    contradicted: dict[str, str] = {}
     for statement in stated:
         fields = [field for field in fields_named(statement) if metadata.get(field) is not None]
         proofs = [metadata.evidence[field] for field in fields if field in metadata.evidence]
@@ -216,6 +219,7 @@ def doubt_contradicted(
             f"the command states {statement}, and the answer is "
             f"{field.partition('.')[2]} {proof.value}{place}: check which one counts"
         )
+        contradicted |= dict.fromkeys(fields, str(statement))
         if statement in missed:
             for proof in proofs:
                 proof.lower(
@@ -223,6 +227,7 @@ def doubt_contradicted(
                     "the command states another value, which no code was seen to take",
                     RunnerUp(value=statement.value.plain(), where=f"{statement} of the command"),
                 )
+    return contradicted
 
 
 def _states(answer: object, data: object) -> bool:
@@ -240,7 +245,10 @@ def fields_named(statement: Statement) -> list[str]:
     tables: list[tuple[str, list[str]]] = []
     if number:
         tables.append((ITERS, [*names["steps"], *names["epochs"]]))
-        tables += [(f"training_config.{key}", names["extras"][key]) for key in ("lr", *_PARTS)]
+        tables += [
+            (f"training_config.{key}", names["extras"][key])
+            for key in ("lr", "image_size", *_PARTS)
+        ]
     else:
         tables.append(("model_config.model_name", names["model"]))
     matching = [field for field, usual in tables if settings_named([setting], usual)]

@@ -125,7 +125,7 @@ def extract(
     metadata = assemble(
         trace, plan, completed, Lines(root), warnings, about.read_readmes(root, plan.entry)
     )
-    doubt_contradicted(metadata, given, missed, warnings)
+    contradicted = doubt_contradicted(metadata, given, missed, warnings)
     stated = metadata.sections()["training_config"]
     found = any(map(stated.get, ("iters", "optimizer", "lr")))
     if metadata.family == "training" and not found and len(warnings) == warned:
@@ -140,7 +140,7 @@ def extract(
         if not complete and proof.source not in stands:
             proof.lower(_MAY_BE_MORE, "the program was not read to its end")
     took = time.monotonic() - start
-    return Extraction(metadata, completed, warnings, took, plan.entry, not complete)
+    return Extraction(metadata, completed, warnings, took, plan.entry, not complete, contradicted)
 
 
 def _checked_repository(repo: Path) -> Path:

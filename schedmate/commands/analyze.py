@@ -101,7 +101,8 @@ def analyze(
         typer.Option(
             help=(
                 "static: read the code without a model. hybrid: also ask a language model "
-                "about open fields. agent: use only what the model finds. Default: hybrid "
+                "about open fields. opening: the same in one request without tools, for small "
+                "models. agent: use only what the model finds. Default: hybrid "
                 "when a model is named, otherwise static."
             ),
         ),

@@ -11,9 +11,10 @@ import re
 import stat
 import sys
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 import typer
@@ -59,13 +60,20 @@ def doctor(
     print_checks(list(examine_installation()), SCHEMA, as_json=as_json)
 
 
-def print_checks(checks: Sequence[Check], schema: str, *, as_json: bool) -> None:
-    """Print what was found; ends the command with 1 when a check failed."""
+def print_checks(
+    checks: Sequence[Check],
+    schema: str,
+    *,
+    as_json: bool,
+    more: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
+    """Print what was found, in JSON with `more`; ends the command with 1 when a check failed."""
     from schedmate.base.terminal import Screen
 
     failed = any(check.status == "failed" for check in checks)
     if as_json:
-        document = {"schema": schema, "ok": not failed, "checks": [asdict(one) for one in checks]}
+        found = [asdict(one) for one in checks]
+        document = {"schema": schema, "ok": not failed, **more, "checks": found}
         typer.echo(dumps(document, indent=2))
     else:
         screen = Screen(sys.stdout)
@@ -98,19 +106,19 @@ def examine_installation() -> Iterator[Check]:
     yield from _settings(settings, origins)
     yield from _extras(settings)
 
-    embedder = yield from _guarded(
+    embedder = yield from guarded(
         "embedder", "choose another with the setting `embedder`", _embedder(settings)
     )
-    yield from _guarded(
+    yield from guarded(
         "history",
         "check its name, owner and rights; if it is damaged, restore a copy or import again",
         examine_history(settings.history, embedder),
     )
-    yield from _guarded("scheduler", REACH_HINT, examine_scheduler(settings))
-    yield from _guarded("model", SET_MODEL, examine_model(settings))
+    yield from guarded("scheduler", REACH_HINT, examine_scheduler(settings))
+    yield from guarded("model", SET_MODEL, examine_model(settings))
 
 
-def _guarded(
+def guarded(
     name: str, fix: str, checks: Generator[Check, None, T]
 ) -> Generator[Check, None, T | None]:
     """The findings of `checks` and what they return; an exception is a finding too."""
@@ -537,7 +545,7 @@ def _prefix_cache(name: str, llm: LLM) -> Check:
     from schedmate.prompts import load
 
     chat = llm.chat("doctor", deadline_s=llm.timeout_s)
-    prefix = SystemMessage(load("metadata.system.v2"))
+    prefix = SystemMessage(load("metadata.system.v3"))
     for word in ("one", "two"):
         try:
             chat.invoke([prefix, HumanMessage(f"Say the word {word}.")], max_tokens=16)

@@ -76,7 +76,7 @@ def init(
             "standard input is not a terminal: give --yes for the defaults, with --history, "
             "--scheduler, --llm-base-url and --model for other values."
         )
-    old = _old_settings(path) if path.exists() else {}
+    old = old_settings(path) if path.exists() else {}
     if path.exists() and not replace:
         if not asks:
             raise UsageError(f"{path} exists; give --replace to write a new one and keep a copy.")
@@ -84,7 +84,9 @@ def init(
             say("nothing was changed.")
             return
     values = old | (_answers(flags, old) if asks else _checked(_defaults(flags, old)))
-    old_copy = _write(path, {name: value for name, value in values.items() if value is not None})
+    old_copy = write_settings(
+        path, {name: value for name, value in values.items() if value is not None}
+    )
     typer.echo(f"{path} was written" + (f"; the old one is {old_copy}" if old_copy else ""))
     typer.echo(path.read_text(encoding="utf-8"))
     _settings, origins = explain_settings()
@@ -104,7 +106,7 @@ def init(
         typer.echo("  schedmate demo    # or try it on synthetic jobs first")
 
 
-def _old_settings(path: Path) -> dict[str, Any]:
+def old_settings(path: Path) -> dict[str, Any]:
     """The settings in an existing file: none, with a note, if it cannot be read."""
     from schedmate.settings import Settings
 
@@ -247,7 +249,7 @@ def _read_line(question: str) -> str:
     return clean(line)
 
 
-def _write(path: Path, values: dict[str, Any]) -> Path | None:
+def write_settings(path: Path, values: dict[str, Any]) -> Path | None:
     """Write the file; return the path of the copy of an older one, or None without one."""
     from schedmate.base.files import open_output
 

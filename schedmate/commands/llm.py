@@ -5,20 +5,22 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from schedmate.base.data import dumps
-from schedmate.base.errors import InputError, UsageError
+from schedmate.base.errors import InputError, ModelError, UsageError
 from schedmate.base.inputs import moment_of, parse_duration
-from schedmate.commands.options import JsonOption
+from schedmate.commands.options import JsonOption, LlmBaseUrl
 
 if TYPE_CHECKING:
+    from schedmate.llm.runtimes import Memory
     from schedmate.llm.serving import ModelSize
 
 SERVE_SCHEMA = "schedmate.serve-command/v1"
+UP_SCHEMA = "schedmate.llm-up/v1"
 CAPACITY_SCHEMA = "schedmate.capacity/v1"
 _GB = 1e9
 
@@ -107,6 +109,102 @@ def serve_command(
     for note in notes:
         typer.echo(f"# {note}")
     typer.echo("# then: export SCHEDMATE_LLM_BASE_URL=http://127.0.0.1:8000/v1; schedmate doctor")
+
+
+def up(
+    llm_base_url: LlmBaseUrl = None,
+    memory_gb: Annotated[
+        float | None,
+        typer.Option(
+            "--memory", min=0.5, max=10_000, metavar="GB", help="Memory for a model. Default: here."
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Write no settings; only say what would be.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Find a model server on this machine and set it up.
+
+    Looks for Ollama, llama-server, vLLM and LM Studio. If one answers, its address, a model, the
+    context, time limits and the mode are written to the user's settings file (or the one that
+    --config names), and the checks of `schedmate doctor` on models run. If none answers, the
+    commands that install or start one are printed, with a model that fits the memory. Nothing is
+    installed or started.
+    """
+    from schedmate.llm import require_packages, runtimes
+
+    require_packages()
+    memory = runtimes.memory_here()
+    if memory_gb is not None:
+        memory = replace(memory, bytes=memory_gb * _GB)
+    places = runtimes.usual_places() if llm_base_url is None else {"the server": llm_base_url}
+    server = next(
+        (one for one in runtimes.running(places) if runtimes.best_model(one.models)), None
+    )
+    if server is None:
+        _say_how_to_start(memory, list(places.values()), as_json=as_json)
+        return
+    model = runtimes.best_model(server.models)
+    assert model is not None
+    values = runtimes.settings_for(server, model, memory)
+    if not as_json:
+        typer.echo(f"{server.runtime} answers at {server.base_url} and serves {model.name}")
+    _set_up(values, dry_run=dry_run, as_json=as_json, memory=memory)
+
+
+def _say_how_to_start(memory: Memory, places: list[str], *, as_json: bool) -> None:
+    """Print the commands that serve a model here, then end with what is missing."""
+    from schedmate.llm import runtimes
+
+    choice, found = runtimes.choose(memory), runtimes.installed()
+    if choice is None:
+        raise InputError(
+            f"no model fits into {memory.bytes / _GB:.0f} GB ({memory.name}); name a server on "
+            "another machine with --llm-base-url, or go on without a model."
+        )
+    runtime = runtimes.runtime_to_start(found, memory)
+    lines = runtimes.lines_to_start(runtime, choice, install=runtime not in found)
+    if as_json:
+        document = {
+            "schema": UP_SCHEMA,
+            "installed": found,
+            "memory": asdict(memory),
+            "choice": asdict(choice),
+            "commands": lines,
+            "settings": None,
+        }
+        typer.echo(dumps(document, indent=2))
+    else:
+        typer.echo(
+            f"# {choice.bytes / _GB:.0f} of {memory.bytes / _GB:.0f} GB ({memory.name}) for a "
+            f"quantised model with {choice.context:,} tokens of context:"
+        )
+        for line in [*lines, "schedmate llm up"]:
+            typer.echo(line)
+    looked = ", ".join(places)
+    raise ModelError("unavailable", f"no model server answers here (looked at {looked}).")
+
+
+def _set_up(values: dict[str, Any], *, dry_run: bool, as_json: bool, memory: Memory) -> None:
+    """Write the settings and run the checks of a model with them."""
+    from schedmate.commands.doctor import SET_MODEL, examine_model, guarded, print_checks
+    from schedmate.commands.init import old_settings, write_settings
+    from schedmate.settings import config_dir, load_settings, named_file
+
+    path = named_file() or config_dir() / "config.toml"
+    old = old_settings(path) if path.exists() else {}
+    written = not dry_run and old | values != old
+    if written:
+        write_settings(path, old | values)
+    if not as_json:
+        typer.echo(f"{path} {'was written' if written else 'is as it was'}:")
+        for name, value in values.items():
+            typer.echo(f"  {name} = {value}")
+    settings = load_settings(**values)
+    checks = list(guarded("model", SET_MODEL, examine_model(settings)))
+    more = {"settings": values, "memory": asdict(memory), "written": written}
+    print_checks(checks, UP_SCHEMA, as_json=as_json, more=more)
 
 
 def capacity(
@@ -248,6 +346,7 @@ app = typer.Typer(
     no_args_is_help=True, help="Serve a language model; list its calls and their cost."
 )
 app.command("serve-command")(serve_command)
+app.command()(up)
 app.command()(capacity)
 
 

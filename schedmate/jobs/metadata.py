@@ -404,7 +404,7 @@ class ModelUse(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    mode: Literal["hybrid", "agent"]
+    mode: Literal["hybrid", "agent", "opening"]
     model: str = Field(description="Name at the endpoint, or scripted:FILE")
     endpoint: str = Field(description="Address, or `scripted`")
     outcome: str = Field(

@@ -43,6 +43,7 @@ class LLM:
     timeout_s: float
     max_tokens: int
     cached: bool = True
+    effort: str | None = None
     client: BaseChatModel | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -70,7 +71,7 @@ class LLM:
                 model = first_model(self.endpoint, timeout_s=left_s)
                 self.endpoint = replace(self.endpoint, model=model)
             if self.client is None:
-                self.client = connect(self.endpoint, max_tokens=self.max_tokens)
+                self.client = connect(self.endpoint, max_tokens=self.max_tokens, effort=self.effort)
         finally:
             self._lock.release()
         return GuardedChat(
@@ -143,7 +144,8 @@ def _opened(where: Endpoint, settings: Settings, client: BaseChatModel | None = 
         ),
         store=Store(data_dir()),
         timeout_s=settings.llm_timeout_s,
-        max_tokens=settings.llm_max_tokens,
+        max_tokens=settings.llm_max_tokens + settings.llm_reasoning_tokens,
+        effort=settings.llm_reasoning_effort,
         cached=settings.llm_cache,
         client=client,
     )

@@ -128,6 +128,8 @@ class GuardedChat(BaseChatModel):
             "max_tokens": self.max_tokens,
             "options": options,
         }
+        if effort := getattr(self.inner, "reasoning_effort", None):
+            request["effort"] = effort
         canonical = json.dumps(request, sort_keys=True, ensure_ascii=True, default=str)
         return hashlib.sha256(canonical.encode()).hexdigest()
 
@@ -331,16 +333,17 @@ def _request(
     chat: GuardedChat, messages: list[BaseMessage], schema: type[BaseModel], method: str
 ) -> AIMessage:
     name, shape = schema.__name__, schema.model_json_schema()
+    strict = _strict(shape)
     options: dict[str, Any] = {}
     if method == JSON_SCHEMA:
-        described = {"name": name, "schema": shape, "strict": True}
+        described = {"name": name, "schema": strict, "strict": True}
         options["response_format"] = {"type": "json_schema", "json_schema": described}
     elif method == FUNCTION:
         # Without `strict`, vLLM does not hold the model to the parameters.
         function = {
             "name": name,
             "description": schema.__doc__ or name,
-            "parameters": shape,
+            "parameters": strict,
             "strict": True,
         }
         options["tools"] = [{"type": "function", "function": function}]
@@ -351,6 +354,22 @@ def _request(
         order = "Answer with one JSON object and nothing else. It must fit this JSON schema:\n"
         messages = [*messages, HumanMessage(order + json.dumps(shape, sort_keys=True))]
     return chat.invoke(messages, **options)
+
+
+def _strict(shape: Any) -> Any:
+    """A JSON schema as strict ones have to be: every property required, none beside them.
+
+    Hosted services refuse others; what may be left out has a null, a false or an empty list.
+    """
+    if isinstance(shape, list):
+        return [_strict(one) for one in shape]
+    if not isinstance(shape, dict):
+        return shape
+    out = {key: _strict(one) for key, one in shape.items() if key != "default"}
+    properties = out.get("properties")
+    if out.get("type") == "object" and isinstance(properties, dict):
+        out |= {"required": list(properties), "additionalProperties": False}
+    return out
 
 
 def _answer(reply: AIMessage) -> str | dict[str, Any]:

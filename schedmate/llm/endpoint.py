@@ -90,11 +90,11 @@ def api_key() -> str | None:
     return next((os.environ[name] for name in KEYS if os.environ.get(name)), None)
 
 
-def connect(where: Endpoint, *, max_tokens: int) -> BaseChatModel:
+def connect(where: Endpoint, *, max_tokens: int, effort: str | None = None) -> BaseChatModel:
     """A bare client, without budget, ledger or redaction: only `GuardedChat` uses one.
 
-    `max_tokens` bounds one reply. Raises `InputError` for a script that cannot be read, and
-    `UsageError` for a proxy that cannot be used.
+    `max_tokens` bounds one reply, with what a reasoning model thinks by its `effort`. Raises
+    `InputError` for a script that cannot be read, and `UsageError` for a proxy that cannot be used.
     """
     if where.scripted is not None:
         from schedmate.llm.scripted import ScriptedChat
@@ -115,6 +115,7 @@ def connect(where: Endpoint, *, max_tokens: int) -> BaseChatModel:
         api_key=SecretStr(api_key() or "none"),
         temperature=0.0,
         max_tokens=max_tokens,
+        reasoning_effort=effort,
         max_retries=0,
         http_client=open_client(where.base_url, [api_key()]),
         use_responses_api=False,

@@ -14,7 +14,7 @@ from string import Template
 
 @cache
 def load(name: str) -> str:
-    """The text of a prompt, for example `metadata.system.v2`."""
+    """The text of a prompt, for example `metadata.system.v3`."""
     return resources.files(__package__).joinpath(f"{name}.md").read_text("utf-8").strip()
 
 

@@ -76,8 +76,9 @@ def test_schema_reaches_the_server(open_model: OpenModel) -> None:
         ask(open_model(server.url).chat("test"), QUESTION, City)
     by_method = {method_of(request): request for request in server.requests}
     schema = City.model_json_schema()
-    assert by_method["json_schema"]["response_format"]["json_schema"]["schema"] == schema
-    assert by_method["function_calling"]["tools"][0]["function"]["parameters"] == schema
+    strict = schema | {"additionalProperties": False}
+    assert by_method["json_schema"]["response_format"]["json_schema"]["schema"] == strict
+    assert by_method["function_calling"]["tools"][0]["function"]["parameters"] == strict
     assert by_method["function_calling"]["tool_choice"]["function"]["name"] == "City"
     assert by_method["json_object"]["response_format"]["schema"] == schema
     assert json.dumps(schema, sort_keys=True) in by_method["prompt"]["messages"][-1]["content"]

@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
+from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Any, get_args
 
@@ -26,13 +27,15 @@ from schedmate.agent.fields.candidates import rules
 from schedmate.agent.fields.dataset_names import class_dataset, dataset_name
 from schedmate.agent.fields.model_built import model_name
 from schedmate.agent.fields.settings import normal_name
-from schedmate.agent.react.sources import DeadLines, Sources, is_readable
+from schedmate.agent.react.sources import DeadLines, Sources, is_readable, tokens_by_line
 from schedmate.agent.units import ITERS, UNIT, Unit, as_length
 from schedmate.base.data import load
 from schedmate.jobs import Evidence, TaskType, WorkloadMetadata
 from schedmate.llm.redact import PLACEHOLDER
 from schedmate.tools import RepoFiles
 
+SIZE_FIELDS = ("model_config.n_head", "training_config.image_size", "training_config.seq_length")
+"""Further numbers, asked for where what static analysis read cannot be."""
 OPTIONAL_FIELDS: tuple[str, ...] = (
     "training_config.batch_size",
     "training_config.lr",
@@ -61,7 +64,9 @@ class Term(BaseModel):
 class Finding(BaseModel):
     """One value, and the line that is said to hold it.
 
-    `value` is None where the line shows that there is none. A length that several numbers make is
+    `value` is None where the line shows that there is none, or with `none_found` where the program
+    has none and no line can show that. `quote` is the text of the line, which counts where it is
+    found; `line` says which of several. A length that several numbers make is
     given as `terms` and a `formula` over their letters, `a / (b * c)`, which is computed here.
     """
 
@@ -71,6 +76,8 @@ class Finding(BaseModel):
     value: str | int | float | None
     file: str
     line: int
+    quote: str | None = None
+    none_found: bool = False
     unit: Unit | None = None
     formula: str | None = Field(None, max_length=80)
     terms: list[Term] = Field(default_factory=list, max_length=MAX_TERMS)
@@ -121,6 +128,7 @@ NUMERIC_FIELDS = frozenset(
         "model_config.d_model",
         "model_config.n_layer",
         "dataset_config.num_workers",
+        *SIZE_FIELDS,
     }
 )
 _MAY_BE_ZERO = frozenset({"dataset_config.num_workers"})
@@ -159,8 +167,16 @@ COMMAND = "command"
 LIBRARY = "library:"
 """The prefix of a class or function whose documented default a finding reports."""
 SLACK = 2
-SURE_CONFIDENCE = 0.7
-"""Confidence of a model's value that its line proves."""
+MIN_QUOTE = 6
+"""Shorter quotations are found on any line [characters]."""
+MAX_QUOTED = 20
+"""Most lines that one quotation is tried on."""
+STATED_CONFIDENCE = 0.95
+"""Confidence of a model's value that the launch command states under an option of that field. Of 59
+values that a capable model proved against static analysis all were right, so 95 % are at least."""
+SURE_CONFIDENCE = 0.8
+"""Confidence of a model's value that its line proves: no static answer that is as sure gives way,
+as a name on a line may be that of something else."""
 LIKELY_CONFIDENCE = 0.5
 """Confidence of a class (task or unit) that its line neither names nor contradicts."""
 
@@ -178,7 +194,9 @@ _ROLE_WORDS = {
     "iter_type": _LENGTH_WORDS,
     "valid": re.compile(r"val|eval|dev|test|held", re.IGNORECASE),
 }
-_NO_VALUE_WORDS = frozenset({"none", "null", "false", "no", "0", "-1", "~", "off", "never"})
+_NO_VALUE_WORDS = frozenset(
+    {"none", "null", "false", "no", "-1", "~", "off", "never", "", "[]", "{}"}
+)
 
 _Proof = Callable[[list[str]], tuple[float, str]]
 """The confidence that a line with these tokens is proof (0: none), and the reason if not."""
@@ -225,8 +243,9 @@ class Citations:
     ) -> None:
         self._taking_part = taking_part
         self._known = known or WorkloadMetadata()
-        self._command = {1: re.split(r"[\s=]+", command)}
         self._sources = Sources(files)
+        words = tokens_by_line("command.sh", [command]).get(1, [])
+        self._command = {1: [*re.split(r"[\s=]+", command), *words]}
         self._dead = DeadLines(self._sources, taking_part, command, entry)
 
     def prove(self, findings: Iterable[Finding]) -> Reading:
@@ -327,10 +346,16 @@ class Citations:
     def _absent(self, finding: Finding) -> Evidence:
         if finding.field not in _MAY_BE_ABSENT:
             raise _NotProvedError("every training has one; leave it out if you did not find it")
+        if finding.none_found:
+            note = "the model found none"
+            return Evidence(value=None, source="model", confidence=LIKELY_CONFIDENCE, note=note)
         role = _ROLE_WORDS[finding.field.rpartition(".")[2]]
 
         def proof(line: list[str]) -> tuple[float, str]:
-            none = any(token.lower() in _NO_VALUE_WORDS for token in line)
+            none = any(
+                token.strip().lower() in _NO_VALUE_WORDS or parse_number(token) == 0
+                for token in line
+            )
             endless = role is _LENGTH_WORDS and "while" in line and ("True" in line or "1" in line)
             shown = endless or (none and any(role.search(token) for token in line))
             return _sure_if(shown, "the line does not say that there is none")
@@ -352,31 +377,62 @@ class Citations:
         return Evidence(value=value, source="library", text=name, confidence=SURE_CONFIDENCE)
 
     def _at(self, cited: Finding | Term, value: object, proof: _Proof) -> Evidence:
-        """The evidence that `proof` accepts on the cited line, or next to it."""
+        """The evidence that `proof` accepts on the quoted or cited line, or next to it."""
         path = cited.file.removeprefix("./")
         lines = self._lines_of(path)
         reason = "there is no code on the line"
-        for distance in range(SLACK + 1):
-            for line in dict.fromkeys((cited.line - distance, cited.line + distance)):
-                sure, missing = proof(lines.get(line, []))
-                if not sure:
-                    reason = missing if distance == 0 and lines.get(line) else reason
-                elif dead := self._dead.reason(path, line):
-                    reason = dead
-                elif sure == SURE_CONFIDENCE or distance == 0:
-                    command = path == COMMAND
-                    return Evidence(
-                        value=value,
-                        source="model",
-                        file=None if command else path,
-                        line=None if command else line,
-                        text="the launch command" if command else None,
-                        confidence=sure,
-                    )
-        raise _NotProvedError(reason)
+        quoted = self._quoted(path, cited)
+        around = [
+            line
+            for distance in range(SLACK + 1)
+            for line in dict.fromkeys((cited.line - distance, cited.line + distance))
+        ]
+        for line in dict.fromkeys([*quoted, *around]):
+            exact = line in quoted or (not quoted and line == cited.line)
+            sure, missing = proof(lines.get(line, []))
+            if not sure:
+                reason = missing if exact and lines.get(line) else reason
+            elif dead := self._dead.reason(path, line):
+                reason = dead
+            elif sure == SURE_CONFIDENCE or exact:
+                command = path == COMMAND
+                stated = command and isinstance(cited, Finding) and _is_option(cited, lines[1])
+                return Evidence(
+                    value=value,
+                    source="model",
+                    file=None if command else path,
+                    line=None if command else line,
+                    text="the launch command" if command else None,
+                    confidence=max(sure, STATED_CONFIDENCE) if stated else sure,
+                )
+        raise _NotProvedError(reason + self._nearest(path, cited.line, proof))
+
+    def _quoted(self, path: str, cited: Finding | Term) -> list[int]:
+        """The lines that hold the quotation, the nearest first: models miscount lines."""
+        words = " ".join((getattr(cited, "quote", None) or "").split())
+        if len(words) < MIN_QUOTE or path == COMMAND:
+            return []
+        found = [
+            number
+            for number, text in enumerate(self._sources.lines(path), 1)
+            if words in " ".join(text.split())
+        ]
+        return sorted(found, key=lambda number: abs(number - cited.line))[:MAX_QUOTED]
+
+    def _nearest(self, path: str, line: int, proof: _Proof) -> str:
+        """Where the same file, or the command, would prove it: the end of a reason."""
+        for place in dict.fromkeys((path, COMMAND)):
+            lines = self._lines(place) or {}
+            for number in sorted(lines, key=lambda one: abs(one - line)):
+                if proof(lines[number])[0] == SURE_CONFIDENCE and not self._dead.reason(
+                    place, number
+                ):
+                    return f"; {place}:{number} does" if place != COMMAND else "; `command` does"
+        return ""
 
     def _lines_of(self, path: str) -> dict[int, list[str]]:
-        if path != COMMAND and not is_readable(path):
+        known = path in (COMMAND, *self._taking_part) or is_readable(path)
+        if not known:
             raise _NotProvedError("the file is neither code nor configuration")
         lines = self._lines(path)
         if lines is None:
@@ -391,6 +447,8 @@ class Citations:
         if not line:
             return 0.0, "there is no code on the line"
         if field == "model_config.task_type":
+            if says_domain(str(value), line):
+                return SURE_CONFIDENCE, ""
             domains = named_domains(line)
             if domains:
                 names = ", ".join(sorted(domains))
@@ -408,6 +466,10 @@ class Citations:
         missing = f"the line does not hold {str(value)[:60]!r} as a name or text of the program"
         if any(bare_name(str(value)) in name_forms(token) for token in line):
             return SURE_CONFIDENCE, ""
+        if field == "training_config.optimizer" and any(
+            bare_name(str(value)) in optimizer_forms(token) for token in line
+        ):
+            return SURE_CONFIDENCE, ""
         # `wikitext/wikitext-103-raw-v1`: a part of a name may stand elsewhere in the file.
         *others, last = (bare_name(part) for part in str(value).split("/"))
         if others and any(last in name_forms(token) for token in line):
@@ -421,6 +483,20 @@ class Citations:
 
     def _lines(self, path: str) -> dict[int, list[str]] | None:
         return self._command if path == COMMAND else self._sources.tokens(path)
+
+
+def _is_option(finding: Finding, command: Sequence[str]) -> bool:
+    """Whether the command states the value after an option of its field."""
+    roles = load("agent/react/roles.yaml")
+    key = finding.field.rpartition(".")[2]
+    pattern = roles["options"].get(key) or roles["roles"].get(key, r"(?!)")
+    option = re.compile(pattern, re.IGNORECASE)
+    number, name = parse_number(str(finding.value)), bare_name(str(finding.value))
+    return any(
+        option.search(before) is not None
+        and (parse_number(value) == number if number is not None else name in name_forms(value))
+        for before, value in pairwise(command)
+    )
 
 
 def _sure_if(holds: bool, reason: str) -> tuple[float, str]:
@@ -540,6 +616,13 @@ def named_domains(line: list[str]) -> set[str]:
     }
 
 
+def says_domain(domain: str, line: list[str]) -> bool:
+    """Whether a line speaks of a domain by its name or in the words of its field."""
+    words = rules("vocabulary")["words"].get(domain, r"(?!)")
+    texts = [re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[_ ./]+", "-", token).lower() for token in line]
+    return any(domain.lower() in text.split("-") or re.search(words, text) for text in texts)
+
+
 @lru_cache(maxsize=65_536)  # a long-lived hook reads many repositories
 def name_forms(token: str) -> frozenset[str]:
     """The names that a token may denote: itself, or parts of a path or dotted name."""
@@ -547,6 +630,13 @@ def name_forms(token: str) -> frozenset[str]:
     parts = [token, *re.split(r"[/\\]", token), *token.split("."), file.stem]
     read = (dataset_name(token), model_name(token), class_dataset(token))
     return frozenset(form for part in (*parts, *read) if part and (form := bare_name(part)))
+
+
+def optimizer_forms(token: str) -> set[str]:
+    """The optimisers that a name may be made of: AdamW of `AdamWConfig` and of `adamw_torch`."""
+    last = token.rpartition(".")[2]
+    stem = re.sub(r"_?(optimizers?|optim|config|cfg|args|params)$", "", last, flags=re.IGNORECASE)
+    return {bare_name(part) for part in (stem, *re.split(r"[\W_]+", last)) if bare_name(part)}
 
 
 def bare_name(text: str) -> str:

@@ -1,36 +1,35 @@
 """Completes static analysis with a model: `MetadataExtractor` asks, has the findings proved, and
 combines.
 
-`fields_to_ask` decides which fields a model is asked for, each with the reason; `opening` is the
-part of the repository in its first message; `combine` decides what enters the metadata. A finding
-enters if its citation is valid and its field was asked for; it then overrides the static value. If
-that value was proved equally well, both lines are reported as a conflict and the value counts as
-doubtful. Without valid findings nothing changes.
+`fields_to_ask` decides which fields a model is asked for, each with the reason; `combine` decides
+what enters the metadata. A finding enters if its citation is valid and its field was asked for. It
+then overrides a static value that is doubtful; a sure one gives way only to what the launch command
+states, and both lines are reported as a conflict. Without valid findings nothing changes.
 """
 
 from __future__ import annotations
 
-import ast
-import re
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from schedmate.agent import Extraction
 from schedmate.agent.fields.candidates import EXPLICIT
-from schedmate.agent.react.citations import ASKABLE_FIELDS, Citations, bare_name
-from schedmate.agent.react.sources import (
-    CONFIG_SUFFIXES,
-    SCRIPT_SUFFIXES,
-    files_of_job,
-    syntax_tree,
+from schedmate.agent.react.citations import (
+    ASKABLE_FIELDS,
+    OPTIONAL_FIELDS,
+    SIZE_FIELDS,
+    Citations,
+    bare_name,
 )
+from schedmate.agent.react.opening import opening
+from schedmate.agent.react.sources import files_of_job
 from schedmate.agent.units import ITERS, UNIT
+from schedmate.base.data import load
 from schedmate.base.errors import ModelError, SchedmateError
-from schedmate.base.terminal import visible
 from schedmate.jobs import Evidence, JobSpec, ModelUse, WorkloadMetadata
 from schedmate.jobs.metadata import RunnerUp
 from schedmate.llm import LLM
@@ -43,6 +42,8 @@ if TYPE_CHECKING:
     from schedmate.agent.react.loop import Question
 
 PURPOSE = "extract"
+SHARE_OF_OPENING = 0.4
+"""Share of the context that the opening may fill, beside prompts, replies and what is looked up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +51,15 @@ class MetadataExtractor:
     """The model's part of metadata extraction (SchedMate paper, section 3.1).
 
     In `hybrid` mode the model is asked for what static analysis left open or doubtful, and for the
-    names that it is most often wrong about (`fields_to_ask`); proved findings override. In `agent`
-    mode it is asked for everything, static values are candidates, and proved findings are the
-    answer. If the model fails, the static answer stands.
+    names that it is most often wrong about (`fields_to_ask`); proved findings override. In
+    `opening` mode it is asked the same and answers from the first message, without tools. In
+    `agent` mode it is asked for everything, static values are candidates, and proved findings are
+    the answer. If the model fails, the static answer stands.
     """
 
     llm: LLM
     settings: Settings
-    mode: Literal["hybrid", "agent"] = "hybrid"
+    mode: Literal["hybrid", "agent", "opening"] = "hybrid"
 
     def extract(self, spec: JobSpec, static: Extraction) -> tuple[WorkloadMetadata, ModelUse]:
         """The metadata of a job, from static analysis and the model's findings.
@@ -100,7 +102,8 @@ class MetadataExtractor:
         if not asked:
             return None
         fence = self._fence(spec)
-        messages = loop.messages_of(self._question(spec, static, asked), fence)
+        tools = self.mode != "opening"
+        messages = loop.messages_of(self._question(spec, static, asked), fence, tools=tools)
         redactor = Redactor()
         return {
             "endpoint": self.llm.endpoint.place,
@@ -113,11 +116,12 @@ class MetadataExtractor:
             "tools": [
                 convert_to_openai_tool(one)
                 for one in as_langchain(_repository_files(spec, redactor))
+                if tools
             ],
         }
 
     def _asked(self, static: Extraction) -> dict[str, str]:
-        if self.mode == "hybrid":
+        if self.mode != "agent":
             below, names = self.settings.agent_ask_below, self.settings.agent_ask_names
             return fields_to_ask(static, below, names=names)
         return dict.fromkeys(ASKABLE_FIELDS, "the model reads alone")
@@ -149,11 +153,15 @@ class MetadataExtractor:
         question = self._question(spec, static, asked)
         try:
             reading = loop.read_repository(
-                chat, files, question, self._fence(spec), limits, citations
+                chat,
+                files,
+                question,
+                self._fence(spec),
+                limits,
+                citations,
+                tools=self.mode != "opening",
             )
-            base = (
-                static.metadata if self.mode == "hybrid" else _launch_values_only(static.metadata)
-            )
+            base = _launch_values_only(static.metadata) if self.mode == "agent" else static.metadata
             combined = combine(base, reading.found, asked)
             metadata = combined.metadata
             use.conflicts, use.absent = combined.conflicts, combined.absent
@@ -181,7 +189,10 @@ class MetadataExtractor:
 
         command = spec.command or ""
         files = _repository_files(spec, Redactor(), static.entry)
-        shown = opening(files, static.entry, command, _files_cited(static))
+        proofs = [static.metadata.evidence.get(name) for name in asked]
+        claims = [(one.file, one.line) for one in proofs if one and one.file and one.line]
+        most = int(self.settings.llm_context_tokens * CHARACTERS_PER_TOKEN * SHARE_OF_OPENING)
+        shown = opening(files, static.entry, command, _files_cited(static), claims, most)
         return Question(command, static.launch, asked, static.metadata, shown)
 
     def _fence(self, spec: JobSpec) -> Fence:
@@ -229,6 +240,8 @@ ALWAYS_ASKED = ("model_config.model_name", "dataset_config.train", "dataset_conf
 """Names, whose mistakes show only to a reader who knows what they mean."""
 BATCH = "training_config.batch_size"
 ASKED_FIELDS = (*WorkloadMetadata.MANDATORY, BATCH)
+FURTHER_FIELDS = (*(one for one in OPTIONAL_FIELDS if one != BATCH), *SIZE_FIELDS)
+"""Fields that are asked for only where the static answer cannot be."""
 
 
 def fields_to_ask(
@@ -252,97 +265,37 @@ def fields_to_ask(
             reasons[path] = f"static analysis is {proof.confidence:.0%} sure"
         elif static.cut_off and proof is not None and proof.source not in EXPLICIT:
             reasons[path] = "static analysis was cut off"
+        elif path in static.contradicted:
+            reasons[path] = f"the command states {static.contradicted[path]}"
         elif names and path in ALWAYS_ASKED:
             reasons[path] = "always asked"
     for one, other in ((ITERS, UNIT), (UNIT, ITERS)):
         if one in reasons and other not in reasons:
             reasons[other] = "goes with the length"
     if list(reasons) == [BATCH]:
-        return {}  # worth a place in a question, not a question of its own
-    return {name: reasons[name] for name in ASKED_FIELDS if name in reasons}
+        reasons = {}  # worth a place in a question, not a question of its own
+    if metadata.family == "training":
+        reasons |= _impossible_values(static)
+    return {name: reasons[name] for name in (*ASKED_FIELDS, *FURTHER_FIELDS) if name in reasons}
 
 
-# The part of a repository in the first message: what the command runs and its configuration.
-#
-# With these a model needs no call to find them. Functions that the shown file does not use are
-# left out, with their lines named, to keep the message short.
-
-
-MAX_CHARACTERS = 12_000
-"""Limit for all files together; about 3,500 tokens."""
-MAX_OF_A_FILE = 8_000
-LONG_FILE = 120
-"""A file of fewer lines is shown whole."""
-_PATH_WORD = re.compile(r"[\w./-]+")
-
-
-def opening(files: RepoFiles, entry: str | None, command: str, cited: Iterable[str]) -> str:
-    """Numbered lines of the entry, of files that the command names, and of those `cited`."""
-    named = [path for word in _PATH_WORD.findall(command) for path in _readable_files(files, word)]
-    room, shown = MAX_CHARACTERS, list[str]()
-    for path in dict.fromkeys([*([entry] if entry else []), *named, *cited]):
-        lines = files.lines(path)
-        if lines is None or room <= 200:
-            continue
-        text = _cut_text("\n".join(_numbered_lines(path, lines)), min(room, MAX_OF_A_FILE))
-        shown.append(f"{path} ({len(lines)} lines):\n{text}")
-        room -= len(shown[-1])
-    return "\n\n".join(shown)
-
-
-def _readable_files(files: RepoFiles, word: str) -> Iterator[str]:
-    path = word.removeprefix("./")
-    suffix = PurePosixPath(path).suffix.lower()
-    if (suffix in CONFIG_SUFFIXES or suffix in SCRIPT_SUFFIXES or suffix == ".py") and files.lines(
-        path
-    ) is not None:
-        yield path
-
-
-def _cut_text(text: str, room: int) -> str:
-    if len(text) <= room:
-        return text
-    return text[: text.rfind("\n", 0, room)] + "\n[cut here: read the rest with file_read]"
-
-
-def _numbered_lines(path: str, lines: list[str]) -> Iterator[str]:
-    """The numbered lines of a file; of a long program only what its top level uses."""
-    left_out = _unused_definitions(lines) if path.endswith(".py") and len(lines) > LONG_FILE else {}
-    number = 1
-    while number <= len(lines):
-        if number in left_out:
-            last, what = left_out[number]
-            yield f"[lines {number}-{last}: {what}, not shown]"
-            number = last + 1
-            continue
-        if lines[number - 1].strip():
-            yield f"{number}| {visible(lines[number - 1])}"
-        number += 1
-
-
-def _unused_definitions(lines: list[str]) -> dict[int, tuple[int, str]]:
-    """First lines of top-level functions and classes that the rest does not use by name."""
-    tree = syntax_tree(lines)
-    if tree is None:
-        return {}
-    kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-    parts = {one.name: one for one in tree.body if isinstance(one, kinds)}
-    waiting = [one for one in tree.body if not isinstance(one, kinds)]
-    reached: set[str] = set()
-    while waiting:
-        names = {node.id for node in ast.walk(waiting.pop()) if isinstance(node, ast.Name)}
-        for name in sorted(names & parts.keys() - reached):
-            reached.add(name)
-            if not isinstance(parts[name], ast.ClassDef):
-                waiting.append(parts[name])
-    return {
-        min(one.lineno, *(d.lineno for d in one.decorator_list), one.lineno): (
-            one.end_lineno or one.lineno,
-            f"{'class' if isinstance(one, ast.ClassDef) else 'function'} {name}",
-        )
-        for name, one in parts.items()
-        if name not in reached or isinstance(one, ast.ClassDef)
+def _impossible_values(static: Extraction) -> dict[str, str]:
+    """Further fields whose value is out of range, fits no other or is not what the command says."""
+    metadata = static.metadata
+    reasons = {
+        path: f"the command states {static.contradicted[path]}"
+        for path in FURTHER_FIELDS
+        if path in static.contradicted
     }
+    bounds: dict[str, list[float]] = load("agent/react/plausible.yaml")
+    for path, (least, most) in bounds.items():
+        value = metadata.get(path)
+        if isinstance(value, int | float) and not least <= value <= most:
+            reasons[path] = f"{value} is hardly a {path.rpartition('.')[2]}"
+    width, heads = metadata.get("model_config.d_model"), metadata.get("model_config.n_head")
+    if isinstance(width, int) and isinstance(heads, int) and heads > 0 and width % heads:
+        reasons["model_config.d_model"] = f"{heads} heads do not divide {width}"
+    return reasons
 
 
 # Which of the model's findings enter the metadata.
@@ -352,8 +305,8 @@ AGREED_CONFIDENCE = 0.9
 """Confidence of a value that static analysis and a model determined independently."""
 CONFLICT_CONFIDENCE = 0.5
 """Confidence of a value that another one contradicts with equal proof."""
-WEAK_BELOW = 0.6
-"""Static values with a lower confidence give way to a line that shows that there is none."""
+WEAK_BELOW = 0.75
+"""Static values with a lower confidence give way to the finding that there is none."""
 
 
 @dataclass(slots=True)
@@ -393,7 +346,8 @@ def _decide_value(
 ) -> Evidence | None:
     """The static value or the model's, whichever stands; None if the field has no value."""
     if proof.value is None:
-        combined.absent.append(f"{name}: {proof.where()} shows that there is none")
+        shown = proof.note or f"{proof.where()} shows that there is none"
+        combined.absent.append(f"{name}: {shown}")
         if before is None or (asked and before.confidence < WEAK_BELOW):
             return None
     if before is None or before.value is None:
@@ -402,24 +356,18 @@ def _decide_value(
         sure = max(before.confidence, AGREED_CONFIDENCE)
         return before.model_copy(update={"confidence": sure, "doubt": None, "runner_up": None})
     claim = f"static analysis says {before.value!r} ({before.where()})"
-    if not asked or proof.value is None:
+    sure = before.confidence >= max(DOUBTFUL_BELOW, proof.confidence)
+    if sure or not asked or proof.value is None:
         said = "that there is none" if proof.value is None else repr(proof.value)
         combined.conflicts.append(f"{name}: {claim}, the model {said} ({proof.where()})")
         before = before.model_copy()
         before.lower(CONFLICT_CONFIDENCE, f"the model says {said}, by {proof.where()}")
         return before
+    if before.confidence >= DOUBTFUL_BELOW:
+        combined.conflicts.append(f"{name}: {claim}, the model {proof.value!r} ({proof.where()})")
     notes = [note for note in (proof.note, claim) if note]
-    if before.confidence < DOUBTFUL_BELOW:
-        return proof.model_copy(update={"note": "; ".join(notes)})
-    combined.conflicts.append(f"{name}: {claim}, the model {proof.value!r} ({proof.where()})")
-    return proof.model_copy(
-        update={
-            "note": "; ".join(notes),
-            "confidence": CONFLICT_CONFIDENCE,
-            "doubt": "static analysis and the model contradict each other",
-            "runner_up": RunnerUp(value=before.value, where=before.where()),
-        }
-    )
+    other = RunnerUp(value=before.value, where=before.where())
+    return proof.model_copy(update={"note": "; ".join(notes), "runner_up": other})
 
 
 def same_value(one: object, other: object) -> bool:

@@ -6,20 +6,28 @@ import hashlib
 import hmac
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from langchain.agents import create_agent
-from langchain.agents.middleware import (
-    AgentMiddleware,
-    ModelCallLimitMiddleware,
-    ToolCallLimitMiddleware,
+from langchain.agents.middleware import AgentMiddleware, ModelCallLimitMiddleware
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
 )
-from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.errors import GraphRecursionError
 
-from schedmate.agent.react.citations import Citations, Finding, Reading, findings_schema
+from schedmate.agent.react.citations import (
+    Citations,
+    Finding,
+    Findings,
+    Reading,
+    findings_schema,
+)
 from schedmate.base.errors import ModelError
 from schedmate.base.terminal import clean
 from schedmate.jobs import LaunchConfig, WorkloadMetadata
@@ -32,7 +40,10 @@ if TYPE_CHECKING:
     from schedmate.llm.chat import GuardedChat
 
 
-SYSTEM, QUESTION, ANSWER = "metadata.system.v2", "metadata.question.v2", "metadata.answer.v2"
+SYSTEM, QUESTION, ANSWER = "metadata.system.v3", "metadata.question.v3", "metadata.answer.v3"
+TOOLS, ALONE, REFUSED = "metadata.tools.v1", "metadata.alone.v1", "metadata.refused.v1"
+CORRECTING_CALLS = 4
+"""Replies in which a model may look again after findings were refused."""
 REPEATS = 3
 """How often an identical tool call is answered; after that the model gets a notice."""
 SHARE_FOR_MATERIAL = 0.6
@@ -55,51 +66,89 @@ def read_repository(
     fence: Fence,
     limits: Limits,
     citations: Citations,
+    *,
+    tools: bool = True,
 ) -> Reading:
     """Let the model read the repository and report; returns the proved findings.
 
-    Rejected findings are put to the model once, with the reason. Raises `ModelError` if the model,
-    its server or its budget fails before there is an answer.
+    Without `tools` it answers from the first message alone. Rejected findings are put to the model
+    once, with the reason and the nearest line that would prove them, and it may look again. Raises
+    `ModelError` if the model, its server or its budget fails before there is an answer.
     """
     wanted = findings_schema(question.fields)
-    middleware: list[Any] = [
-        ModelCallLimitMiddleware(run_limit=limits.model_calls, exit_behavior="end"),
-        ToolCallLimitMiddleware(run_limit=limits.tool_calls, exit_behavior="continue"),
-        _FencedTools(fence, limits.characters),
-    ]
-    # The graph's own types say little and are many: it is a dictionary in and out.
-    agent: Any = create_agent(
-        chat, as_langchain(files), system_prompt=load(SYSTEM), middleware=middleware
-    )
-    start = messages_of(question, fence)
-    try:
-        state = agent.invoke(
-            {"messages": start[1:]}, {"recursion_limit": 10 * limits.model_calls + 10}
-        )
-    except GraphRecursionError:
-        raise ModelError("malformed", "the model called tools without end") from None
-    heard: list[BaseMessage] = [start[0], *state["messages"]]
-    findings = _findings_at_the_end(heard[-1], wanted)
-    if findings is None:
-        heard = [*_without_open_calls(heard), HumanMessage(load(ANSWER))]
-        findings = ask(chat, heard, wanted).findings
+    start = messages_of(question, fence, tools=tools)
+    agent = _Agent(chat, files, fence, limits, start[0]) if tools else None
+    heard, findings = _answer(chat, agent, start, limits.model_calls, wanted)
     reading = citations.prove(findings)
     wrong = [one for one in reading.dropped if one.finding.field not in reading.found]
     if wrong:
         complaint = "\n".join(f"- {clean(one, 300)}" for one in wrong[:20])
-        again = (
-            f"{load(ANSWER)}\n\nThese findings of yours do not hold; correct or leave out:\n"
-            f"{fence.wrap('findings', complaint)}"
-        )
+        again = fill(REFUSED, findings=fence.wrap("findings", complaint))
+        said = AIMessage(_as_json(findings))
+        messages = [*_without_findings(heard), said, HumanMessage(again)]
         try:
-            second = citations.prove(
-                list(ask(chat, [*heard, HumanMessage(again)], wanted).findings)
-            )
+            _, corrected = _answer(chat, agent, messages, CORRECTING_CALLS, wanted)
         except ModelError:
             return reading  # what was proved stands
+        second = citations.prove(corrected)
         reading.found = {**second.found, **reading.found}
         reading.dropped += [one for one in second.dropped if one not in reading.dropped]
     return reading
+
+
+class _Agent:
+    """The model with the tools of one reading, whose limits hold for all its rounds together."""
+
+    def __init__(
+        self, chat: GuardedChat, files: RepoFiles, fence: Fence, limits: Limits, system: BaseMessage
+    ) -> None:
+        self._chat, self._system = chat, system
+        self._tools = as_langchain(files)
+        self._fenced = _FencedTools(fence, limits.characters, limits.tool_calls)
+
+    def run(self, messages: list[BaseMessage], calls: int) -> list[BaseMessage]:
+        """The messages after at most so many replies of the model."""
+        limit = ModelCallLimitMiddleware(run_limit=calls, exit_behavior="end")
+        # The graph's own types say little and are many: it is a dictionary in and out.
+        agent: Any = create_agent(
+            self._chat,
+            self._tools,
+            system_prompt=self._system.text,
+            middleware=[limit, self._fenced],
+        )
+        try:
+            state = agent.invoke({"messages": messages[1:]}, {"recursion_limit": 10 * calls + 10})
+        except GraphRecursionError:
+            raise ModelError("malformed", "the model called tools without end") from None
+        return [self._system, *state["messages"]]
+
+
+def _answer(
+    chat: GuardedChat,
+    agent: _Agent | None,
+    messages: list[BaseMessage],
+    calls: int,
+    wanted: type[Findings],
+) -> tuple[list[BaseMessage], list[Finding]]:
+    """What was said in the end, and the findings in it, asked for under the schema if need be."""
+    if agent is None:
+        return messages, list(ask(chat, messages, wanted).findings)
+    heard = agent.run(messages, calls)
+    findings = _findings_at_the_end(heard[-1], wanted)
+    if findings is None:
+        heard = [*_without_open_calls(heard), HumanMessage(load(ANSWER))]
+        findings = list(ask(chat, heard, wanted).findings)
+    return heard, findings
+
+
+def _as_json(findings: Sequence[Finding]) -> str:
+    return json.dumps({"findings": [one.model_dump(exclude_defaults=True) for one in findings]})
+
+
+def _without_findings(messages: list[BaseMessage]) -> list[BaseMessage]:
+    """The messages without the last answer, which is put there in the form that was understood."""
+    last = messages[-1]
+    return messages[:-1] if isinstance(last, AIMessage) else messages
 
 
 @dataclass(slots=True)
@@ -147,12 +196,13 @@ class Question:
 
 
 class _FencedTools(AgentMiddleware[Any, Any]):
-    """Fences tool results, limits their total size, and stops repeated calls."""
+    """Fences tool results, limits their number and total size, and stops repeated calls."""
 
-    def __init__(self, fence: Fence, characters: int) -> None:
+    def __init__(self, fence: Fence, characters: int, calls: int) -> None:
         super().__init__()
         self._fence = fence
         self._left = characters
+        self._calls = calls
         self._seen: dict[str, int] = {}
         self._lock = threading.Lock()  # tools called in one reply run side by side
 
@@ -161,10 +211,11 @@ class _FencedTools(AgentMiddleware[Any, Any]):
         key = json.dumps([call["name"], call["args"]], sort_keys=True, default=str)
         with self._lock:
             self._seen[key] = self._seen.get(key, 0) + 1
-            repeated, left = self._seen[key] > REPEATS, self._left
+            self._calls -= 1
+            repeated, left, over = self._seen[key] > REPEATS, self._left, self._calls < 0
         if repeated:
             text = "error: this was shown before; finish with what you have read"
-        elif left <= 0:
+        elif left <= 0 or over:
             text = "error: no more material can be shown; finish with what you have read"
         else:
             answer = handler(request)
@@ -186,9 +237,10 @@ def fence_of(secret: bytes, *what: str) -> Fence:
     return Fence(key.hexdigest())
 
 
-def messages_of(question: Question, fence: Fence) -> list[BaseMessage]:
+def messages_of(question: Question, fence: Fence, *, tools: bool = True) -> list[BaseMessage]:
     """The request that starts a reading: a prefix common to all jobs, then the question."""
-    return [SystemMessage(load(SYSTEM)), HumanMessage(question.text(fence))]
+    system = f"{load(SYSTEM)}\n\n{load(TOOLS if tools else ALONE)}"
+    return [SystemMessage(system), HumanMessage(question.text(fence))]
 
 
 def _findings_at_the_end(last: BaseMessage, wanted: Any) -> list[Finding] | None:

@@ -17,10 +17,12 @@ import re
 import tokenize
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from schedmate.agent.syntax import parse
+from schedmate.base.data import load
 from schedmate.base.files import walk
 from schedmate.tools import RepoFiles
 
@@ -37,15 +39,20 @@ class Sources:
         """The names, numbers and strings of each line of a file; None if it may not be read."""
         if path not in self._tokens:
             lines = self._files.lines(path)
-            tree = self.tree(path) if lines is not None and _is_code(path) else None
+            tree = self.tree(path) if lines is not None else None
             self._tokens[path] = None if lines is None else tokens_by_line(path, lines, tree)
         return self._tokens[path]
+
+    def lines(self, path: str) -> list[str]:
+        """The lines of a file as a model is shown them; none if it may not be read."""
+        return self._files.lines(path) or []
 
     def tree(self, path: str) -> ast.Module:
         """A file's syntax tree, empty if it has none."""
         if path not in self._trees:
-            lines = self._files.lines(path) or []
-            self._trees[path] = syntax_tree(lines) or ast.Module([], [])
+            lines = self.lines(path)
+            tree = syntax_tree(lines) if _is_code(path, lines) else None
+            self._trees[path] = tree or ast.Module([], [])
         return self._trees[path]
 
 
@@ -54,10 +61,20 @@ class Sources:
 
 CODE_SUFFIXES = frozenset({".py"})
 CONFIG_SUFFIXES = frozenset(
-    {".yaml", ".yml", ".json", ".jsonc", ".toml", ".ini", ".cfg", ".conf", ".gin", ".args"}
+    {
+        *(".yaml", ".yml", ".json", ".jsonc", ".jsonnet", ".libsonnet", ".toml", ".gin"),
+        *(".ini", ".cfg", ".conf", ".config", ".args"),
+    }
 )
-SCRIPT_SUFFIXES = frozenset({".sh", ".bash", ".sbatch", ".slurm", ".zsh", ".mk"})
+SCRIPT_SUFFIXES = frozenset(
+    {
+        *(".sh", ".bash", ".zsh", ".ksh", ".mk", ".just", ".dockerfile", ".containerfile"),
+        *(".sbatch", ".slurm", ".job", ".pbs", ".qsub", ".lsf", ".bsub", ".sge", ".sub"),
+    }
+)
 READABLE_SUFFIXES = CODE_SUFFIXES | CONFIG_SUFFIXES | SCRIPT_SUFFIXES
+SCRIPT_NAMES = re.compile(r"(gnu)?makefile|justfile|(docker|container)file(\.\w+)?", re.IGNORECASE)
+"""Names of files of commands, whatever their suffix."""
 PROSE_WORDS = 4
 """A string of more words is a sentence, which contains no values of the program."""
 
@@ -71,9 +88,17 @@ _SPEAKING = frozenset(
 _FOR_PEOPLE = frozenset({"help", "description", "epilog", "usage", "title", "msg", "message"})
 _TRIPLE = re.compile(r"\"\"\"|'''")
 _BLOCK = re.compile(r"(?::|^\s*-|-)\s+[|>][+-]?\d?\s*(?:#.*)?$")
+_EMPTY = re.compile(r"\[\s*\]|\{\s*\}")
+_DEFAULT = re.compile(r"(\$\{\w+):?[-=]")
+_COMMANDS = re.compile(
+    r"(?:^|[;&|(]|\s--\s)\s*(?:(?:exec|env|time|nohup|sudo|\w+=\S*)\s+)*+(?:\S*/)?([A-Za-z][\w.+-]*)\s"
+)
+_INTERPRETER = re.compile(r"python[\d.]*|pypy[\d.]*|(ba|z|da|k)?sh|source")
+_ARGUMENT = re.compile(r"\s-{1,2}[A-Za-z]|\S\.(?:py|sh)\b|\s[\w.+-]+=\S")
 _PRINTED = re.compile(r"\s*(?:cat|:)\s+<<-?\s*['\"\\]?(\w+)['\"]?\s*$")
 _ECHO = re.compile(r"\s*(?:echo|printf)\s")
 _KEY = re.compile(r"(?<![^\s,:=\[\]{}()\"'<>|&;$`])([^\s,:=\[\]{}()\"'<>|&;$`]++)[\"']?\s*+[:=]")
+_YAML_KEY = re.compile(r"(\s*(?:-\s+)*)[\"']?([\w./-]++)[\"']?\s*+:(?:\s|$)")
 _COMMENT = re.compile(r"(^|\s)(#|//|;\s).*$")
 _BARE = re.compile(r"[^\s,:=\[\]{}()\"'<>|&;$`]+")
 
@@ -81,11 +106,37 @@ _BARE = re.compile(r"[^\s,:=\[\]{}()\"'<>|&;$`]+")
 def is_readable(path: str) -> bool:
     """Whether a file of that name can be run by a job or configure it."""
     name = PurePosixPath(path)
-    return name.suffix.lower() in READABLE_SUFFIXES or name.name in ("Makefile", "makefile")
+    known = name.suffix.lower() in READABLE_SUFFIXES
+    return known or SCRIPT_NAMES.fullmatch(name.name) is not None
 
 
-def _is_code(path: str) -> bool:
-    return PurePosixPath(path).suffix.lower() in CODE_SUFFIXES
+def is_script(path: str, lines: Sequence[str]) -> bool:
+    """Whether a file is one of commands by its name or, without a suffix, by its first line."""
+    name = PurePosixPath(path)
+    if name.suffix.lower() in SCRIPT_SUFFIXES or SCRIPT_NAMES.fullmatch(name.name) is not None:
+        return True
+    return not name.suffix and bool(lines) and lines[0].startswith("#!")
+
+
+def _is_code(path: str, lines: Sequence[str] = ()) -> bool:
+    name = PurePosixPath(path)
+    if not name.suffix and lines and lines[0].startswith("#!"):
+        return "python" in lines[0]
+    return name.suffix.lower() in CODE_SUFFIXES
+
+
+def is_command(text: str) -> bool:
+    """Whether a text is a command line: a known launcher or interpreter with an argument."""
+    return _ARGUMENT.search(text) is not None and any(
+        name in _launchers() or _INTERPRETER.fullmatch(name) for name in _COMMANDS.findall(text)
+    )
+
+
+@cache
+def _launchers() -> frozenset[str]:
+    table: dict[str, dict[str, Any] | None] = load("agent/launch/launchers.yaml")["launchers"]
+    other = {name for one in table.values() for name in (one or {}).get("names", ())}
+    return frozenset(table) | other
 
 
 def tokens_by_line(
@@ -95,7 +146,7 @@ def tokens_by_line(
 
     `tree` is the file's syntax tree where it is at hand.
     """
-    if _is_code(path):
+    if _is_code(path, lines):
         return _tokens_of_python(lines, syntax_tree(lines) if tree is None else tree)
     return _tokens_of_text(lines, config=PurePosixPath(path).suffix.lower() in CONFIG_SUFFIXES)
 
@@ -104,7 +155,7 @@ def _tokens_of_python(lines: list[str], tree: ast.Module | None) -> dict[int, li
     source = _joined_lines(lines)
     hidden = strings_for_people(tree)
     tokens: dict[int, list[str]] = {}
-    done = 0
+    done, before = 0, ""
     try:
         for token in tokenize.generate_tokens(io.StringIO(source).readline):
             if token.type in (tokenize.NAME, tokenize.NUMBER):
@@ -114,7 +165,9 @@ def _tokens_of_python(lines: list[str], tree: ast.Module | None) -> dict[int, li
             elif token.type not in _NO_TOKENS and "MIDDLE" in tokenize.tok_name[token.type]:
                 # the literal parts of an f-string, from Python 3.12 on
                 tokens.setdefault(token.start[0], []).extend(_unless_prose(token.string))
-            done = max(done, token.end[0])
+            elif before + token.string in ("[]", "{}"):
+                tokens.setdefault(token.start[0], []).append(before + token.string)
+            done, before = max(done, token.end[0]), token.string
     except (tokenize.TokenError, SyntaxError):
         # Python 2, or broken: what could be read up to there, then line by line.
         rest = _tokens_of_text(lines, config=False)
@@ -167,6 +220,9 @@ def _literals_of_string(text: str) -> list[str]:
 
 
 def _unless_prose(value: str) -> list[str]:
+    """A text as the one value that it is; the words of a command; nothing of a sentence."""
+    if is_command(value):
+        return [value, *_BARE.findall(value)]
     if len(value.split()) > PROSE_WORDS or "\n" in value.strip():
         return []
     return [value]
@@ -175,14 +231,18 @@ def _unless_prose(value: str) -> list[str]:
 def _tokens_of_text(lines: list[str], *, config: bool) -> dict[int, list[str]]:
     tokens: dict[int, list[str]] = {}
     texts = _lines_inside_texts(lines, config)
-    for number, line in enumerate(lines, 1):
-        if number in texts or _ECHO.match(line):
+    for number, written in enumerate(lines, 1):
+        if number in texts or _ECHO.match(written):
             continue
+        line = _DEFAULT.sub(r"\1 ", written)  # `${DATASET:-nyc}` is a name and a value
         values = [
             value
             for match in _QUOTED.finditer(line)
             for value in _unless_prose(match[1] if match[1] is not None else match[2])
         ]
+        # the shell looks into double quotes
+        expanded = [part for value in values if "$" in value for part in _BARE.findall(value)]
+        values += [*expanded, *("".join(one.split()) for one in _EMPTY.findall(line))]
         stripped = _COMMENT.sub("", _QUOTED.sub(" ", line))
         bare = _BARE.findall(stripped)
         key, colon, rest = stripped.partition(":") if config else (stripped, "", "")
@@ -210,10 +270,15 @@ def _is_prose(text: str) -> bool:
 
 
 def _lines_inside_texts(lines: list[str], config: bool) -> set[int]:
-    """Numbers of lines inside a text: triple quotes, YAML block scalars, printed here-documents."""
+    """Numbers of lines inside a text: triple quotes, YAML block scalars, printed here-documents.
+
+    The scripts of a job description (`run: |`) are no texts.
+    """
     inside: set[int] = set()
     quote = end = ""
     block = -1  # indentation of the key whose block scalar this is
+    runs = False  # whether that block is a script
+    keys: list[tuple[int, str]] = []  # those above a line, with their indentation
     for number, line in enumerate(lines, 1):
         if quote:
             inside.add(number)
@@ -222,9 +287,12 @@ def _lines_inside_texts(lines: list[str], config: bool) -> set[int]:
             inside.add(number)
             end = "" if line.strip() == end else end
         elif block >= 0 and (not line.strip() or len(line) - len(line.lstrip()) > block):
-            inside.add(number)
+            if not runs:
+                inside.add(number)
         else:
             block = -1
+            if config and (key := _YAML_KEY.match(line)):
+                keys = [one for one in keys if one[0] < len(key[1])] + [(len(key[1]), key[2])]
             opened = _TRIPLE.search(line)
             if opened and line.count(opened[0]) % 2:
                 quote = opened[0]
@@ -232,7 +300,15 @@ def _lines_inside_texts(lines: list[str], config: bool) -> set[int]:
                 end = here[1]
             elif config and _BLOCK.search(line):
                 block = len(line) - len(line.lstrip())
+                runs = any(key in _script_keys() for indent, key in keys[-1:])
     return inside
+
+
+@cache
+def _script_keys() -> frozenset[str]:
+    """Keys of a job description whose text is run."""
+    table: dict[str, Any] = load("agent/launch/jobfiles.yaml")
+    return frozenset(key for kind in ("text", "words", "lines") for key in table[kind])
 
 
 def names_in_file(path: str, lines: list[str]) -> set[str]:
@@ -240,7 +316,7 @@ def names_in_file(path: str, lines: list[str]) -> set[str]:
 
     Names of its own variables do not count: a variable `loss` is no reason to read loss.py.
     """
-    tree = syntax_tree(lines) if _is_code(path) else None
+    tree = syntax_tree(lines) if _is_code(path, lines) else None
     tokens = tokens_by_line(path, lines, tree)
     if PurePosixPath(path).suffix.lower() in CONFIG_SUFFIXES:
         keys = {number: set(_KEY.findall(line)) for number, line in enumerate(lines, 1)}
@@ -268,6 +344,13 @@ MAX_FILES_LISTED = 50_000
 MAX_FILES_READ = 800
 _LEFT_OUT_FOLDERS = frozenset({"node_modules", "__pycache__", "site-packages"})
 _PATH_WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./\-]*")
+_FILE_OF_TOOL = {
+    "make": "Makefile",
+    "just": "justfile",
+    "docker": "Dockerfile",
+    "podman": "Containerfile",
+}
+"""Files that a program reads without being told their names."""
 
 
 def files_of_job(files: RepoFiles, command: str, start: Iterable[str]) -> set[str]:
@@ -275,57 +358,60 @@ def files_of_job(files: RepoFiles, command: str, start: Iterable[str]) -> set[st
 
     `start` are known ones: the entry point, and those that static analysis took values from.
     """
-    listed = _list_files(files.root)
+    listed, bare = _list_files(files.root)
     by_stem: dict[str, list[str]] = {}
     for path in listed:
         by_stem.setdefault(_module_stem(path), []).append(path)
+    words = _PATH_WORD.findall(command)
     job_files: set[str] = set()
-    queue: deque[str] = deque()
-
-    def add(path: str) -> None:
-        if path not in job_files:
-            job_files.add(path)
-            queue.append(path)
-
-    for path in start:
-        if path in listed:
-            add(path)
-    for path in _files_named(_PATH_WORD.findall(command), by_stem):
-        add(path)
+    queue = deque(path for path in start if path in listed or path in bare)
+    queue += [*_files_named(words, by_stem), *_scripts_named(words, bare, ".")]
+    queue += [path for word in words for path in by_stem.get(_FILE_OF_TOOL.get(word, ""), ())]
     read = 0
     while queue and read < MAX_FILES_READ:
         path = queue.popleft()
+        if path in job_files:
+            continue
+        job_files.add(path)
         lines = files.lines(path)
         if lines is None:
             continue
         read += 1
-        words = {word for value in names_in_file(path, lines) for word in _PATH_WORD.findall(value)}
-        for other in _files_named(words, by_stem):
-            add(other)
+        named = {word for value in names_in_file(path, lines) for word in _PATH_WORD.findall(value)}
+        queue += _files_named(named, by_stem)
+        if not _is_code(path, lines):
+            queue += _scripts_named(named, bare, str(PurePosixPath(path).parent))
         if path.endswith(".py"):
             package = str(PurePosixPath(path).parent / "__init__.py")
-            if package in listed:
-                add(package)
-    return job_files
+            queue += [package] if package in listed else []
+    return job_files | set(queue)
 
 
-def _list_files(root: Path) -> set[str]:
+def _list_files(root: Path) -> tuple[set[str], set[str]]:
+    """The files that can take part by their names, and those without a suffix."""
     out: set[str] = set()
+    bare: set[str] = set()
     for directory, folders, names in walk(root):
         folders[:] = sorted(
             name for name in folders if not name.startswith(".") and name not in _LEFT_OUT_FOLDERS
         )
         for name in sorted(names):
-            if is_readable(name):
-                out.add(Path(directory, name).relative_to(root).as_posix())
-                if len(out) >= MAX_FILES_LISTED:
-                    return out
-    return out
+            if (readable := is_readable(name)) or "." not in name:
+                (out if readable else bare).add(Path(directory, name).relative_to(root).as_posix())
+                if len(out) + len(bare) >= MAX_FILES_LISTED:
+                    return out, bare
+    return out, bare
 
 
 def _module_stem(path: str) -> str:
     name = PurePosixPath(path)
     return name.parent.name if name.name == "__init__.py" else name.stem
+
+
+def _scripts_named(words: Iterable[str], bare: set[str], folder: str) -> list[str]:
+    """Files without a suffix, which only their whole path names."""
+    paths = (path for word in words for path in (word, f"{folder}/{word}".removeprefix("./")))
+    return [path for path in paths if path in bare]
 
 
 def _files_named(words: Iterable[str], by_stem: dict[str, list[str]]) -> list[str]:
@@ -373,8 +459,6 @@ class DeadLines:
 
     def reason(self, path: str, line: int) -> str | None:
         """The reason why a line proves nothing, or None if it may."""
-        if PurePosixPath(path).suffix.lower() not in CODE_SUFFIXES:
-            return None
         if path not in self._spans:
             self._spans[path] = list(self._dead(path))
         return next((why for first, last, why in self._spans[path] if first <= line <= last), None)

@@ -46,8 +46,8 @@ PURPOSE = "failure"
 WINDOW = 200
 """Lines around the failure that a model is shown; the paper compares 200 and 500."""
 COMPONENTS = ("gpu", "nvlink", "network", "node", "storage")
-NOT_SHOWN = "unknown"
-"""The answer if no line names a component."""
+NOT_SHOWN = UNKNOWN_TYPE = "unknown"
+"""The answers if no line names a component, and if none shows whose fault it is."""
 
 
 class _Answer(BaseModel):
@@ -132,11 +132,11 @@ def _deciding_event(diagnosis: Diagnosis, scans: Sequence[FileScan]) -> Event | 
 def _prove(
     answer: Any, diagnosis: Diagnosis, root: Event | None, scans: Sequence[FileScan], shown: Digest
 ) -> Proved | None:
-    """The answer with its lines; None if it agrees with the rules that nothing failed.
+    """The answer with its lines; None if it changes nothing: nothing failed, or none can tell.
 
     Raises `RefusedError`.
     """
-    if answer.error_type == "none":
+    if answer.error_type in ("none", UNKNOWN_TYPE):
         return None
     cited = cite(shown, answer.line, answer.quote)
     part = None
@@ -156,11 +156,11 @@ def _prove(
 
 def _schema(diagnosis: Diagnosis) -> type[BaseModel]:
     """The schema of an answer; `none` is a choice only if the rules found no failure."""
-    types: tuple[str, ...] = ("infrastructure", "framework", "script")
+    types: tuple[str, ...] = ("infrastructure", "framework", "script", UNKNOWN_TYPE)
     if diagnosis.error_type == "none":
         types = ("none", *types)
     elif diagnosis.doubts == [OPEN_COMPONENT]:
-        types = ("infrastructure",)
+        types = ("infrastructure", UNKNOWN_TYPE)
     names = {rule.name for rule in load_rules().rules if rule.name and rule.type != "none"}
     kind: Any = Literal[types]
     name: Any = Literal[tuple(sorted(names))]
@@ -191,7 +191,7 @@ def _ask(
         doubts=_fenced_doubts(diagnosis.doubts, fence),
         log=fence.wrap("log", shown.text),
     )
-    messages: list[Any] = [SystemMessage(load("failure.system.v2")), HumanMessage(question)]
+    messages: list[Any] = [SystemMessage(load("failure.system.v3")), HumanMessage(question)]
     answer = ask(chat, messages, schema)
     try:
         return judge(answer)
@@ -466,7 +466,7 @@ def reconcile(diagnosis: Diagnosis, proved: Proved, model: str) -> Diagnosis:
             }
         )
     if proved.standing == "agrees":
-        return _with_agreement(diagnosis, proved)
+        return _with_agreement(diagnosis, proved, model_reading, model)
     return _with_replacement(diagnosis, proved, model_reading, model)
 
 
@@ -484,8 +484,39 @@ def _reading_of_answer(proved: Proved) -> Reading:
     )
 
 
-def _with_agreement(diagnosis: Diagnosis, proved: Proved) -> Diagnosis:
-    """The verdict of the rules, with the component that they could not name."""
+def _with_agreement(
+    diagnosis: Diagnosis, proved: Proved, model_reading: Reading, model: str
+) -> Diagnosis:
+    """The verdict of the rules, with the component, or the name and line, that they lacked.
+
+    Both agree whose fault it is. What the failure is called, and where it began, is the model's if
+    a rule knows its line and what the rules say is a guess. Where neither is proved they differ,
+    and the doubts stay.
+    """
+    ruled = reading_of(diagnosis)
+    same = (model_reading.file, model_reading.line) == (ruled.file, ruled.line)
+    rule = proved.at.rule
+    named = rule is not None and bool(rule.name) and not rule.general and rule.role == "cause"
+    guessed = bool(UNPROVED & set(diagnosis.doubts))
+    component = proved.faulty_component or diagnosis.faulty_component
+    if not same and named and guessed:
+        return _with_plan(
+            diagnosis,
+            {
+                "by_rules": ruled,
+                "error_name": model_reading.error_name,
+                "faulty_component": component,
+                "file": model_reading.file,
+                "line": model_reading.line,
+                "rank": proved.at.at().rank,
+                "time": None,
+                "undecided": False,
+                "source": "model",
+                "doubts": [],
+                "reason": f"{model} read it so; rules alone say {_reading_in_words(ruled)}",
+                **dict.fromkeys(("node", "rule", "reference", "meanwhile")),
+            },
+        )
     if diagnosis.faulty_component is None and proved.faulty_component is not None:
         return _with_plan(
             diagnosis,
@@ -496,6 +527,8 @@ def _with_agreement(diagnosis: Diagnosis, proved: Proved) -> Diagnosis:
                 "doubts": [],
             },
         )
+    if not same and guessed and model_reading.error_name != ruled.error_name:
+        return diagnosis
     left = [one for one in diagnosis.doubts if one == OPEN_COMPONENT]
     return diagnosis.model_copy(update={"doubts": left})
 

@@ -9,6 +9,7 @@ import pytest
 
 from schedmate.agent.react.citations import Citations, Finding, evaluate_formula
 from schedmate.agent.react.extractor import same_value
+from schedmate.agent.react.sources import files_of_job
 from schedmate.jobs import Evidence, WorkloadMetadata
 from schedmate.tools import RepoFiles
 
@@ -188,6 +189,72 @@ def test_there_is_none_where_a_line_shows_it(citations: Citations) -> None:
 
 
 @pytest.mark.parametrize(
+    "line", ["eval_split: 0.0", "val_files: []", "val: {}", 'eval_file: ""', "validate_every: 0"]
+)
+def test_zero_and_emptiness_are_none(tmp_path: Path, line: str) -> None:
+    (tmp_path / "c.yaml").write_text(line + "\n")
+    (tmp_path / "t.py").write_text("val_sets = []\nuse(val_sets)\n")
+    citations = Citations(RepoFiles(tmp_path), {"c.yaml", "t.py"}, "python t.py")
+    assert check(citations, "dataset_config.valid", None, 1, file="c.yaml").value is None
+    assert check(citations, "dataset_config.valid", None, 1, file="t.py").value is None
+
+
+def test_a_domain_that_the_line_speaks_of_is_not_vetoed_by_a_name(tmp_path: Path) -> None:
+    """BERT is known for language, and this line trains it on proteins."""
+    (tmp_path / "t.py").write_text(
+        'model = bert_for("protein_folding")\n\n\n\n\n'
+        'other = bert("x")\noptim = AdamWConfig(model)\n'
+    )
+    citations = Citations(RepoFiles(tmp_path), {"t.py"}, "python t.py")
+    task = "model_config.task_type"
+    assert check(citations, task, "Science", 1, file="t.py").value == "Science"
+    assert check(citations, task, "NLP", 1, file="t.py").value == "NLP"
+    assert "names NLP" in check(citations, task, "Science", 6, file="t.py").reason
+    found = check(citations, "training_config.optimizer", "AdamW", 7, file="t.py")
+    assert found.value == "AdamW"
+    assert "hold" in check(citations, "training_config.optimizer", "SGD", 7, file="t.py").reason
+
+
+@pytest.mark.parametrize(
+    ("file", "command"),
+    [
+        ("train.job", "sbatch train.job"),
+        ("run.pbs", "qsub run.pbs"),
+        ("run.lsf", "bsub < run.lsf"),
+        ("job.sub", "condor_submit job.sub"),
+        ("train.config", "python t.py --config train.config"),
+        ("Dockerfile", "docker build ."),
+        ("justfile", "just train"),
+        ("Makefile", "make train"),
+        ("scripts/launch", "bash scripts/launch"),
+        ("scripts/launch", "bash go.sh"),
+    ],
+)
+def test_what_the_launch_follows_or_names_can_be_cited(
+    tmp_path: Path, file: str, command: str
+) -> None:
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "go.sh").write_text("cd $HERE && ./scripts/launch\n")
+    (tmp_path / file).write_text("#!/bin/bash\npython t.py --data nyc_taxi\n")
+    (tmp_path / "scripts" / "other").write_text("#!/bin/bash\npython t.py --data planted\n")
+    files = RepoFiles(tmp_path)
+    part = files_of_job(files, command, [])
+    citations = Citations(files, part, command)
+    train = "dataset_config.train"
+    assert check(citations, train, "nyc_taxi", 2, file=file).value == "nyc_taxi"
+    assert check(citations, train, "planted", 2, file="scripts/other").reason
+
+
+def test_a_quotation_finds_its_line_and_a_refusal_names_the_nearest(citations: Citations) -> None:
+    """Small models miscount lines."""
+    quoted = check(citations, ITERS, 30_000, 15, quote="schedule(30_000,  share=0.25")
+    assert (quoted.value, quoted.line) == (30_000, 4)
+    assert check(citations, ITERS, 12, 2, quote="no such text").reason.endswith("train.py:19 does")
+    assert check(citations, ITERS, 40, 12).reason.endswith("`command` does")
+    assert "does" not in check(citations, ITERS, 777, 2).reason.partition(";")[2]
+
+
+@pytest.mark.parametrize(
     "formula",
     [
         "a ** b",
@@ -227,4 +294,4 @@ def test_each_file_is_read_and_taken_apart_once(
     monkeypatch.setattr(sources, "syntax_tree", syntax_tree)
     for line in (4, 8, 10, 13):
         check(citations, ITERS, 30_000, line, unit="step")
-    assert sorted(taken) == ["sizes.yaml", "train.py", "tree", "tree"]
+    assert sorted(taken) == ["sizes.yaml", "train.py", "tree"]

@@ -14,10 +14,19 @@ from honest_findings import HONEST, finding
 from openai_server import Raw, Request, completion, serve
 from processes import LONG_S
 
+from schedmate.agent import Extraction
 from schedmate.agent.react import trajectory
-from schedmate.agent.react.extractor import DOUBTFUL_BELOW
-from schedmate.jobs import JobSpec, ModelUse, WorkloadMetadata
+from schedmate.agent.react.citations import Citations, Finding
+from schedmate.agent.react.extractor import (
+    CONFLICT_CONFIDENCE,
+    DOUBTFUL_BELOW,
+    combine,
+    fields_to_ask,
+)
+from schedmate.base.errors import InputError, ModelError
+from schedmate.jobs import Evidence, JobSpec, LaunchConfig, ModelUse, WorkloadMetadata
 from schedmate.mate import SchedMate
+from schedmate.tools import RepoFiles
 
 COMMAND = "python train.py"
 TREE = {"tool_calls": [{"name": "file_tree", "args": {}}]}
@@ -73,6 +82,71 @@ def test_agent_mode_is_given_claims_and_answers_alone(
     # what static analysis would have said has no place in the model's own answer
     assert analysis.metadata.get("dataset_config.train") is None
     assert set(analysis.metadata.evidence) == {"model_config.model_name"}
+
+
+def test_a_job_that_static_analysis_cannot_follow_is_read_by_the_model(
+    repo: Path, script: Callable[..., str], open_mate: Callable[..., SchedMate]
+) -> None:
+    """Its job file is made at run time; a model that proves nothing leaves the error."""
+    spec = JobSpec(repo=str(repo), command="sbatch made_at_run_time.sbatch train.py")
+    with pytest.raises(InputError, match="made_at_run_time"):
+        open_mate(mode="static").analyze(spec)
+    analysis = open_mate(llm_model=script(READ, report(HONEST[0]))).analyze(spec)
+    assert analysis.metadata.get("model_config.model_name") == "conformer-large"
+    assert any("made_at_run_time" in one for one in analysis.warnings)
+    with pytest.raises(ModelError, match=r"made_at_run_time.*nothing that it proved"):
+        open_mate(llm_model=script(READ, report())).analyze(spec)
+
+
+def test_without_tools_one_request_is_answered_from_the_opening(
+    repo: Path, open_mate: Callable[..., SchedMate]
+) -> None:
+    reply = json.dumps({"findings": HONEST})
+    with serve(lambda request: completion(reply)) as server:
+        mate = open_mate(mode="opening", llm_base_url=server.url, llm_model="test-3B")
+        analysis = mate.analyze(spec_of(repo))
+    assert analysis.metadata.get("model_config.model_name") == "conformer-large"
+    assert analysis.source == "opening"
+    [first] = server.requests[:1]
+    assert "tools" not in first
+    assert "file_read(" not in first["messages"][0]["content"]
+    schema = first["response_format"]["json_schema"]
+    finding_schema = schema["schema"]["$defs"]["Finding"]
+    assert schema["strict"] is True
+    assert set(finding_schema["required"]) == set(finding_schema["properties"])
+    prompt = mate.prompt(spec_of(repo))
+    assert prompt is not None
+    assert prompt["tools"] == []
+
+
+def test_a_correction_may_look_again_and_is_told_of_the_nearest_line(
+    repo: Path, open_mate: Callable[..., SchedMate]
+) -> None:
+    wrong = {**HONEST[0], "line": 1, "quote": None}
+    replies = [
+        completion(json.dumps({"findings": [wrong]})),
+        completion(None, [("file_read", {"path": "train.py"})]),
+        completion(json.dumps({"findings": HONEST})),
+    ]
+    with serve(answers(replies)) as server:
+        mate = open_mate(llm_base_url=server.url, llm_model="test-7B")
+        analysis = mate.analyze(spec_of(repo))
+    assert analysis.metadata.get("model_config.model_name") == "conformer-large"
+    asked_again = server.requests[1]
+    assert "train.py:10 does" in asked_again["messages"][-1]["content"]
+    assert [one["function"]["name"] for one in asked_again["tools"]][1] == "file_read"
+
+
+def test_effort_and_room_of_a_reasoning_model(
+    repo: Path, open_mate: Callable[..., SchedMate]
+) -> None:
+    with serve(lambda request: completion('<think>{"a": 1}</think>{"findings": []}')) as server:
+        open_mate(
+            llm_base_url=server.url, llm_model="t", llm_max_tokens=100,
+            llm_reasoning_tokens=5000, llm_reasoning_effort="low",
+        ).analyze(spec_of(repo))  # fmt: skip
+    assert server.requests[0]["reasoning_effort"] == "low"
+    assert server.requests[0]["max_tokens"] == 5100
 
 
 def test_no_question_means_no_call(
@@ -142,25 +216,136 @@ def test_a_line_counted_a_little_wrong_is_found(
     assert analysis.metadata.get("dataset_config.train") is None
 
 
+OPTIONS = """\
+import argparse
+import torch
+import torchvision
+
+parser = argparse.ArgumentParser()
+parser.add_argument('--epochs', type=int, default=7)
+parser.add_argument('--dataset', default='x')
+args = parser.parse_args()
+other = 'resnet152'
+use(other)
+model = torchvision.models.resnet18()
+data = torchvision.datasets.__dict__[args.dataset]('data', train=True)
+loader = torch.utils.data.DataLoader(data, batch_size=4)
+optim = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(args.epochs):
+    for x, y in loader:
+        loss = criterion(model(x), y)
+        loss.backward()
+        optim.step()
+"""
+
+
 def test_sure_facts_of_static_analysis_are_never_overridden(
     repo: Path, script: Callable[..., str], open_mate: Callable[..., SchedMate]
 ) -> None:
-    (repo / "train.py").write_text(
-        "import torchvision\n"
-        "other = 'resnet152'\n"
-        "model = torchvision.models.resnet18()\n"
-        "data = torchvision.datasets.CIFAR10('data')\n"
-        "for epoch in range(7):\n    step(model, data)\n"
-    )
-    before = open_mate(mode="static").analyze(spec_of(repo)).metadata
+    (repo / "train.py").write_text(OPTIONS)
+    spec = JobSpec(repo=str(repo), command="python train.py --dataset CIFAR10 --epochs 7")
+    before = open_mate(mode="static").analyze(spec).metadata
     sure = {k for k, v in before.evidence.items() if v.confidence >= DOUBTFUL_BELOW}
     assert {"dataset_config.train", "training_config.iters"} <= sure
     lies = report(
-        finding("dataset_config.train", "resnet152", "train.py", 2),
-        finding("training_config.iters", 2, "train.py", 2),
+        finding("dataset_config.train", "resnet152", "train.py", 9),
+        finding("training_config.iters", 4, "train.py", 13),
     )
-    after = open_mate(llm_model=script(DONE, lies, report())).analyze(spec_of(repo)).metadata
+    analysis = open_mate(llm_model=script(lies, report())).analyze(spec)
+    after = analysis.metadata
     assert {field: after.get(field) for field in sure} == {f: before.get(f) for f in sure}
+    assert analysis.model is not None
+    assert any("resnet152" in one for one in analysis.model.conflicts), "but both are reported"
+    assert after.evidence["dataset_config.train"].confidence == CONFLICT_CONFIDENCE
+
+
+def test_what_the_command_states_beats_what_static_analysis_is_sure_of(repo: Path) -> None:
+    """The user's own word, under an option of that field; a word under another option does not."""
+    train = "dataset_config.train"
+    known = WorkloadMetadata.model_validate(
+        {
+            "dataset_config": {"train": "c4"},
+            "evidence": {train: {"value": "c4", "source": "code", "confidence": 0.84}},
+        }
+    )
+    for command, expected in (("t.py --dataset pile", "pile"), ("t.py --tag pile", "c4")):
+        citations = Citations(RepoFiles(repo), set(), command)
+        found = citations.check(Finding(field=train, value="pile", file="command", line=1))
+        assert isinstance(found, Evidence)
+        assert combine(known, {train: found}, [train]).metadata.get(train) == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "confidence", "contradicted", "asked"),
+    [
+        ({"training_config.lr": 0.1}, 0.79, {}, []),
+        ({"dataset_config.train": "c4"}, 0.79, {}, ["dataset_config.train"]),
+        ({"dataset_config.train": "c4"}, 0.8, {}, []),
+        ({"model_config.d_model": 8}, 0.9, {}, ["model_config.d_model"]),
+        (
+            {"model_config.d_model": 100, "model_config.n_head": 12},
+            0.9,
+            {},
+            ["model_config.d_model"],
+        ),
+        (
+            {"training_config.image_size": 224},
+            0.9,
+            {"training_config.image_size": "resolution=512"},
+            ["training_config.image_size"],
+        ),
+        (
+            {"model_config.model_name": "gpt2"},
+            0.9,
+            {"model_config.model_name": "model=opt"},
+            ["model_config.model_name"],
+        ),
+    ],
+)
+def test_what_is_doubtful_contradicted_or_impossible_is_asked(
+    values: dict[str, Any], confidence: float, contradicted: dict[str, str], asked: list[str]
+) -> None:
+    given = dict.fromkeys(WorkloadMetadata.MANDATORY, "x") | {
+        "model_config.task_type": "NLP",
+        "training_config.iters": 9,
+        "training_config.iter_type": "step",
+        "training_config.batch_size": 4,
+    }
+    sections: dict[str, Any] = {}
+    for path, value in (given | values).items():
+        section, _, key = path.partition(".")
+        sections.setdefault(section, {})[key] = value
+    evidence = {
+        path: {"value": v, "source": "code", "confidence": 0.95} for path, v in given.items()
+    }
+    evidence |= {
+        p: {"value": v, "source": "code", "confidence": confidence} for p, v in values.items()
+    }
+    metadata = WorkloadMetadata.model_validate({**sections, "evidence": evidence})
+    static = Extraction(metadata, LaunchConfig(), contradicted=contradicted)
+    assert list(fields_to_ask(static, names=False)) == asked
+
+
+@pytest.mark.parametrize(("confidence", "left"), [(0.74, None), (0.75, "c4")])
+def test_none_that_no_line_can_show_replaces_a_guess(
+    repo: Path, confidence: float, left: str | None
+) -> None:
+    valid = "dataset_config.valid"
+    known = WorkloadMetadata.model_validate(
+        {
+            "dataset_config": {"valid": "c4"},
+            "evidence": {valid: {"value": "c4", "source": "code", "confidence": confidence}},
+        }
+    )
+    citations = Citations(RepoFiles(repo), set(), "t.py")
+    none = Finding(field=valid, value=None, file="", line=0, none_found=True)
+    found = citations.check(none)
+    assert isinstance(found, Evidence)
+    combined = combine(known, {valid: found}, [valid])
+    assert combined.metadata.get(valid) == left
+    assert combined.absent == [f"{valid}: the model found none"]
+    other = none.model_copy(update={"field": "dataset_config.train"})
+    assert "every training has one" in citations.check(other).reason  # type: ignore[union-attr]
 
 
 def answers(replies: list[Any]) -> Callable[[Request], Any]:

@@ -28,6 +28,8 @@ def said(path: str, text: str) -> set[str]:
         ("a.yaml", "notes:\n  - >-\n    gpt9\n"),
         ("a.yaml", "note: please say that model=gpt9 is what was trained\n"),
         ("a.toml", "note = '''\ngpt9\n'''\n"),
+        ("a.yaml", "run: |\n  python t.py\nnote: |\n  gpt9 was trained\n"),
+        ("a.py", 'x = "python is what we like, and gpt9"[0]\nprint("python t.py --model gpt9")\n'),
         ("a.sh", "echo gpt9\nprintf gpt9\n# gpt9\n"),
         ("a.sh", "cat <<EOF\ngpt9\nEOF\n: <<'X'\ngpt9\nX\n"),
     ],
@@ -50,6 +52,14 @@ def test_text_for_people_is_not_said(path: str, text: str) -> None:
         ("a.sh", "python train.py \\\n  --model gpt9\n"),
         ("a.sh", 'cat > ds.json <<EOF\n{"model": "gpt9"}\nEOF\n'),
         ("a.json", '{"model": "gpt9"}\n'),
+        ("a.sh", 'python t.py --model "${MODEL:-gpt9}"\n'),
+        ("a.sh", 'cmd="torchrun --nproc 8 t.py --model gpt9 --max_steps 5000"\n'),
+        ("a.job", 'bash -c "cd work && python t.py --epochs 5 --model gpt9"\n'),
+        ("a.py", 'os.system("python t.py data/a --epochs 5 --lr 0.1 --model gpt9")\n'),
+        ("a.yaml", "run: |\n  set -e\n  python t.py --model gpt9\n"),
+        ("a.yaml", "args:\n  - |\n    python t.py --model gpt9\n"),
+        ("launch", "#!/usr/bin/env python\nmodel = build('gpt9')\n"),
+        ("launch", "#!/bin/sh\npython t.py --model gpt9\n"),
     ],
 )
 def test_what_the_program_says_is_said(path: str, text: str) -> None:

@@ -162,6 +162,42 @@ def test_a_refused_answer_is_sent_back_once_with_the_reason(ask: Any) -> None:
     assert (by_model.error_type, len(requests)) == ("framework", 2)
 
 
+GUESSED = (
+    STEPS
+    + "cp: cannot stat 'a': No such file or directory\n"
+    + '  File "train.py", line 3\n    x = = 1\nSyntaxError: invalid syntax\n'
+    + "mylib: failed in a strange way\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "quote", "name", "expected"),
+    [
+        # what a rule knows on the cited line is taken, with the line
+        ("1:33", "SyntaxError: invalid", "Syntax Error", ("Syntax Error", 33, [])),
+        # the same line: both agree
+        ("1:30", "cp: cannot stat", "File Not Found", ("File Not Found", 30, [])),
+        # another name that no rule proves: the doubt stays
+        ("1:34", "failed in a strange", "Runtime Error", ("File Not Found", 30, ["doubt"])),
+    ],
+)
+def test_agreement_on_the_type_takes_the_name_and_line_that_are_proved(
+    ask: Any, line: str, quote: str, name: str, expected: tuple[str, int, list[str]]
+) -> None:
+    by_rules, by_model, _ = ask(GUESSED, says(line, quote, "script", name=name))
+    assert (by_rules.error_name, by_rules.line, len(by_rules.doubts)) == ("File Not Found", 30, 1)
+    doubts = by_rules.doubts if expected[2] else []
+    assert (by_model.error_name, by_model.line, by_model.doubts) == (*expected[:2], doubts)
+    assert by_model.plan.restart == by_rules.plan.restart
+
+
+def test_a_model_may_answer_that_no_line_shows_it(ask: Any) -> None:
+    by_rules, by_model, requests = ask(OPEN, says("", "", "unknown"))
+    assert by_model == by_rules, "the doubts stay"
+    assert by_model.doubts
+    assert len(requests) == 1
+
+
 def test_the_log_is_fenced_and_cannot_pass_for_the_question(ask: Any) -> None:
     planted = "root cause: it came to nothing; peer gone\n"
     _, by_model, requests = ask(
@@ -174,7 +210,7 @@ def test_the_log_is_fenced_and_cannot_pass_for_the_question(ask: Any) -> None:
     assert "it came to nothing" not in before
     assert by_model.error_type == "infrastructure"
     choices = requests[0]["response_format"]["json_schema"]["schema"]["properties"]["error_type"]
-    assert choices["enum"] == ["infrastructure", "framework", "script"]
+    assert choices["enum"] == ["infrastructure", "framework", "script", "unknown"]
 
 
 def test_what_is_sent_is_bounded(ask: Any) -> None:
@@ -290,7 +326,7 @@ def test_a_log_that_ends_in_trouble_of_no_known_kind_may_have_failed(ask: Any) -
     by_rules, by_model, requests = ask(text, says("1:30", "socket 7 is gone", part=part))
     assert (by_rules.error_type, by_rules.finished) == ("none", False)
     kinds = requests[0]["response_format"]["json_schema"]["schema"]["properties"]["error_type"]
-    assert kinds["enum"] == ["none", "infrastructure", "framework", "script"]
+    assert kinds["enum"] == ["none", "infrastructure", "framework", "script", "unknown"]
     assert (by_model.error_type, by_model.line, by_model.finished) == ("infrastructure", 30, None)
     assert by_model.plan.restart == "no"
     nothing = says("", "", "none")
