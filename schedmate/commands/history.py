@@ -227,12 +227,10 @@ def _report_import(
             f"warning: {counted(synthetic.total(), 'synthetic job')} ({what}): what is estimated "
             "from them says nothing of a real cluster."
         )
-    if report.ignored:
-        first = report.ignored[0]
-        say(
-            f"note: columns not read, as no field has that very name: {', '.join(report.ignored)}; "
-            f"read one that holds what it says with --map, as in --map {first}={first}."
-        )
+    if report.guessed:
+        read = ", ".join(f"{column} as {name}" for column, name in report.guessed.items())
+        unit = "; a run time without a unit is in seconds" if "duration_s" in read else ""
+        say(f"note: read {read}{unit}; another reading goes by --map FIELD=COLUMN[:UNIT].")
     if untimed:
         say(
             f"warning: {counted(untimed, 'job')} without a run time, which no estimate can use: "

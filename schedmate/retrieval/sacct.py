@@ -602,14 +602,14 @@ class ImportReport:
     """Counts of one import, filled while its records are drawn.
 
     `rows` counts jobs read, `bad` those that could not be used; `problems` holds the first
-    `MAX_PROBLEMS` reasons, each with its place (`line 17`, `job 4`). `ignored` are columns that are
-    called like a field's short name, by which alone none is taken.
+    `MAX_PROBLEMS` reasons, each with its place (`line 17`, `job 4`). `guessed` are the columns that
+    were taken for a field by a name that is not the field's own.
     """
 
     rows: int = 0
     bad: int = 0
     problems: list[str] = field(default_factory=list)
-    ignored: list[str] = field(default_factory=list)
+    guessed: dict[str, str] = field(default_factory=dict)
 
     def reject(self, place: str, reason: str) -> None:
         """Count one bad row."""

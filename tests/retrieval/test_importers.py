@@ -629,23 +629,27 @@ def test_a_trace_keeps_its_gpus_and_says_what_of_it_is_synthetic(tmp_path: Path,
 
 
 def test_columns_of_other_files_are_not_taken_for_those_of_a_trace() -> None:
-    (record,) = import_csv(table("1,9,4", header="job_id,duration_s,gpus"))
-    assert record.launch.gpus is None
+    (record,) = import_csv(table("1,5,9", header="job_id,submit_s,duration_s"))
+    assert record.submit_time is None
     (record,) = import_csv(table("1,0,9,4", header="job_id,submit_s,duration_s,gpus"))
     assert record.launch.gpus == 4
     assert record.synthetic is None
 
 
-def test_columns_that_only_sound_like_a_field_are_named(tmp_path: Path, cli: Cli) -> None:
-    file = tmp_path / "jobs.csv"
-    file.write_text("job_id,duration,gpus,state\n1,90m,8,COMPLETED\n")
-    base = ("history", "import", str(file), "--history", str(tmp_path / "history"))
-    said = cli(*base).err
-    assert "columns not read, as no field has that very name: duration, gpus; " in said
-    assert "with --map, as in --map duration=duration." in said
-    said = cli(*base, "--map", "duration=duration", "--map", "gpus=gpus").err
-    assert "columns not read" not in said
-    assert "without a run time" not in said
+def test_columns_of_job_lists_are_read_and_named(tmp_path: Path, cli: Cli) -> None:
+    """The names that `triage` reads; a cell that does not fit leaves its field open."""
+    file, history = tmp_path / "jobs.csv", str(tmp_path / "history")
+    file.write_text(
+        "Job ID,Elapsed,gpus,NodeList,state\n1,90m,8,gpu[01-03],COMPLETED\n2,5,A100:4,gpu07,\n"
+    )
+    said = cli("history", "import", str(file), "--history", history).err
+    assert "read Job ID as job_id, Elapsed as duration_s, gpus as launch.gpus" in said
+    assert "a run time without a unit is in seconds" in said
+    one, two = import_csv(io.StringIO(file.read_text()))
+    assert (one.duration_s, one.launch.gpus, one.launch.nodes) == (5400, 8, 3)
+    assert (two.duration_s, two.launch.gpus, two.launch.nodes) == (5, None, 1)
+    hours = ("--map", "duration=Elapsed:s", "--map", "gpus=gpus", "--map", "job_id=Job ID")
+    assert "Elapsed as" not in cli("history", "import", str(file), "--history", history, *hours).err
 
 
 @pytest.mark.parametrize(
