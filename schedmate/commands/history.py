@@ -360,9 +360,14 @@ app.command("import")(import_history)
 
 @app.command()
 def add(
-    job: Annotated[str, typer.Argument(metavar="JOB", help="Id of the job.")],
+    job: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="JOB", help="Id of the job; with --from, that of the run if left out."
+        ),
+    ] = None,
     fields: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="FIELD=VALUE...",
             help=(
@@ -371,21 +376,66 @@ def add(
                 "--map."
             ),
         ),
-    ],
+    ] = None,
+    run: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="PATH",
+            help="A finished run to read the job from: its log, trainer_state.json, or a run of "
+            "TensorBoard, W&B, MLflow, Lightning or Keras; also a folder of runs.",
+        ),
+    ] = None,
+    repo: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="With --from: the code of the run, read as by `analyze`."),
+    ] = None,
+    command: Annotated[
+        str | None,
+        typer.Option("--command", "-c", help="With --repo: the run's launch command."),
+    ] = None,
     history: HistoryOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Add one job, or replace it.
+    """Add one job, or replace it; or the jobs of finished runs.
 
-    Example: schedmate history add 17 model=resnet50 dataset=imagenet iters=90 iter_type=epoch
-    gpus=8 duration=7h30m
+    Examples:
+
+      schedmate history add 17 model=resnet50 dataset=imagenet iters=90 iter_type=epoch gpus=8
+      duration=7h30m
+
+      schedmate history add --from train.log --repo . --command "python train.py" gpus=8
     """
     from schedmate.retrieval.importers import parse_assignments
 
-    record = parse_assignments([*fields, f"job_id={job}"])
+    given = fields or []
+    if run is None:
+        if repo is not None or command is not None:
+            raise UsageError("--repo and --command say what the run of --from was; give it, too.")
+        if job is None or not given:
+            raise UsageError(
+                "give the job's id and its fields, as in 17 model=resnet50 duration=2h, or a "
+                "finished run with --from."
+            )
+        added = [(parse_assignments([*given, f"job_id={job}"]), list[str]())]
+    else:
+        from schedmate.commands.history_runs import records_of_runs, say_added
+
+        if job is not None and "=" in job:
+            given, job = [job, *given], None
+        if command is not None and repo is None:
+            raise UsageError("--command is read with the code; name its folder with --repo.")
+        added = records_of_runs(run, job=job, repo=repo, command=command, fields=given)
+    records = [record for record, _ in added]
     with settings_history(history, create=True, embed=True) as store:
-        store.add(record)
-    _show_job(record, as_json)
+        store.add_many(records)
+    if run is not None:
+        say_added(added)
+    if len(records) == 1:
+        _show_job(records[0], as_json)
+    elif as_json:
+        jobs = [record.model_dump(mode="json", by_alias=True) for record in records]
+        typer.echo(dumps({"schema": SCHEMA, "jobs": jobs}, indent=2))
 
 
 @app.command("list")
