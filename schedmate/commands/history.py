@@ -41,7 +41,9 @@ def import_history(
     file_format: Annotated[
         str,
         typer.Option(
-            "--format", help="auto, sacct-json, sacct (--parsable2), csv, or jsonl (an export)."
+            "--format",
+            help="auto, sacct-json (also squeue --json), sacct (--parsable2), csv, jsonl (an "
+            "export), kubectl-json or ray-json.",
         ),
     ] = "auto",
     mapping: Annotated[
@@ -85,11 +87,12 @@ def import_history(
     history: HistoryOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Import past jobs from Slurm's accounting, CSV or an export.
+    """Import past jobs from accounting, a list of jobs, or an export.
 
-    Jobs already in the history, by job id, are replaced. Rows that cannot be used are counted and
-    the first few reported with their line; the rest is imported and the exit code is 0. It is 3
-    when rows were read and none was usable, and 130 after Ctrl-C, which keeps what was stored.
+    Slurm's accounting, kubectl's and Ray's lists as JSON, CSV as `triage` reads it. Jobs already
+    in the history, by job id, are replaced. Rows that cannot be used are counted and the first few
+    reported with their line; the rest is imported and the exit code is 0. It is 3 when rows were
+    read and none was usable, and 130 after Ctrl-C, which keeps what was stored.
 
     Examples:
 

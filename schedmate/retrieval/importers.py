@@ -40,6 +40,7 @@ from schedmate.base.reading import (
     read_text,
 )
 from schedmate.jobs import JobRecord, LaunchConfig
+from schedmate.retrieval.lists import import_kubernetes, import_ray, refuse_other_lists
 from schedmate.retrieval.sacct import (
     Analyse,
     ImportReport,
@@ -58,15 +59,15 @@ from schedmate.retrieval.sacct import (
 # Which of the four formats a file is in, from its beginning.
 
 
-Format = Literal["sacct-json", "sacct", "csv", "jsonl"]
+Format = Literal["sacct-json", "sacct", "csv", "jsonl", "kubectl-json", "ray-json"]
 
-FORMATS: tuple[Format, ...] = ("sacct-json", "sacct", "csv", "jsonl")
+FORMATS: tuple[Format, ...] = ("sacct-json", "sacct", "csv", "jsonl", "kubectl-json", "ray-json")
 
 _SACCT_JSON = re.compile(r'\{\s*(?:"(?:jobs|meta|errors|warnings)"|$)')
 
 
 def formats() -> tuple[str, ...]:
-    """The formats that can be read: the four, and those that packages register."""
+    """The formats that can be read: ours, and those that packages register."""
     return (*FORMATS, *plugins(IMPORTERS, FORMATS))
 
 
@@ -79,6 +80,12 @@ def detect_format(head: str) -> Format:
             "the exporting command said."
         )
     first = text.splitlines()[0]
+    refuse_other_lists(text)
+    if text.startswith(("{", "[")):
+        if re.search(r'"apiVersion"\s*:', text):
+            return "kubectl-json"
+        if text.startswith("[") and re.search(r'"(?:submission_id|entrypoint)"\s*:', text):
+            return "ray-json"
     if first.startswith("{"):
         return "sacct-json" if _SACCT_JSON.match(text) else "jsonl"
     if re.search(r"(?:^|\|)jobid(?:raw)?(?:\||$)", first, re.IGNORECASE):
@@ -420,6 +427,10 @@ class Source:
                 return import_sacct_json(self.stream, report, analyse)
             case "sacct":
                 return import_sacct_parsable(self.stream, report, analyse)
+            case "kubectl-json":
+                return import_kubernetes(self.stream, report, analyse)
+            case "ray-json":
+                return import_ray(self.stream, report, analyse)
             case "jsonl":
                 return import_jsonl(self.stream, report, analyse)
             case "csv":

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_runner import Cli
 
 from schedmate.base.errors import InputError, UsageError
 from schedmate.logparse.experiments import find_runs, kind_of, read_runs
-from tests.cli_runner import Cli
 
 START = 1_700_000_000
 

@@ -676,3 +676,130 @@ def test_jobs_without_a_run_time_are_counted(
     said = f"note: {waiting} job{'s' * (waiting != 1)} of the file had not ended"
     assert (said in done.err) == bool(waiting)
     assert ("had not ended" in done.err) == bool(waiting)
+
+
+EIGHT_GPUS = {"resources": {"limits": {"nvidia.com/gpu": 8}}}
+KUBERNETES = {
+    "apiVersion": "v1",
+    "items": [
+        {
+            "kind": "Job",
+            "metadata": {
+                "name": "train",
+                "namespace": "a",
+                "creationTimestamp": "2026-03-01T09:00:00Z",
+            },
+            "spec": {
+                "parallelism": 2,
+                "template": {
+                    "spec": {
+                        "nodeSelector": {"nvidia.com/gpu.product": "A100"},
+                        "containers": [
+                            {
+                                "command": ["python", "train.py"],
+                                "resources": {"limits": {"nvidia.com/gpu": "4", "cpu": "8"}},
+                            }
+                        ],
+                    }
+                },
+            },
+            "status": {
+                "startTime": "2026-03-01T10:00:00Z",
+                "completionTime": "2026-03-01T11:00:00Z",
+                "conditions": [{"type": "Complete", "status": "True"}],
+            },
+        },
+        {
+            "kind": "PyTorchJob",
+            "metadata": {"name": "p"},
+            "spec": {
+                "pytorchReplicaSpecs": {
+                    role: {
+                        "replicas": count,
+                        "template": {
+                            "spec": {
+                                "containers": [{"resources": {"limits": {"nvidia.com/gpu": 8}}}]
+                            }
+                        },
+                    }
+                    for role, count in (("Master", 1), ("Worker", 3))
+                }
+            },
+            "status": {
+                "startTime": "2026-03-01T10:00:00Z",
+                "conditions": [
+                    {
+                        "type": "Failed",
+                        "status": "True",
+                        "lastTransitionTime": "2026-03-01T10:30:00Z",
+                    }
+                ],
+            },
+        },
+        {"kind": "Job", "metadata": {"name": "waits"}, "status": {}},
+        {"kind": "Job"},
+    ],
+}
+RAY = [
+    {"submission_id": "raysubmit_1", "status": "SUCCEEDED", "entrypoint": "python t.py",
+     "start_time": 1_700_000_000_000, "end_time": 1_700_000_060_000},
+    {"job_id": "02", "submission_id": None, "status": "RUNNING", "start_time": 1_700_000_000_000},
+]  # fmt: skip
+SQUEUE = {
+    "jobs": [
+        {
+            "job_id": 7,
+            "job_state": ["RUNNING"],
+            "name": "t",
+            "user_name": "ann",
+            "start_time": {"set": True, "number": 1_700_000_000},
+            "time_limit": {"set": True, "number": 60},
+            "tres_alloc_str": "cpu=8,gres/gpu:a100=4",
+            "nodes": "gpu[1-2]",
+        }
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        (
+            KUBERNETES,
+            [
+                ("a/job/train", "COMPLETED", 3600, 8, "A100"),
+                ("default/pytorchjob/p", "FAILED", 1800, 32, None),
+                ("default/job/waits", "PENDING", None, None, None),
+            ],
+        ),
+        (RAY, [("raysubmit_1", "COMPLETED", 60, None, None), ("02", "RUNNING", None, None, None)]),
+        (SQUEUE, [("7", "RUNNING", None, 4, "a100")]),
+    ],
+    ids=["kubectl", "ray", "squeue"],
+)
+def test_lists_of_jobs(document: Any, expected: list[tuple[Any, ...]], tmp_path: Path) -> None:
+    file = tmp_path / "jobs.json"
+    file.write_text(json.dumps(document, indent=2))
+    report = ImportReport()
+    with open_source(file) as source:
+        records = list(source.records(report=report))
+    got = [
+        (one.job_id, one.state, one.duration_s, one.launch.gpus, one.launch.gpu_type)
+        for one in records
+    ]
+    assert got == expected
+    assert report.bad == (document is KUBERNETES)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("apiVersion: v1\nitems: []\n", "the YAML of kubectl"),
+        ("NAME   STATUS   COMPLETIONS\nx  Complete 1/1\n", "the table of kubectl"),
+        ("[JobDetails(type=<JobType.SUBMISSION>)]\n", "ray list jobs --format json"),
+        ("   JOBID PARTITION     NAME\n 7 gpu x\n", "the table of squeue"),
+    ],
+)
+def test_lists_that_say_too_little_are_refused_by_name(text: str, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        detect_format(text)
