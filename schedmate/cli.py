@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from schedmate import __version__
 from schedmate.base import collect_seldom
@@ -25,6 +26,7 @@ from schedmate.base.errors import (
     TERMINATED,
     SchedmateError,
     UsageError,
+    did_you_mean,
 )
 from schedmate.base.plugins import CLUSTERS, load_plugin, plugins
 from schedmate.base.plugins import COMMANDS as REGISTERED
@@ -34,30 +36,16 @@ from schedmate.cluster import BUNDLED, cluster_kind
 CLUSTER_GROUPS = {group: kind for kind, (group, _) in BUNDLED.items()}
 """The kind of cluster of each group of commands."""
 
-COMMANDS = (
-    "init",
-    "demo",
-    "analyze",
-    "history",
-    "llm",
-    "track",
-    "watch",
-    "diagnose",
-    "triage",
-    "recover",
-    "rules",
-    "simulate",
-    "tune",
-    "explain",
-    "policies",
-    "traces",
-    "parallel",
-    *CLUSTER_GROUPS,
-    "serve",
-    "fleet",
-    "doctor",
-    "config",
-)
+PANELS: dict[str, tuple[str, ...]] = {
+    "Jobs": ("analyze", "track", "watch", "history"),
+    "Failures": ("diagnose", "triage", "recover", "rules"),
+    "Simulation": ("simulate", "tune", "explain", "policies", "traces"),
+    "Clusters": (*CLUSTER_GROUPS, "fleet", "parallel", "serve", "mcp"),
+    "Set-up": ("init", "demo", "llm", "doctor", "config", "version", "help"),
+}
+"""The commands, in the groups in which `schedmate --help` lists them."""
+
+COMMANDS = tuple(name for names in PANELS.values() for name in names)
 """Each is a module of `schedmate.commands` with a function of its name, or an `app`: a group.
 
 The module's `CONTEXT`, if it has one, holds Click's settings of the command."""
@@ -87,7 +75,10 @@ def _version(wanted: bool) -> None:
 
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option(
+            "--version", "-V", callback=_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
     debug: Annotated[
         bool, typer.Option("--debug", help="Show the traceback of an internal error.")
@@ -111,6 +102,53 @@ def _options(
         os.environ[FILE_VARIABLE] = str(config_file.absolute())
 
 
+def _print_version() -> None:
+    """Print the version."""
+    typer.echo(f"schedmate {__version__}")
+
+
+def _help(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="COMMAND...", help="Such as `history import`.", show_default=False),
+    ] = None,
+) -> None:
+    """Show the help of a command, as --help does."""
+    words = command or []
+    known = [*_requested_command(words)]
+    if words and not known:
+        names = (*COMMANDS, *_registered())
+        raise UsageError(
+            f"there is no command {clean(words[0], 100)!r}; `schedmate --help` lists them"
+            f"{did_you_mean(words[0], names) or '.'}"
+        )
+    application(*known)([*words, "--help"], prog_name="schedmate")
+
+
+_OWN = {"version": _print_version, "help": _help}
+"""Commands about the command line itself."""
+
+
+class _Panels(TyperGroup):
+    """The commands in groups; those of other packages come last."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write a section for each panel."""
+        longest = max(map(len, self.commands), default=0)
+        further = tuple(name for name in self.commands if name not in COMMANDS)
+        for title, names in {**PANELS, "Other packages": further}.items():
+            shown = [(name, self.commands[name]) for name in names if name in self.commands]
+            width = formatter.width - 6 - longest
+            rows = [
+                (name.ljust(longest), command.get_short_help_str(width))
+                for name, command in shown
+                if not command.hidden
+            ]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+
 def application(*names: str) -> typer.Typer:
     """The command line with these commands, which alone are imported, or with all of them.
 
@@ -119,6 +157,7 @@ def application(*names: str) -> typer.Typer:
     """
     app = typer.Typer(
         name="schedmate",
+        cls=_Panels,
         help="Estimates how long GPU jobs will run, tracks their progress and explains why they "
         "failed, from their source code, their logs and the history of past jobs.",
         epilog=f"Exit codes: {'; '.join(f'{code} {what}' for code, what in EXIT_CODES.items())}.",
@@ -132,6 +171,9 @@ def application(*names: str) -> typer.Typer:
     for name in names or (*COMMANDS, *_registered()):
         if name not in COMMANDS:
             _add_registered(app, name)
+            continue
+        if name in _OWN:
+            app.command(name)(_OWN[name])
             continue
         if name in CLUSTER_GROUPS:
             app.add_typer(_cluster_commands(CLUSTER_GROUPS[name]), name=name)

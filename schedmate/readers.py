@@ -20,6 +20,7 @@ from schedmate.jobs import Diagnosis, JobSpec, LaunchConfig, Progress, WorkloadM
 from schedmate.jobs.health import Health
 
 if TYPE_CHECKING:
+    from schedmate.logparse.experiments import Run
     from schedmate.logparse.watch.health import WatchLimits
 
 UNPACKED_MB = 4 << 10
@@ -37,6 +38,7 @@ EXTRACT_VARIANTS = f"{__name__}:extract_variants_work"
 TRACK = f"{__name__}:track_work"
 WATCH = f"{__name__}:watch_work"
 DIAGNOSE = f"{__name__}:diagnose_work"
+RUNS = f"{__name__}:runs_work"
 
 
 class Readers:
@@ -181,6 +183,13 @@ class Readers:
         what = f"the log {logs[0]}" if len(logs) == 1 else f"the {len(logs)} logs of the job"
         return Diagnosis.model_validate(self._read(DIAGNOSE, request, what, wall_s))
 
+    def runs(self, path: Path | str, *, wall_s: float | None = None) -> list[Run]:
+        """The runs at a path that have been (`logparse.experiments.read_runs`)."""
+        from schedmate.logparse.experiments import Run
+
+        answer = self._read(RUNS, {"path": os.fspath(path)}, f"the runs of {path}", wall_s)
+        return [Run.model_validate(one) for one in answer]
+
     def _read(self, work: str, request: Any, what: str, wall_s: float | None) -> Any:
         limits = Limits(wall_s, wall_s, self._memory_mb, UNPACKED_MB)
         return self._confinement.run(work, request, limits, what)
@@ -233,9 +242,12 @@ def extract_variants_work(request: Any) -> Any:
 
 def track_work(request: Any) -> Any:
     """`Readers.track` in the confined process."""
+    from schedmate.logparse.experiments import curve_progress
     from schedmate.logparse.failure.ending import track_job
     from schedmate.logparse.reading import open_log
 
+    if (curve := curve_progress(Path(request["log"]))) is not None:
+        return curve.model_dump(mode="json")
     with open_log(request["log"]) as log:
         progress, _ = track_job(log, batch=request["batch_size"], since=request["since"])
     return progress.model_dump(mode="json")
@@ -270,6 +282,18 @@ def diagnose_work(request: Any) -> Any:
         kernel = [stack.enter_context(open_log(path)) for path in request["node_logs"]]
         diagnosis = diagnose(log, node_logs=kernel, nodes=request["nodes"])
     return diagnosis.model_dump(mode="json")
+
+
+def runs_work(request: Any) -> Any:
+    """`Readers.runs` in the confined process; curves, which are long, stay there."""
+    from schedmate.logparse.experiments import read_runs
+
+    answers = []
+    for run in read_runs(Path(request["path"])):
+        if run.format != "log":
+            run.conclude()
+        answers.append(run.model_dump(mode="json", exclude={"points"}))
+    return answers
 
 
 def warm(work: str) -> None:

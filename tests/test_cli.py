@@ -19,12 +19,14 @@ from processes import LONG_S, ended_in_time
 
 from schedmate import __version__
 from schedmate.base.errors import EXIT_CODES
+from schedmate.cli import PANELS
 
 ROOT = Path(__file__).parent.parent
 
 
-def test_version(cli: Cli) -> None:
-    result = cli("--version")
+@pytest.mark.parametrize("word", ["--version", "-V", "version"])
+def test_version(cli: Cli, word: str) -> None:
+    result = cli(word)
     assert (result.code, result.out) == (0, f"schedmate {__version__}\n")
 
 
@@ -36,9 +38,24 @@ def test_help_names_the_commands_and_exit_codes(cli: Cli, flag: str) -> None:
         assert word in result.out
 
 
+def test_help_of_commands(cli: Cli) -> None:
+    assert cli("help").out == cli("--help").out
+    assert cli("help", "history", "list").out == cli("history", "list", "--help").out
+    wrong = cli("help", "hstory")
+    assert (wrong.code, "did you mean history?" in wrong.err) == (2, True)
+
+
+def test_commands_are_listed_in_panels(cli: Cli) -> None:
+    out = cli("--help").out
+    for title, names in PANELS.items():
+        listed = out.partition(f"\n{title}:\n")[2].partition("\n\n")[0]
+        assert [line.split()[0] for line in listed.splitlines()] == list(names)
+
+
 @pytest.mark.parametrize("group", ["", "history", "llm", "recover", "rules", "traces", "config"])
 def test_lists_of_commands_are_not_cut_off(cli: Cli, group: str) -> None:
-    listed = cli(*group.split(), "--help").out.partition("Commands:")[2].partition("\n\n")[0]
+    heading = "Commands:" if group else "Jobs:"
+    listed = cli(*group.split(), "--help").out.partition(heading)[2].partition("Exit codes")[0]
     assert listed
     assert "..." not in listed
 

@@ -157,7 +157,7 @@ def test_no_similar_job_is_said_plainly(analyze: Cli, tmp_path: Path) -> None:
     result = analyze(*arguments)
     assert result.code == 0
     assert "no similar job among 40 records" in result.out.splitlines()[1]
-    assert result.out.splitlines()[2].startswith("because the closest has similarity ")
+    assert result.out.splitlines()[2].startswith("because the closest, ")
     parsed = document(analyze(*arguments, "--json"))
     assert parsed["estimate"]["abstained"] is True
     assert parsed["estimate"]["reason"]

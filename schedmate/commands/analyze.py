@@ -320,7 +320,28 @@ def _analyze_one(
                 stream.write(dumps(analysis.document(), indent=2) + "\n")
             else:
                 show_analysis(analysis, Screen(stream, plain=plain))
+                if analysis.estimate.abstained and not analysis.estimate.endless:
+                    stream.write(_what_it_needs(spec, elsewhere))
     return analysis.estimate.abstained
+
+
+def _what_it_needs(spec: JobSpec, elsewhere: str) -> str:
+    """What would give the job a run time: one finished run of its code, and the command for it."""
+    from schedmate.base.terminal import clean
+
+    def shown(text: str, else_: str) -> str:
+        return quote(text) if clean(text, 2_000) == text else else_
+
+    words = ["schedmate history add --from RUN --repo", shown(str(spec.repo), "REPO")]
+    if spec.command is not None:
+        words += ["--command", shown(spec.command, "COMMAND")]
+    if spec.launch.gpus is not None:
+        words.append(f"gpus={spec.launch.gpus}")
+    return (
+        "\nFor a run time, add one finished run of this code: its log, trainer_state.json, or a "
+        "run of\nTensorBoard, W&B or MLflow:\n\n"
+        f"  {' '.join(words)}{elsewhere}\n"
+    )
 
 
 # `schedmate analyze --batch`: many jobs from a file, answered as JSON lines.

@@ -41,7 +41,9 @@ def import_history(
     file_format: Annotated[
         str,
         typer.Option(
-            "--format", help="auto, sacct-json, sacct (--parsable2), csv, or jsonl (an export)."
+            "--format",
+            help="auto, sacct-json (also squeue --json), sacct (--parsable2), csv, jsonl (an "
+            "export), kubectl-json or ray-json.",
         ),
     ] = "auto",
     mapping: Annotated[
@@ -85,11 +87,12 @@ def import_history(
     history: HistoryOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Import past jobs from Slurm's accounting, CSV or an export.
+    """Import past jobs from accounting, a list of jobs, or an export.
 
-    Jobs already in the history, by job id, are replaced. Rows that cannot be used are counted and
-    the first few reported with their line; the rest is imported and the exit code is 0. It is 3
-    when rows were read and none was usable, and 130 after Ctrl-C, which keeps what was stored.
+    Slurm's accounting, kubectl's and Ray's lists as JSON, CSV as `triage` reads it. Jobs already
+    in the history, by job id, are replaced. Rows that cannot be used are counted and the first few
+    reported with their line; the rest is imported and the exit code is 0. It is 3 when rows were
+    read and none was usable, and 130 after Ctrl-C, which keeps what was stored.
 
     Examples:
 
@@ -227,12 +230,10 @@ def _report_import(
             f"warning: {counted(synthetic.total(), 'synthetic job')} ({what}): what is estimated "
             "from them says nothing of a real cluster."
         )
-    if report.ignored:
-        first = report.ignored[0]
-        say(
-            f"note: columns not read, as no field has that very name: {', '.join(report.ignored)}; "
-            f"read one that holds what it says with --map, as in --map {first}={first}."
-        )
+    if report.guessed:
+        read = ", ".join(f"{column} as {name}" for column, name in report.guessed.items())
+        unit = "; a run time without a unit is in seconds" if "duration_s" in read else ""
+        say(f"note: read {read}{unit}; another reading goes by --map FIELD=COLUMN[:UNIT].")
     if untimed:
         say(
             f"warning: {counted(untimed, 'job')} without a run time, which no estimate can use: "
@@ -362,9 +363,14 @@ app.command("import")(import_history)
 
 @app.command()
 def add(
-    job: Annotated[str, typer.Argument(metavar="JOB", help="Id of the job.")],
+    job: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="JOB", help="Id of the job; with --from, that of the run if left out."
+        ),
+    ] = None,
     fields: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="FIELD=VALUE...",
             help=(
@@ -373,21 +379,66 @@ def add(
                 "--map."
             ),
         ),
-    ],
+    ] = None,
+    run: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="PATH",
+            help="A finished run to read the job from: its log, trainer_state.json, or a run of "
+            "TensorBoard, W&B, MLflow, Lightning or Keras; also a folder of runs.",
+        ),
+    ] = None,
+    repo: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="With --from: the code of the run, read as by `analyze`."),
+    ] = None,
+    command: Annotated[
+        str | None,
+        typer.Option("--command", "-c", help="With --repo: the run's launch command."),
+    ] = None,
     history: HistoryOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Add one job, or replace it.
+    """Add one job, or replace it; or the jobs of finished runs.
 
-    Example: schedmate history add 17 model=resnet50 dataset=imagenet iters=90 iter_type=epoch
-    gpus=8 duration=7h30m
+    Examples:
+
+      schedmate history add 17 model=resnet50 dataset=imagenet iters=90 iter_type=epoch gpus=8
+      duration=7h30m
+
+      schedmate history add --from train.log --repo . --command "python train.py" gpus=8
     """
     from schedmate.retrieval.importers import parse_assignments
 
-    record = parse_assignments([*fields, f"job_id={job}"])
+    given = fields or []
+    if run is None:
+        if repo is not None or command is not None:
+            raise UsageError("--repo and --command say what the run of --from was; give it, too.")
+        if job is None or not given:
+            raise UsageError(
+                "give the job's id and its fields, as in 17 model=resnet50 duration=2h, or a "
+                "finished run with --from."
+            )
+        added = [(parse_assignments([*given, f"job_id={job}"]), list[str]())]
+    else:
+        from schedmate.commands.history_runs import records_of_runs, say_added
+
+        if job is not None and "=" in job:
+            given, job = [job, *given], None
+        if command is not None and repo is None:
+            raise UsageError("--command is read with the code; name its folder with --repo.")
+        added = records_of_runs(run, job=job, repo=repo, command=command, fields=given)
+    records = [record for record, _ in added]
     with settings_history(history, create=True, embed=True) as store:
-        store.add(record)
-    _show_job(record, as_json)
+        store.add_many(records)
+    if run is not None:
+        say_added(added)
+    if len(records) == 1:
+        _show_job(records[0], as_json)
+    elif as_json:
+        jobs = [record.model_dump(mode="json", by_alias=True) for record in records]
+        typer.echo(dumps({"schema": SCHEMA, "jobs": jobs}, indent=2))
 
 
 @app.command("list")

@@ -99,10 +99,10 @@ def serve(
     from schedmate.serve.options import (
         Limits,
         ServeOptions,
-        checked_roots,
         logged_as_json,
         read_token,
     )
+    from schedmate.serve.roots import checked_roots
     from schedmate.serve.run import serve as run
     from schedmate.settings import data_dir, load_settings
 

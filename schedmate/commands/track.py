@@ -44,7 +44,7 @@ def track(
         typer.Argument(
             metavar="LOG",
             help="The job's log: a file (also .gz, .zst), a directory with a file per rank, or - "
-            "for standard input.",
+            "for standard input; or a run of TensorBoard, W&B, MLflow, Lightning or Trainer.",
             show_default=False,
         ),
     ] = None,
@@ -188,9 +188,16 @@ def _track(
 ) -> tuple[Progress, dict[str, Any]]:
     from schedmate.base.confine.limits import bounded
     from schedmate.base.terminal import say
+    from schedmate.logparse.experiments import curve_progress
     from schedmate.logparse.failure.ending import track_job
     from schedmate.logparse.reading import open_log
 
+    if path != "-":
+        with bounded(f"the run {path}", settings.memory_mb):
+            curve = curve_progress(Path(path))
+        if curve is not None:
+            whole = {"schema": SCHEMA, "log": path, "file": path, **curve.model_dump(mode="json")}
+            return curve, {**whole, "warnings": []}
     within = bounded(f"the log {path}", settings.memory_mb)
     with within, open_log(path, follow_links=follow_links) as log:
         log.warnings += mixed_logs_warnings(path, log, follow_links=follow_links)

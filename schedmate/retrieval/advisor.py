@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, Protocol, Self
 
+from schedmate.base.inputs import format_duration
 from schedmate.base.terminal import counted
 from schedmate.jobs import (
     Estimate,
@@ -39,7 +40,7 @@ from schedmate.retrieval.similarity import with_doubt
 
 if TYPE_CHECKING:
     from schedmate.retrieval.embedders import Embedder
-    from schedmate.retrieval.history import Matches
+    from schedmate.retrieval.history import Match, Matches
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,10 @@ UNKNOWN_LENGTH = 0.25
 
 OTHER_GPU = 0.5
 """Weight of a run on another GPU type; there is no measured speed ratio to correct with."""
+
+
+NEAR = 0.1
+"""A job so far below the threshold is a near miss, and the answer says how to accept it."""
 
 
 class PastJobs(Protocol):
@@ -242,10 +247,7 @@ class SchedulingAdvisor:
                 "no run that has ended says what it trained; `schedmate history import --analyze` "
                 "reads that from their code"
             )
-        return (
-            f"no similar job: the closest has similarity {closest[0].similarity:.2f}, "
-            f"below {self._threshold:.2f}"
-        )
+        return f"no similar job: {_near_miss(closest[0], self._threshold)}"
 
     def _candidates(
         self, metadata: WorkloadMetadata, launch: LaunchConfig, now: float | None
@@ -431,6 +433,31 @@ def neighbours_of(candidates: list[Candidate], runs: list[Run], now: float) -> l
         for item, run in zip(candidates, runs, strict=True)
     ]
     return sorted(neighbours, key=lambda item: (-item.weight, item.job_id))
+
+
+def _near_miss(closest: Match, threshold: float) -> str:
+    """The closest job, its run time, and the threshold that would accept it if little is missing.
+
+    The similarity has as many digits as tell it from the threshold.
+    """
+    record, similarity = closest.record, closest.similarity
+    digits = next((n for n in range(2, 6) if round(similarity, n) < round(threshold, n)), 6)
+    of = ", ".join(
+        part
+        for part in (
+            _neighbour_summary(record),
+            None if record.duration_s is None else f"ran {format_duration(record.duration_s)}",
+        )
+        if part
+    )
+    text = (
+        f"the closest, {record.job_id}{f' ({of})' if of else ''}, has similarity "
+        f"{similarity:.{digits}f}, below {threshold:.{max(2, digits)}f}"
+    )
+    if similarity >= threshold - NEAR:
+        accepted = math.floor(similarity * 10**digits) / 10**digits
+        text += f"; `--threshold {accepted:.{digits}f}` accepts it"
+    return text
 
 
 def _neighbour_summary(record: JobRecord) -> str:

@@ -15,12 +15,13 @@ import io
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 
+from schedmate.base.data import load
 from schedmate.base.errors import (
     InputError,
     SchedmateError,
@@ -39,9 +40,11 @@ from schedmate.base.reading import (
     read_text,
 )
 from schedmate.jobs import JobRecord, LaunchConfig
+from schedmate.retrieval.lists import import_kubernetes, import_ray, refuse_other_lists
 from schedmate.retrieval.sacct import (
     Analyse,
     ImportReport,
+    count_hosts,
     import_sacct_json,
     import_sacct_parsable,
     is_missing,
@@ -56,15 +59,15 @@ from schedmate.retrieval.sacct import (
 # Which of the four formats a file is in, from its beginning.
 
 
-Format = Literal["sacct-json", "sacct", "csv", "jsonl"]
+Format = Literal["sacct-json", "sacct", "csv", "jsonl", "kubectl-json", "ray-json"]
 
-FORMATS: tuple[Format, ...] = ("sacct-json", "sacct", "csv", "jsonl")
+FORMATS: tuple[Format, ...] = ("sacct-json", "sacct", "csv", "jsonl", "kubectl-json", "ray-json")
 
 _SACCT_JSON = re.compile(r'\{\s*(?:"(?:jobs|meta|errors|warnings)"|$)')
 
 
 def formats() -> tuple[str, ...]:
-    """The formats that can be read: the four, and those that packages register."""
+    """The formats that can be read: ours, and those that packages register."""
     return (*FORMATS, *plugins(IMPORTERS, FORMATS))
 
 
@@ -77,6 +80,12 @@ def detect_format(head: str) -> Format:
             "the exporting command said."
         )
     first = text.splitlines()[0]
+    refuse_other_lists(text)
+    if text.startswith(("{", "[")):
+        if re.search(r'"apiVersion"\s*:', text):
+            return "kubectl-json"
+        if text.startswith("[") and re.search(r'"(?:submission_id|entrypoint)"\s*:', text):
+            return "ray-json"
     if first.startswith("{"):
         return "sacct-json" if _SACCT_JSON.match(text) else "jsonl"
     if re.search(r"(?:^|\|)jobid(?:raw)?(?:\||$)", first, re.IGNORECASE):
@@ -110,6 +119,8 @@ class Column:
 
     name: str
     unit: str | None = None
+    guessed: bool = False
+    """Taken by a name that job lists use: a cell that does not fit leaves the field open."""
 
 
 def parse_mapping(items: list[str]) -> dict[str, Column]:
@@ -188,9 +199,10 @@ def import_csv(
     """Job records from CSV with a header line; comma, semicolon, tab or bar, as its header has.
 
     Columns called as a field is (`duration_s`, `launch.gpus`) need no mapping, and neither do those
-    of schedmate's own traces. Without a state
-    column, a row with a duration is a completed job and one without is pending. Raises
-    `InputError` for a mapped column that is not there and when nothing gives the job id.
+    of schedmate's own traces, short names of fields, and the columns of a job list that `triage`
+    reads (`elapsed`, `nodelist`). Without a state column, a row with a duration is a completed job
+    and one without is pending. Raises `InputError` for a mapped column that is not there and when
+    nothing gives the job id.
     """
     report = report or ImportReport()
     first = stream.readline().lstrip("\ufeff")
@@ -200,8 +212,9 @@ def import_csv(
     except csv.Error as error:
         raise InputError(f"line 1 is not CSV: {error}; export the file again.") from None
     columns = _resolve(header, mapping or {})
-    aliases = value_table("columns")["aliases"]
-    report.ignored = [name for name in header if name in aliases and aliases[name] not in columns]
+    report.guessed = {
+        column.name: field for field, (_, column) in columns.items() if column.guessed
+    }
     rows = csv.reader(stream, delimiter=delimiter)
     while True:
         try:
@@ -230,7 +243,7 @@ def import_csv(
 
 def _resolve(header: list[str], mapping: Mapping[str, Column]) -> dict[str, tuple[int, Column]]:
     named = {name: Column(name) for name in header if name in _FIELDS or _METADATA.fullmatch(name)}
-    wanted = {**_of_trace(header), **named, **mapping}
+    wanted = {**_of_lists(header), **_of_trace(header), **named, **mapping}
     present = ", ".join(header) or "none"
     missing = sorted({column.name for column in wanted.values()} - set(header) - {ROW_NUMBER})
     if missing:
@@ -246,6 +259,22 @@ def _resolve(header: list[str], mapping: Mapping[str, Column]) -> dict[str, tupl
         field: (-1 if column.name == ROW_NUMBER else header.index(column.name), column)
         for field, column in wanted.items()
     }
+
+
+def _of_lists(header: list[str]) -> dict[str, Column]:
+    """Columns that have a field's short name, or one that job lists use, by field."""
+    table = value_table("columns")
+    fields = dict(table["aliases"])
+    for kind, names in load("logparse/triage/columns.yaml").items():
+        if field := table["lists"].get(kind):
+            fields.update({name: field for name in names if name not in fields})
+    columns: dict[str, Column] = {}
+    for name in header:
+        plain = name.lower()
+        field = fields.get(plain) or fields.get(re.sub(r"[^a-z]", "", plain))
+        if field is not None:
+            columns.setdefault(field, Column(name, guessed=True))
+    return columns
 
 
 def _of_trace(header: list[str]) -> dict[str, Column]:
@@ -268,7 +297,8 @@ def _csv_record(
         field: (str(row) if index < 0 else cells[index].strip(), column.unit)
         for field, (index, column) in columns.items()
     }
-    return _record_of_cells(values)
+    guessed = {field for field, (_, column) in columns.items() if column.guessed}
+    return _record_of_cells(values, guessed)
 
 
 def parse_assignments(items: list[str]) -> JobRecord:
@@ -288,8 +318,13 @@ def parse_assignments(items: list[str]) -> JobRecord:
         raise UsageError(f"not a job record: {unusable_reason(error).rstrip('.')}.") from None
 
 
-def _record_of_cells(values: Mapping[str, tuple[str, str | None]]) -> tuple[JobRecord, str | None]:
-    """A record and its working directory from texts, each in a unit."""
+def _record_of_cells(
+    values: Mapping[str, tuple[str, str | None]], guessed: Collection[str] = ()
+) -> tuple[JobRecord, str | None]:
+    """A record and its working directory from texts, each in a unit.
+
+    Raises `ValueError` for a text that is no value of its field, unless the field is `guessed`.
+    """
     document: dict[str, Any] = {}
     for field, (text, unit) in values.items():
         if is_missing(text):
@@ -301,7 +336,8 @@ def _record_of_cells(values: Mapping[str, tuple[str, str | None]]) -> tuple[JobR
         try:
             section[leaf] = _convert(field, text, unit)
         except ValueError as error:
-            raise ValueError(f"{field}: {error}") from None
+            if field not in guessed:
+                raise ValueError(f"{field}: {error}") from None
     workdir = document.pop("workdir", None)
     if "state" not in document and document.get("duration_s") is not None:
         document["state"] = "COMPLETED"
@@ -320,6 +356,8 @@ def _convert(field: str, text: str, unit: str | None) -> Any:
         return parse_number(text) * scale if unit else parse_duration(text)
     if field in ("gpu_util", "sm_util", "gpu_mem_mb"):
         return parse_number(text) * scale
+    if field == "launch.nodes" and not text[:1].isdigit():
+        return count_hosts(text)
     if field in ("launch.gpus", "launch.nodes"):
         return parse_number(text)  # `8.0` is eight GPUs; pydantic refuses 0.5
     if field.startswith("metadata.training_config."):
@@ -389,6 +427,10 @@ class Source:
                 return import_sacct_json(self.stream, report, analyse)
             case "sacct":
                 return import_sacct_parsable(self.stream, report, analyse)
+            case "kubectl-json":
+                return import_kubernetes(self.stream, report, analyse)
+            case "ray-json":
+                return import_ray(self.stream, report, analyse)
             case "jsonl":
                 return import_jsonl(self.stream, report, analyse)
             case "csv":

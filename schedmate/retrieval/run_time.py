@@ -285,7 +285,9 @@ def _gpu_ratio(
     if not launch.gpus or not past.launch.gpus or launch.gpus == past.launch.gpus:
         return 1.0, 0.0, 0.0
     ratio: float = past.launch.gpus / launch.gpus
-    batches = (_global_batch(new), _global_batch(past.metadata))
+    if _fixed_by_accumulation(new, launch, past):
+        return ratio, WEAK_SCALING, WEAK_DOUBT
+    batches = (_extra(new, "global_batch_size"), _extra(past.metadata, "global_batch_size"))
     if batches[0] is not None and batches[0] == batches[1]:
         return ratio, STRONG_SCALING, STRONG_DOUBT
     if new.training.iter_type == past.metadata.training.iter_type == "epoch":
@@ -295,8 +297,28 @@ def _gpu_ratio(
     return ratio, 0.0, WEAK_DOUBT
 
 
-def _global_batch(metadata: WorkloadMetadata) -> Any:
-    return (metadata.training.model_extra or {}).get("global_batch_size")
+def _fixed_by_accumulation(new: WorkloadMetadata, launch: LaunchConfig, past: JobRecord) -> bool:
+    """Whether fewer GPUs do the same work a step, by accumulating more batches of the same size.
+
+    That is how programs divide their gradient accumulation by the number of processes: a GPU's
+    batch stays, as in weak scaling, and a step on half the GPUs takes nearly twice as long.
+    """
+    mine, theirs = _accumulation(new), _accumulation(past.metadata)
+    if mine is None or theirs is None or mine == theirs:
+        return False
+    if _extra(new, "batch_size") != _extra(past.metadata, "batch_size"):
+        return False
+    return mine * (launch.gpus or 0) == theirs * (past.launch.gpus or 0)
+
+
+def _accumulation(metadata: WorkloadMetadata) -> float | None:
+    value = _extra(metadata, "gradient_accumulation_steps")
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if is_number and value > 0 else None
+
+
+def _extra(metadata: WorkloadMetadata, name: str) -> Any:
+    return (metadata.training.model_extra or {}).get(name)
 
 
 def _types_differ(one: str | None, other: str | None) -> bool:

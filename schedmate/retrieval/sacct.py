@@ -56,11 +56,40 @@ def import_sacct_json(
             continue
         if record is not None:
             report.rows += 1
-            workdir = job.get("working_directory")
+            workdir = job.get("working_directory") or job.get("current_working_directory")
             yield analyse(record, str(workdir) if workdir else None) if analyse else record
 
 
+def _queued_record(job: dict[str, Any]) -> JobRecord:
+    """A job of `squeue --json` or `scontrol show job --json`, whose fields have other names."""
+    state = _json_state(job.get("job_state"))
+    start, end = (_json_time(job.get(name)) for name in ("start_time", "end_time"))
+    over = state not in ("PENDING", "RUNNING")
+    limit = plain_number(job.get("time_limit"))
+    tres = job.get("tres_alloc_str") or job.get("tres_req_str") or job.get("tres_per_node") or ""
+    gpus, gpu_type = gpus_of(parse_tres(tres))
+    return JobRecord(
+        job_id=str(int(job["job_id"])),
+        name=job.get("name") or None,
+        user=job.get("user_name") or None,
+        command=job.get("command") or None,
+        launch=LaunchConfig(
+            gpus=gpus,
+            nodes=int(plain_number(job.get("node_count")) or 0) or count_hosts(job.get("nodes")),
+            gpu_type=gpu_type,
+            time_limit_s=limit * 60 if limit is not None else None,
+        ),
+        state=state,
+        submit_time=_json_time(job.get("submit_time")),
+        start_time=start if state != "PENDING" else None,
+        end_time=end if over else None,
+        duration_s=max(0.0, end - start) if over and start and end else None,
+    )
+
+
 def _json_record(job: dict[str, Any]) -> JobRecord:
+    if "job_state" in job:
+        return _queued_record(job)
     times = job.get("time") or {}
     state = _json_state(job.get("state"))
     start = _json_time(times.get("start"))
@@ -602,14 +631,14 @@ class ImportReport:
     """Counts of one import, filled while its records are drawn.
 
     `rows` counts jobs read, `bad` those that could not be used; `problems` holds the first
-    `MAX_PROBLEMS` reasons, each with its place (`line 17`, `job 4`). `ignored` are columns that are
-    called like a field's short name, by which alone none is taken.
+    `MAX_PROBLEMS` reasons, each with its place (`line 17`, `job 4`). `guessed` are the columns that
+    were taken for a field by a name that is not the field's own.
     """
 
     rows: int = 0
     bad: int = 0
     problems: list[str] = field(default_factory=list)
-    ignored: list[str] = field(default_factory=list)
+    guessed: dict[str, str] = field(default_factory=dict)
 
     def reject(self, place: str, reason: str) -> None:
         """Count one bad row."""

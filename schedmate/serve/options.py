@@ -143,15 +143,6 @@ def _is_secret(token: str) -> bool:
     return len(token) >= SHORTEST_TOKEN and token.isascii() and token.isprintable()
 
 
-def checked_roots(paths: list[Path]) -> tuple[Path, ...]:
-    """Directories that may be read, links resolved; raises `InputError` if one is not a
-    directory."""
-    for path in paths:
-        if not path.is_dir():
-            raise InputError(f"--root {path} is not a directory; name one that holds code or logs.")
-    return tuple(path.resolve() for path in paths)
-
-
 # Log lines as JSON, one object a line, on standard error.
 
 

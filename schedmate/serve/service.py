@@ -21,8 +21,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
-from schedmate.base.errors import InputError, SchedmateError
-from schedmate.base.files import exists, resolved
+from schedmate.base.errors import SchedmateError
 from schedmate.base.inputs import format_duration
 from schedmate.base.terminal import clean, counted
 from schedmate.cluster.record import OPEN, PlanStatus, Record, StateError
@@ -53,10 +52,10 @@ from schedmate.serve.models import (
     ConflictError,
     DiagnoseRequest,
     FinishRequest,
-    OutsideError,
     TrackRequest,
 )
 from schedmate.serve.options import ServeOptions
+from schedmate.serve.roots import allowed_path
 from schedmate.settings import Settings
 
 log = logging.getLogger("schedmate.serve")
@@ -501,21 +500,7 @@ class Reading:
 
     def allowed(self, path: str) -> str:
         """The path without links; raises `OutsideError` if it is not below a root."""
-        place = resolved(Path(path)) if Path(path).is_absolute() and "\0" not in path else None
-        if place is not None and any(place.is_relative_to(root) for root in self._roots):
-            # what exists outside the roots is not revealed
-            if exists(place):
-                return str(place)
-            raise InputError(
-                f"{clean(path, 200)}: there is nothing of that name; correct the path."
-            )
-        roots = ", ".join(map(str, self._roots))
-        raise OutsideError(
-            f"{clean(path, 200)!r} is not below a directory that may be read ({roots}); the "
-            "service is told which by --root."
-            if roots
-            else "the service reads no code and no logs: it was started without --root DIR."
-        )
+        return allowed_path(path, self._roots)
 
 
 # Looking up jobs in the history, from several threads over one connection.

@@ -304,11 +304,20 @@ class TestAbstaining:
         assert estimate.abstained
         assert estimate.reason.startswith("no run that has ended says what it trained; ")
 
-    def test_nothing_similar(self) -> None:
-        estimate = advise([job("x", 100, of=metadata("vgg16"))], similarity={"vgg16": 0.812})
+    @pytest.mark.parametrize(
+        ("similarity", "told"),
+        [
+            (0.612, "0.61, below 0.90"),
+            (0.812, "0.81, below 0.90; `--threshold 0.81` accepts it"),
+            (0.8996, "0.8996, below 0.9000; `--threshold 0.8996` accepts it"),
+        ],
+    )
+    def test_nothing_similar(self, similarity: float, told: str) -> None:
+        estimate = advise([job("x", 100, of=metadata("vgg16"))], similarity={"vgg16": similarity})
         assert estimate.abstained
         assert estimate.duration_s is estimate.duration_p50_s is estimate.gpu_util is None
-        assert estimate.reason == "no similar job: the closest has similarity 0.81, below 0.90"
+        assert estimate.reason.startswith("no similar job: the closest, x (vgg16, ")
+        assert estimate.reason.endswith(f"ran 1 min 40 s), has similarity {told}")
         assert estimate.neighbours == []
 
     @pytest.mark.parametrize("method", ["weighted", "mean"])
@@ -390,6 +399,20 @@ class TestAdjustment:
         steps = metadata(iters=5000, iter_type="step", batch_size=32)
         past = job("a", 100, of=steps, launch=LaunchConfig(gpus=2))
         assert adjust(steps, LaunchConfig(gpus=8), past).factor == 1
+
+    @pytest.mark.parametrize(
+        ("accumulated", "batch", "exponent"), [(10, 12, WEAK_SCALING), (5, 12, 0.0), (10, 6, 0.0)]
+    )
+    def test_accumulation_divided_by_the_number_of_gpus_is_fixed_work(
+        self, accumulated: int, batch: int, exponent: float
+    ) -> None:
+        def steps(number: int, batch_size: int) -> WorkloadMetadata:
+            own = {"gradient_accumulation_steps": number, "batch_size": batch_size}
+            return metadata(iters=5000, iter_type="step", **own)
+
+        past = job("a", 100, of=steps(5, 12), launch=LaunchConfig(gpus=8))
+        found = adjust(steps(accumulated, batch), LaunchConfig(gpus=4), past)
+        assert found.factor == pytest.approx(2**exponent)
 
     def test_fixed_global_batch(self) -> None:
         steps = metadata(iters=5000, iter_type="step", global_batch_size=1024)
@@ -519,7 +542,7 @@ class TestOnARealHistory:
     def test_other_model_on_the_same_dataset_is_not_similar(self, history: JobHistory) -> None:
         estimate = SchedulingAdvisor(history).estimate(metadata("vgg16"), ONE_GPU, NOW)
         assert estimate.abstained
-        assert "no similar job: the closest has similarity" in str(estimate.reason)
+        assert "no similar job: the closest, " in str(estimate.reason)
 
     def test_accounting_rows_without_metadata_match_nothing(self, history: JobHistory) -> None:
         assert SchedulingAdvisor(history).estimate(WorkloadMetadata(), ONE_GPU, NOW).abstained

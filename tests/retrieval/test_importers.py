@@ -629,23 +629,27 @@ def test_a_trace_keeps_its_gpus_and_says_what_of_it_is_synthetic(tmp_path: Path,
 
 
 def test_columns_of_other_files_are_not_taken_for_those_of_a_trace() -> None:
-    (record,) = import_csv(table("1,9,4", header="job_id,duration_s,gpus"))
-    assert record.launch.gpus is None
+    (record,) = import_csv(table("1,5,9", header="job_id,submit_s,duration_s"))
+    assert record.submit_time is None
     (record,) = import_csv(table("1,0,9,4", header="job_id,submit_s,duration_s,gpus"))
     assert record.launch.gpus == 4
     assert record.synthetic is None
 
 
-def test_columns_that_only_sound_like_a_field_are_named(tmp_path: Path, cli: Cli) -> None:
-    file = tmp_path / "jobs.csv"
-    file.write_text("job_id,duration,gpus,state\n1,90m,8,COMPLETED\n")
-    base = ("history", "import", str(file), "--history", str(tmp_path / "history"))
-    said = cli(*base).err
-    assert "columns not read, as no field has that very name: duration, gpus; " in said
-    assert "with --map, as in --map duration=duration." in said
-    said = cli(*base, "--map", "duration=duration", "--map", "gpus=gpus").err
-    assert "columns not read" not in said
-    assert "without a run time" not in said
+def test_columns_of_job_lists_are_read_and_named(tmp_path: Path, cli: Cli) -> None:
+    """The names that `triage` reads; a cell that does not fit leaves its field open."""
+    file, history = tmp_path / "jobs.csv", str(tmp_path / "history")
+    file.write_text(
+        "Job ID,Elapsed,gpus,NodeList,state\n1,90m,8,gpu[01-03],COMPLETED\n2,5,A100:4,gpu07,\n"
+    )
+    said = cli("history", "import", str(file), "--history", history).err
+    assert "read Job ID as job_id, Elapsed as duration_s, gpus as launch.gpus" in said
+    assert "a run time without a unit is in seconds" in said
+    one, two = import_csv(io.StringIO(file.read_text()))
+    assert (one.duration_s, one.launch.gpus, one.launch.nodes) == (5400, 8, 3)
+    assert (two.duration_s, two.launch.gpus, two.launch.nodes) == (5, None, 1)
+    hours = ("--map", "duration=Elapsed:s", "--map", "gpus=gpus", "--map", "job_id=Job ID")
+    assert "Elapsed as" not in cli("history", "import", str(file), "--history", history, *hours).err
 
 
 @pytest.mark.parametrize(
@@ -672,3 +676,130 @@ def test_jobs_without_a_run_time_are_counted(
     said = f"note: {waiting} job{'s' * (waiting != 1)} of the file had not ended"
     assert (said in done.err) == bool(waiting)
     assert ("had not ended" in done.err) == bool(waiting)
+
+
+EIGHT_GPUS = {"resources": {"limits": {"nvidia.com/gpu": 8}}}
+KUBERNETES = {
+    "apiVersion": "v1",
+    "items": [
+        {
+            "kind": "Job",
+            "metadata": {
+                "name": "train",
+                "namespace": "a",
+                "creationTimestamp": "2026-03-01T09:00:00Z",
+            },
+            "spec": {
+                "parallelism": 2,
+                "template": {
+                    "spec": {
+                        "nodeSelector": {"nvidia.com/gpu.product": "A100"},
+                        "containers": [
+                            {
+                                "command": ["python", "train.py"],
+                                "resources": {"limits": {"nvidia.com/gpu": "4", "cpu": "8"}},
+                            }
+                        ],
+                    }
+                },
+            },
+            "status": {
+                "startTime": "2026-03-01T10:00:00Z",
+                "completionTime": "2026-03-01T11:00:00Z",
+                "conditions": [{"type": "Complete", "status": "True"}],
+            },
+        },
+        {
+            "kind": "PyTorchJob",
+            "metadata": {"name": "p"},
+            "spec": {
+                "pytorchReplicaSpecs": {
+                    role: {
+                        "replicas": count,
+                        "template": {
+                            "spec": {
+                                "containers": [{"resources": {"limits": {"nvidia.com/gpu": 8}}}]
+                            }
+                        },
+                    }
+                    for role, count in (("Master", 1), ("Worker", 3))
+                }
+            },
+            "status": {
+                "startTime": "2026-03-01T10:00:00Z",
+                "conditions": [
+                    {
+                        "type": "Failed",
+                        "status": "True",
+                        "lastTransitionTime": "2026-03-01T10:30:00Z",
+                    }
+                ],
+            },
+        },
+        {"kind": "Job", "metadata": {"name": "waits"}, "status": {}},
+        {"kind": "Job"},
+    ],
+}
+RAY = [
+    {"submission_id": "raysubmit_1", "status": "SUCCEEDED", "entrypoint": "python t.py",
+     "start_time": 1_700_000_000_000, "end_time": 1_700_000_060_000},
+    {"job_id": "02", "submission_id": None, "status": "RUNNING", "start_time": 1_700_000_000_000},
+]  # fmt: skip
+SQUEUE = {
+    "jobs": [
+        {
+            "job_id": 7,
+            "job_state": ["RUNNING"],
+            "name": "t",
+            "user_name": "ann",
+            "start_time": {"set": True, "number": 1_700_000_000},
+            "time_limit": {"set": True, "number": 60},
+            "tres_alloc_str": "cpu=8,gres/gpu:a100=4",
+            "nodes": "gpu[1-2]",
+        }
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        (
+            KUBERNETES,
+            [
+                ("a/job/train", "COMPLETED", 3600, 8, "A100"),
+                ("default/pytorchjob/p", "FAILED", 1800, 32, None),
+                ("default/job/waits", "PENDING", None, None, None),
+            ],
+        ),
+        (RAY, [("raysubmit_1", "COMPLETED", 60, None, None), ("02", "RUNNING", None, None, None)]),
+        (SQUEUE, [("7", "RUNNING", None, 4, "a100")]),
+    ],
+    ids=["kubectl", "ray", "squeue"],
+)
+def test_lists_of_jobs(document: Any, expected: list[tuple[Any, ...]], tmp_path: Path) -> None:
+    file = tmp_path / "jobs.json"
+    file.write_text(json.dumps(document, indent=2))
+    report = ImportReport()
+    with open_source(file) as source:
+        records = list(source.records(report=report))
+    got = [
+        (one.job_id, one.state, one.duration_s, one.launch.gpus, one.launch.gpu_type)
+        for one in records
+    ]
+    assert got == expected
+    assert report.bad == (document is KUBERNETES)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("apiVersion: v1\nitems: []\n", "the YAML of kubectl"),
+        ("NAME   STATUS   COMPLETIONS\nx  Complete 1/1\n", "the table of kubectl"),
+        ("[JobDetails(type=<JobType.SUBMISSION>)]\n", "ray list jobs --format json"),
+        ("   JOBID PARTITION     NAME\n 7 gpu x\n", "the table of squeue"),
+    ],
+)
+def test_lists_that_say_too_little_are_refused_by_name(text: str, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        detect_format(text)
