@@ -84,8 +84,8 @@ def grouped(*texts: str) -> list[Group]:
 WATCHDOG = (
     "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, OpType=X) ran\n",
     (
-        "[rank1]:[E ProcessGroupNCCL.cpp:607] [Rank 1] Watchdog caught collective operation timeout: "
-        "WorkNCCL(SeqNum=15, OpType=ALLREDUCE, NumelIn=4) ran for 600 milliseconds\n"
+        "[rank1]:[E ProcessGroupNCCL.cpp:607] [Rank 1] Watchdog caught collective operation "
+        "timeout: WorkNCCL(SeqNum=15, OpType=ALLREDUCE, NumelIn=4) ran for 600 milliseconds\n"
     ),
 )
 OOM_OF_SLURM = (
@@ -94,8 +94,8 @@ OOM_OF_SLURM = (
         "have been killed by the cgroup out-of-memory handler.\n"
     ),
     (
-        "slurmstepd: error: Detected 3 oom_kill events in StepId=884.0. Some of the step tasks have "
-        "been OOM Killed.\n"
+        "slurmstepd: error: Detected 3 oom_kill events in StepId=884.0. Some of the step tasks "
+        "have been OOM Killed.\n"
     ),
 )
 
