@@ -16,12 +16,14 @@ from schedmate.base.errors import FAILED_JOB, INTERNAL, UsageError, did_you_mean
 from schedmate.base.terminal import say
 from schedmate.commands.options import (
     FollowLinks,
+    Format,
     JsonOption,
     LlmBaseUrl,
     LlmDeadline,
     LlmModel,
     LlmTimeout,
     announce_model,
+    check_format,
     mixed_logs_warnings,
 )
 
@@ -86,6 +88,7 @@ def diagnose(
     ] = 200,
     follow_links: FollowLinks = False,
     as_json: JsonOption = False,
+    form: Format = "text",
     exit_code: Annotated[
         bool,
         typer.Option("--exit-code", help="Exit with 6 when the job failed (any type but none)."),
@@ -100,6 +103,7 @@ def diagnose(
     from schedmate.base.confine.limits import bounded
     from schedmate.settings import load_settings
 
+    check_format(form, as_json=as_json)
     settings = load_settings(
         llm_base_url=llm_base_url,
         llm_model=llm_model,
@@ -137,6 +141,10 @@ def diagnose(
         diagnosis = _with_opinion(diagnosis, log, settings, window, usual)
     if as_json:
         typer.echo(dumps(diagnosis_document(diagnosis), indent=2))
+    elif form == "markdown":
+        from schedmate.report.markdown import diagnosis_markdown
+
+        typer.echo(diagnosis_markdown(diagnosis), nl=False)
     else:
         show_diagnosis(diagnosis, Screen(sys.stdout))
     if exit_code and diagnosis.error_type != "none":

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -31,6 +31,10 @@ HistoryOption = Annotated[
         metavar="DIR|URL",
         help="Directory of the job history, or postgresql://USER@HOST/DATABASE.",
     ),
+]
+Format = Annotated[
+    Literal["text", "markdown"],
+    typer.Option("--format", help="markdown: for a ticket or a chat, what matters first."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 PlainOption = Annotated[bool, typer.Option("--plain", help="No colour, like NO_COLOR=1.")]
@@ -74,6 +78,12 @@ LlmDeadline = Annotated[
         "--llm-deadline", metavar="S", min=0.1, help="Time limit of all requests for one job [s]."
     ),
 ]
+
+
+def check_format(form: str, *, as_json: bool) -> None:
+    """Raise `UsageError` if two forms of an answer are asked for."""
+    if as_json and form != "text":
+        raise UsageError("--json and --format exclude each other; give one of them.")
 
 
 def announce_model(settings: Settings, what: str) -> None:

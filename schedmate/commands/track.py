@@ -16,6 +16,7 @@ from schedmate.base.errors import ABSTAINED, UsageError
 from schedmate.base.files import open_output
 from schedmate.commands.options import (
     FollowLinks,
+    Format,
     HistoryOption,
     LlmBaseUrl,
     LlmDeadline,
@@ -23,6 +24,7 @@ from schedmate.commands.options import (
     LlmTimeout,
     PlainOption,
     announce_model,
+    check_format,
     mixed_logs_warnings,
 )
 
@@ -95,6 +97,7 @@ def track(
     as_json: Annotated[
         bool, typer.Option("--json", help=f"One JSON document ({SCHEMA}); a line each to follow.")
     ] = False,
+    form: Format = "text",
     follow_links: FollowLinks = False,
     output: Annotated[
         Path | None,
@@ -123,6 +126,7 @@ def track(
     from schedmate.report.jobs import show_comparison, show_progress, show_remaining
     from schedmate.settings import load_settings
 
+    check_format(form, as_json=as_json)
     settings = load_settings(
         llm_base_url=llm_base_url,
         llm_model=llm_model,
@@ -168,6 +172,10 @@ def track(
     with open_output(output) as stream:
         if as_json:
             _write(stream.write, whole, indent=2)
+        elif form == "markdown":
+            from schedmate.report.markdown import progress_markdown
+
+            stream.write(progress_markdown(progress))
         else:
             screen = Screen(stream, plain=plain)
             show_progress(progress, screen)

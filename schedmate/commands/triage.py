@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -19,6 +19,7 @@ from schedmate.base.files import open_output
 from schedmate.base.terminal import outlasting, progress, say
 from schedmate.commands.options import (
     FollowLinks,
+    Format,
     LlmBaseUrl,
     LlmDeadline,
     LlmModel,
@@ -65,6 +66,11 @@ def triage(
     ] = None,
     parquet: ParquetOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    form: Format = "text",
+    since: Annotated[
+        Literal["last"] | None,
+        typer.Option(help="last: show what is new against the batch before, by the ledger."),
+    ] = None,
     as_lines: Annotated[
         bool,
         typer.Option("--jsonl", help="Print a JSON line for each job, in order of completion."),
@@ -148,8 +154,8 @@ def triage(
         llm_timeout_s=llm_timeout,
         llm_deadline_s=llm_deadline,
     )
-    if as_json and as_lines:
-        raise UsageError("--json and --jsonl exclude each other; give one of them.")
+    if as_json + as_lines + (form != "text") > 1:
+        raise UsageError("--json, --jsonl and --format exclude each other; give one of them.")
     if job_per_file and job_per_folder:
         raise UsageError(
             "--one-job-per-file and --one-job-per-folder exclude each other; give one of them."
@@ -174,6 +180,7 @@ def triage(
             settings,
             ask=ask,
             where=where,
+            since_last=since == "last",
             on_verdict=(lambda verdict: write(_line(verdict)))
             if as_lines
             else lambda _verdict: None,
@@ -193,6 +200,10 @@ def triage(
             say(f"note: {warning}")
     if as_json:
         typer.echo(dumps(result.document(), indent=2))
+    elif form == "markdown":
+        from schedmate.report.markdown import triage_markdown
+
+        typer.echo(triage_markdown(result), nl=False)
     elif not as_lines:
         from schedmate.base.terminal import Screen
         from schedmate.report.batch import show_triage
@@ -222,6 +233,7 @@ def _batch(
     *,
     ask: int,
     where: Workers,
+    since_last: bool,
     on_verdict: Callable[[JobVerdict], None],
 ) -> Triage:
     """The whole batch; `on_verdict` gets each verdict when it is final."""
@@ -267,7 +279,9 @@ def _batch(
                 )
             for verdict in verdicts:
                 on_verdict(verdict)
-        result = summarise(batch.source, verdicts, shown, store, batch.warnings, use)
+        result = summarise(
+            batch.source, verdicts, shown, store, batch.warnings, use, since_last=since_last
+        )
         store.finish(causes(result))
     return result
 

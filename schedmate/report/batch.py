@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import re
+from collections import Counter, defaultdict
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from schedmate.base.terminal import Screen, Table, clean, counted
-from schedmate.jobs import Diagnosis
+from schedmate.jobs import Diagnosis, Recovery
 from schedmate.jobs.diagnosis import TYPE_MEANINGS
 from schedmate.logparse.triage import Triage
 from schedmate.logparse.triage.document import Group, ModelUse
@@ -23,7 +25,7 @@ def show_triage(triage: Triage, screen: Screen) -> None:
     """Print the answer in three lines, then the root causes or kinds of them as a table."""
     verdict, *further = batch_headlines(triage)
     screen.line(verdict, "bad" if triage.totals.failed else "good")
-    for line in [*further, *unread_words(triage), *merged_words(triage)]:
+    for line in [*further, *since_words(triage), *unread_words(triage), *merged_words(triage)]:
         screen.line(line)
     if not triage.groups:
         return
@@ -48,7 +50,11 @@ def show_triage(triage: Triage, screen: Screen) -> None:
         ]
     numbers = ("jobs", *(["causes"] if by_kind else []), "GPU-h")
     table = Table(
-        *numbers, "kind of failure" if by_kind else "root cause", "for example", right=numbers
+        *numbers,
+        "kind of failure" if by_kind else "root cause",
+        "for example",
+        "plan",
+        right=numbers,
     )
     for name, count, hours, groups in rows[:CAUSES_LISTED]:
         table.add(
@@ -57,6 +63,7 @@ def show_triage(triage: Triage, screen: Screen) -> None:
             "?" if hours is None else f"{hours:,.1f}",
             name,
             _place(jobs[groups[0].example].diagnosis),
+            plan_in_short(groups[0].plan),
         )
     screen.line()
     screen.table(table)
@@ -83,6 +90,11 @@ def _place(diagnosis: Diagnosis | None) -> str:
 
 CAUSES_LISTED = 12
 """Most root causes on one screen; more are summarised by kind."""
+
+PLAN = 80
+"""Characters of a plan in a row of a table."""
+TITLE = 70
+"""Characters of a deciding line that stands as the title of a root cause."""
 
 UNREAD_LISTED = 3
 """Most unreadable jobs whose reasons one screen shows."""
@@ -131,7 +143,11 @@ def kinds_of_causes(triage: DocumentTriage) -> list[Kind]:
 def batch_headlines(triage: DocumentTriage) -> list[str]:
     """The answer in three lines: what failed, what it cost most, which nodes."""
     totals = triage.totals
-    types = ", ".join(f"{n:,} {kind}" for kind, n in totals.by_type.items() if kind != "none")
+    types = ", ".join(
+        f"{n:,} {kind}{_likely(triage) if kind == 'unknown' else ''}"
+        for kind, n in totals.by_type.items()
+        if kind != "none"
+    )
     unread = f", {totals.unreadable:,} could not be read" if totals.unreadable else ""
     lost = f", {totals.gpu_hours_lost:,.1f} GPU-hours lost" if totals.gpu_hours_lost else ""
     silent = f" and {totals.silent:,} more whose logs show no failure"
@@ -158,6 +174,13 @@ def batch_headlines(triage: DocumentTriage) -> list[str]:
     else:
         lines.append(f"Nodes: {triage.node_test.reason}")
     return lines
+
+
+def _likely(triage: DocumentTriage) -> str:
+    """Which types are likely, unproved, of how many failures of an unknown type."""
+    found = Counter(one.diagnosis.likely for one in triage.jobs if one.diagnosis is not None)
+    parts = [f"{n:,} likely {kind}" for kind, n in found.most_common() if kind is not None]
+    return f": {' and '.join(parts)}" if parts else ""
 
 
 def type_meanings(triage: DocumentTriage) -> dict[str, str]:
@@ -194,10 +217,39 @@ def model_words(use: ModelUse) -> str:
 
 
 def group_title(group: Group) -> str:
-    """The group's error, type and component in one line."""
-    parts = [group.error_name or "Unknown failure", side_in_words(group)]
+    """The group's error, type and component in one line; of a catch-all the deciding line."""
+    name = group.error_name or "Unknown failure"
+    if group.general and group.template:  # a class of exceptions says little
+        name = clean(group.template, TITLE)
+    parts = [name, side_in_words(group)]
     component = group.faulty_component if not group.likely else None
     return " · ".join([*parts, *([component] if component else [])])
+
+
+def plan_in_short(plan: Recovery | None) -> str:
+    """The beginning of a plan's first sentence, as a row of a table shows it."""
+    if plan is None:
+        return ""
+    return clean(re.split(r"\.(?=\s|$)", plan.summary, maxsplit=1)[0], PLAN)
+
+
+SINCE_NAMED = 3
+"""New and grown root causes that are named."""
+
+
+def since_words(triage: DocumentTriage) -> list[str]:
+    """What is new against the batch before, if that was asked."""
+    since = triage.since
+    if since is None:
+        return []
+    groups = {group.id: group for group in triage.groups}
+    parts = []
+    for what, ids in (("new", since.new), ("grown", since.grown)):
+        names = "; ".join(group_title(groups[one]) for one in ids[:SINCE_NAMED])
+        more = f"; {len(ids) - SINCE_NAMED} more" if len(ids) > SINCE_NAMED else ""
+        parts.append(f"{counted(len(ids), f'{what} root cause')}" + f" ({names}{more})" * bool(ids))
+    when = datetime.fromtimestamp(since.finished, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return [f"Since the batch of {when}: {', '.join(parts)}, {since.gone:,} gone"]
 
 
 def unread_words(triage: DocumentTriage, most: int = UNREAD_LISTED) -> list[str]:

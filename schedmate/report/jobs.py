@@ -450,7 +450,7 @@ def show_diagnosis(diagnosis: Diagnosis, screen: Screen) -> None:
             screen.line("; ".join(diagnosis.plan.innocent), label="      other explanations: ")
     if diagnosis.evidence:
         screen.line()
-        _show_lines(_most_telling(diagnosis.evidence), screen, notes=diagnosis.error_type == "none")
+        _show_lines(most_telling(diagnosis.evidence), screen, notes=diagnosis.error_type == "none")
     if diagnosis.ruled_out:
         screen.line()
         screen.line("Ruled out:")
@@ -529,7 +529,7 @@ def side_in_words(found: Diagnosis | Group) -> str:
     return f"{found.error_type}, likely {words}" if words else found.error_type
 
 
-def _most_telling(lines: list[EvidenceLine]) -> list[EvidenceLine]:
+def most_telling(lines: list[EvidenceLine]) -> list[EvidenceLine]:
     """At most `QUOTED` lines: the first one, and then those up to the one that decided."""
     decided = next((n for n, line in enumerate(lines) if line.note == "decided"), 0)
     if decided < LINES_QUOTED:

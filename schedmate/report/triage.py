@@ -31,6 +31,7 @@ from schedmate.report.batch import (
     kinds_of_causes,
     merged_words,
     model_words,
+    plan_in_short,
     type_meanings,
 )
 from schedmate.report.charts import Figure
@@ -236,6 +237,7 @@ def _page(
         },
         kinds_of_jobs=_counted((_kind_of_job(job) for job in shown), _KINDS_OF_JOBS),
         node_of=_node_of_job,
+        in_short=plan_in_short,
         folder=folder,
         names=names,
         notes=[*merged_words(triage, most=50), *triage.warnings],

@@ -73,6 +73,9 @@ class Group(_Part):
     likely: ErrorType | None = None
     error_name: str | None
     faulty_component: FaultyComponent | None
+    general: bool = Field(
+        False, description="No rule knows the failure by more than the class of its exception"
+    )
     template: str = Field(description="The deciding line, masked; empty when nothing was quoted")
     jobs: list[int] = Field(description="Indexes of its jobs, in the order of the batch")
     example: int = Field(description="Index of the job that stands for the group")
@@ -181,6 +184,15 @@ class Totals(_Part):
     gpu_hours_known: int = Field(description="Failed jobs whose duration and GPUs are known")
 
 
+class Since(_Part):
+    """The root causes of a batch beside those of the batch before it, as group ids."""
+
+    finished: float = Field(description="When that batch ended [s since epoch]")
+    new: list[str]
+    grown: list[str] = Field(description="More jobs than then")
+    gone: int = Field(ge=0, description="Root causes of then that no job has now")
+
+
 class Triage(_Part):
     """A whole batch; `document` gives it as JSON."""
 
@@ -192,6 +204,7 @@ class Triage(_Part):
     pareto: Pareto
     node_test: NodeTest
     novelty: Novelty
+    since: Since | None = Field(None, description="null where not asked, or without a batch before")
     model: ModelUse | None = Field(None, description="null when no model was asked")
     jobs: list[JobVerdict]
     warnings: list[str] = Field(default_factory=list)

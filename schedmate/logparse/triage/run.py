@@ -424,6 +424,21 @@ class Ledger(OwnedFile):
         )
         return {row[0]: PastCause(*row[1:]) for row in rows}
 
+    def last_batch(self) -> tuple[float, dict[str, int]] | None:
+        """When the batch before this one of the same source ended, and its causes with their jobs.
+
+        Without one of the same source the latest of any; None without any.
+        """
+        row = self._db.execute(
+            "SELECT id, finished FROM batch WHERE id < ? AND finished IS NOT NULL "
+            "ORDER BY source = ? DESC, id DESC",
+            (self.batch, self._source),
+        ).fetchone()
+        if row is None:
+            return None
+        rows = self._db.execute("SELECT id, jobs FROM cause WHERE batch = ?", (row[0],))
+        return float(row[1]), {name: int(jobs) for name, jobs in rows}
+
     def finish(self, causes: Iterable[RootCause] = ()) -> None:
         """End the batch: its templates and causes count as known from now on."""
         self._commit()

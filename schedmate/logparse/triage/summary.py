@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import exp, lgamma, log
@@ -17,6 +18,7 @@ from schedmate import __version__
 from schedmate.base.files import ColumnKind
 from schedmate.base.terminal import counted, visible
 from schedmate.jobs import Diagnosis
+from schedmate.logparse.failure.rules import load_rules
 from schedmate.logparse.templates import mask
 from schedmate.logparse.triage.document import (
     Bar,
@@ -29,6 +31,7 @@ from schedmate.logparse.triage.document import (
     NodeTest,
     Novelty,
     Pareto,
+    Since,
     Totals,
     Triage,
 )
@@ -47,8 +50,13 @@ def summarise(
     ledger: Ledger,
     warnings: Sequence[str] = (),
     model: ModelUse | None = None,
+    *,
+    since_last: bool = False,
 ) -> Triage:
-    """The summary of a batch. `shown` is the number of failures near each template, by number."""
+    """The summary of a batch. `shown` is the number of failures near each template, by number.
+
+    With `since_last` its causes are compared with those of the batch before it.
+    """
     jobs = sorted(verdicts, key=lambda job: job.index)
     groups = group_failures(jobs)
     past = ledger.causes()
@@ -64,9 +72,25 @@ def summarise(
         pareto=pareto(groups),
         node_test=compare_nodes(jobs),
         novelty=_novelty(shown, ledger),
+        since=_since(groups, ledger) if since_last else None,
         model=model,
         jobs=jobs,
         warnings=[*warnings, *_warn_of_silent(jobs)],
+    )
+
+
+def _since(groups: Sequence[Group], ledger: Ledger) -> Since | None:
+    """The causes beside those of the batch before."""
+    before = ledger.last_batch()
+    if before is None:
+        return None
+    finished, jobs = before
+    now = {group.id for group in groups}
+    return Since(
+        finished=finished,
+        new=[group.id for group in groups if group.id not in jobs],
+        grown=[one.id for one in groups if one.id in jobs and len(one.jobs) > jobs[one.id]],
+        gone=sum(name not in now for name in jobs),
     )
 
 
@@ -153,12 +177,45 @@ HOURS_KNOWN = 0.9
 """Share of the failed jobs with known GPU-hours that is needed to rank by GPU-hours."""
 
 
+_BAR = re.compile(r"^.{0,400}?\d%\|[^|\n]*\|[^\]\n]*(?:\]|$)[\s,]*+")
+"""A progress bar at the beginning of a line, which does not say what failed."""
+
+
 def deciding_line(diagnosis: Diagnosis) -> str:
-    """The line that matched the rule, else the first line of the failure, else nothing."""
-    for line in diagnosis.evidence:
-        if line.note == "decided":
-            return line.text
-    return diagnosis.evidence[0].text if diagnosis.evidence and diagnosis.line is not None else ""
+    """The line that matched the rule, else the first line of the failure, else nothing.
+
+    A progress bar before it is left out.
+    """
+    decided = [line.text for line in diagnosis.evidence if line.note == "decided"]
+    if not decided and diagnosis.evidence and diagnosis.line is not None:
+        decided = [diagnosis.evidence[0].text]
+    return _BAR.sub("", decided[0]) or decided[0] if decided else ""
+
+
+def _same_cause(diagnosis: Diagnosis) -> tuple[str, ...]:
+    """What the diagnoses of one root cause share.
+
+    A rule that knows a line knows its wordings, of all versions, so that its failures are one
+    cause. Of a script's, and where a rule knows no more than a class, the message says which.
+    """
+    rule = load_rules().by_id.get(diagnosis.rule or "")
+    by_line = rule is not None and rule.pattern is not None and not rule.general
+    by_rule = by_line and diagnosis.source == "rules" and diagnosis.leaning != "script"
+    return (
+        diagnosis.error_type,
+        diagnosis.likely or "",
+        diagnosis.error_name or "",
+        diagnosis.faulty_component or "",
+        f"rule {diagnosis.rule}" if by_rule else _message(deciding_line(diagnosis)),
+    )
+
+
+_MODULES = re.compile(r"^(?:[A-Za-z_]\w*\.)+(?=[A-Z]\w*(?:Error|Exception)\b)")
+
+
+def _message(line: str) -> str:
+    """The template of a line, without the module of its exception, which versions differ in."""
+    return mask(_MODULES.sub("", line.strip()))
 
 
 def group_failures(jobs: Iterable[JobVerdict]) -> list[Group]:
@@ -170,14 +227,7 @@ def group_failures(jobs: Iterable[JobVerdict]) -> list[Group]:
     for job in jobs:
         diagnosis = job.diagnosis
         if diagnosis is not None and job.failed:
-            key = (
-                diagnosis.error_type,
-                diagnosis.likely or "",
-                diagnosis.error_name or "",
-                diagnosis.faulty_component or "",
-                mask(deciding_line(diagnosis)),
-            )
-            together.setdefault(key, []).append(job)
+            together.setdefault(_same_cause(diagnosis), []).append(job)
     groups = [_group(key, members) for key, members in together.items()]
     groups.sort(key=lambda group: (-group.gpu_hours, -len(group.jobs), group.id))
     return groups
@@ -200,7 +250,8 @@ def _group(key: tuple[str, ...], members: list[JobVerdict]) -> Group:
         likely=shown.likely,
         error_name=shown.error_name,
         faulty_component=shown.faulty_component,
-        template=key[-1],
+        general=_is_catch_all(shown),
+        template=mask(deciding_line(shown)),
         jobs=[job.index for job in members],
         example=example.index,
         gpu_hours=sum(job.gpu_hours or 0.0 for job in members),
@@ -214,6 +265,18 @@ def _group(key: tuple[str, ...], members: list[JobVerdict]) -> Group:
         source=shown.source,
         plan=shown.plan,
     )
+
+
+CATCH_ALL = frozenset({"Runtime Error", "Value Error", "Assertion Error", "OS Error"})
+"""Names of classes of exceptions that say little about what failed."""
+
+
+def _is_catch_all(diagnosis: Diagnosis) -> bool:
+    """Whether the error's name says little, or there is none."""
+    rule = load_rules().by_id.get(diagnosis.rule or "")
+    if rule is None or rule.general:
+        return True
+    return rule.exception is not None and rule.name in CATCH_ALL
 
 
 def pareto(groups: Sequence[Group]) -> Pareto:

@@ -43,6 +43,7 @@ from schedmate.logparse.reading.folder import Folder, FolderFiles, LogError, is_
 from schedmate.logparse.reading.lines import origin_of_file
 from schedmate.logparse.reading.log import is_text, open_files
 from schedmate.logparse.reading.storage import store_stream
+from schedmate.logparse.triage.recognise import why_no_log
 from schedmate.logparse.triage.runs import ERROR_FILE, Run, find_runs
 
 TRACKER = "wandb"
@@ -150,39 +151,55 @@ def _matches(source: str, root: Path, fixed: str) -> list[Path]:
 def _logs_among(
     paths: list[Path], folder: Folder, *, named: bool = False
 ) -> tuple[list[Path], list[str]]:
-    """The logs among files, and a note on other files in sub-directories.
+    """The logs among files, and a note that says which others were left out, and why.
 
     Records of an experiment tracker are left out if the jobs' own logs are beside them, unless the
-    tracker's directory was `named`; so are, in sub-directories, binary files and files with the
-    names of other formats.
+    tracker's directory was `named`; so are files that by their content are no logs (`recognise.py`)
+    and, in sub-directories, binary files and files with the names of other formats.
     """
     logs = [path for path in paths if not is_of_tracker(path)]
     if not named:
         logs = [path for path in logs if TRACKER not in path.parts[:-1]] or logs
     own = {path.parent for path in logs if may_be_log(path)}
-    readable, skipped = [], 0
+    kept: list[Path] = []
+    skipped: dict[Path, str] = {}
     for path in logs:
-        inside = path.parent != folder.root and path.name != ERROR_FILE
-        beside = inside and not may_be_log(path) and path.parent in own
-        if beside or (inside and not _is_readable(path, folder)):
-            skipped += 1
+        inside = path.parent != folder.root
+        if path.name == ERROR_FILE:
+            why = None
+        elif inside and not may_be_log(path) and path.parent in own:
+            why = "named as another format beside logs"
         else:
-            readable.append(path)
-    if not readable:
+            why = _why_no_log(path, folder, inside=inside, named=named)
+        if why is None:
+            kept.append(path)
+        else:
+            skipped[path] = why
+    if not kept and all(why in (UNREADABLE, "") for why in skipped.values()):
         return logs, []
-    note = (
-        f"{counted(skipped, 'file')} in sub-directories of {folder.root} left out: "
-        f"{'not a log' if skipped == 1 else 'not logs'}."
-    )
-    return readable, [note] if skipped else []
+    if not skipped:
+        return kept, []
+    some = [f"{path.relative_to(folder.root)} ({why})" for path, why in skipped.items()]
+    names = ", ".join(some[:MOST_NAMED]) + (", ..." if len(some) > MOST_NAMED else "")
+    what = "no log" if len(some) == 1 else "no logs"
+    return kept, [f"{counted(len(some), 'file')} of {folder.root} left out, {what}: {names}."]
 
 
-def _is_readable(path: Path, folder: Folder) -> bool:
+UNREADABLE = "not text"
+
+
+def _why_no_log(path: Path, folder: Folder, *, inside: bool, named: bool) -> str | None:
+    """Why a file is left out; None for a log, and for one whose own error is to be reported.
+
+    Files that a glob names are what the user says they are.
+    """
     try:
-        open_files(str(path), [path], folder).close()
+        with open_files(str(path), [path], folder) as log:
+            if named or not log.files:
+                return None
+            return why_no_log(log.files[0], named_otherwise=not may_be_log(path))
     except LogError:
-        return False
-    return True
+        return UNREADABLE if inside else None
 
 
 def _runs_among(paths: list[Path], folder: Folder, job: JobUnit) -> tuple[list[Run], list[str]]:

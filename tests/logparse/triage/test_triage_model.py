@@ -16,6 +16,8 @@ from job_logs import log, write
 from openai_server import Raw, completion, serve
 from test_cli_triage import SCHEMA
 
+from schedmate.report.markdown import escaped
+
 OPEN = (
     "transport: lost peer gpu-{0} while 4 flows were open\n"
     "Traceback (most recent call last):\n"
@@ -162,6 +164,45 @@ def test_a_cause_that_was_there_before_is_remembered(cli: Cli, tmp_path: Path) -
     earlier = {one["error_name"]: one["earlier"] for one in json.loads(third)["groups"]}
     assert (earlier["Out of Memory"]["batches"], earlier["Out of Memory"]["jobs"]) == (2, 3)
     assert "Seen before" in page.read_text()
+
+
+def test_what_is_new_since_the_batch_before_and_as_markdown(cli: Cli, tmp_path: Path) -> None:
+    args = ("--jobs", "1", "--since", "last")
+    first = json.loads(cli("triage", str(write(tmp_path / "a", "oom", "key")), "--json", *args).out)
+    assert first["since"] is None
+    again = write(tmp_path / "b", "oom", "oom", "ecc")
+    text = cli("triage", str(again), "--format", "markdown", *args).out
+    assert text.startswith("**3 of 3 jobs failed")
+    assert "1 new root cause (ECC Error" in text
+    assert "1 grown root cause (Out of Memory" in text
+    assert "1 gone" in text
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    assert len(rows) == 3
+    assert "batch sizes" not in text
+    assert rows[1].startswith("| 2 | ? | Out of Memory · framework | `job-001-oom:")
+    assert "Tell the user; the job needs more memory" in rows[1]
+    refused = cli("triage", str(again), "--format", "markdown", "--json")
+    assert (refused.code, "exclude each other" in refused.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "text", ["a `b` c", "@all <b>x</b> | y", "[x](http://y)", "``", "![i](javascript:z)", "# h"]
+)
+def test_text_of_a_log_is_not_formatted(text: str, cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "job.out"
+    path.write_text(
+        f"Traceback (most recent call last):\n  File 'a.py', line 1\nKeyError: {text}\n"
+    )
+    shown = cli("diagnose", str(path), "--format", "markdown").out
+    assert shown.splitlines()[0] == "**Key Error · script**"
+    quoted = next(line for line in shown.splitlines() if "KeyError" in line)
+    fence = re.match(r"- 3: (`+)", quoted)
+    assert fence is not None
+    assert quoted.endswith(fence[1])
+    assert fence[1] not in quoted[fence.end() : -len(fence[1])].split()
+    assert escaped(text).count("\\") >= sum(letter in "`@<>|[]#" for letter in text)
+    progress = cli("track", str(path), "--format", "markdown").out
+    assert progress.startswith("**")
 
 
 def test_a_table_holds_no_formulas(cli: Cli, tmp_path: Path) -> None:

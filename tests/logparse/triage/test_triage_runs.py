@@ -167,7 +167,10 @@ def test_what_lies_beside_a_log_is_no_job(tmp_path: Path) -> None:
     batch = find_targets(str(tmp_path))
 
     assert jobs(batch, tmp_path) == [["r/train.log"]]
-    assert "3 files in sub-directories" in batch.warnings[0]
+    note = batch.warnings[0]
+    assert note.startswith("3 files of")
+    assert "r/model.pt (not text)" in note
+    assert "r/config.yaml (named as another format beside logs)" in note
 
 
 def test_what_lies_deeper_is_read_where_it_is_one_job_or_wanted(tmp_path: Path) -> None:

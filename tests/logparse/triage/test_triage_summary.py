@@ -11,15 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedmate.jobs import Diagnosis, ErrorType, EvidenceLine
+from schedmate.logparse.failure import diagnose
+from schedmate.logparse.reading import Log, LogFile
+from schedmate.logparse.reading.storage import Memory
 from schedmate.logparse.triage import JobVerdict
+from schedmate.logparse.triage.document import Group
 from schedmate.logparse.triage.summary import (
     compare_nodes,
+    deciding_line,
     group_failures,
     holm_adjusted,
     hypergeometric_tail,
     pareto,
     poisson_interval,
 )
+from schedmate.report.batch import group_title, plan_in_short
 
 
 def job(
@@ -61,6 +67,58 @@ def test_a_group_is_one_error_with_one_shape_of_line() -> None:
     assert jobs[0].group == jobs[1].group != jobs[2].group
     assert jobs[3].group is jobs[4].group is None
     assert group_failures(list(reversed(jobs))) == groups  # the order of completion does not matter
+
+
+def diagnosed(text: str) -> Diagnosis:
+    return diagnose(Log("x", [LogFile("x", Memory(text.encode()))]))
+
+
+def grouped(*texts: str) -> list[Group]:
+    found = [
+        JobVerdict(index=n, job_id=f"j{n}", log="x", diagnosis=diagnosed(text))
+        for n, text in enumerate(texts)
+    ]
+    return group_failures(found)
+
+
+WATCHDOG = (
+    "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, OpType=X) ran\n",
+    (
+        "[rank1]:[E ProcessGroupNCCL.cpp:607] [Rank 1] Watchdog caught collective operation "
+        "timeout: WorkNCCL(SeqNum=15, OpType=ALLREDUCE, NumelIn=4) ran for 600 milliseconds\n"
+    ),
+)
+OOM_OF_SLURM = (
+    (
+        "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=1.0. Some of your processes may "
+        "have been killed by the cgroup out-of-memory handler.\n"
+    ),
+    (
+        "slurmstepd: error: Detected 3 oom_kill events in StepId=884.0. Some of the step tasks "
+        "have been OOM Killed.\n"
+    ),
+)
+
+
+@pytest.mark.parametrize("wordings", [WATCHDOG, OOM_OF_SLURM])
+def test_wordings_of_one_rule_are_one_cause(wordings: tuple[str, ...]) -> None:
+    assert [len(group.jobs) for group in grouped(*wordings)] == [len(wordings)]
+
+
+def test_a_message_says_which_cause_where_a_rule_knows_only_the_class() -> None:
+    here = "Traceback (most recent call last):\n  File 'a.py', line 1, in f\n"
+    groups = grouped(f"{here}KeyError: 'a'\n", f"{here}KeyError: 'b'\n", f"{here}KeyError: 'a'\n")
+    assert sorted(len(group.jobs) for group in groups) == [1, 2]
+    vague = grouped(f"{here}mylib.errors.OddError: no\n", f"{here}mylib.OddError: no\n")
+    assert len(vague) == 1, "versions differ in the module of an exception"
+    assert vague[0].general
+    assert group_title(vague[0]).startswith("mylib.errors.OddError: no")
+    assert plan_in_short(vague[0].plan).startswith("Tell the user; the program")
+
+
+def test_a_deciding_line_is_no_progress_bar() -> None:
+    found = diagnosed("42%|####      | 42/100 [00:10<00:14,  4.1it/s]Killed\n")
+    assert deciding_line(found) == "Killed"
 
 
 @pytest.mark.parametrize(

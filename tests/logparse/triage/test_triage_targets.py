@@ -40,6 +40,61 @@ def test_what_is_no_file_is_left_out_and_said(tmp_path: Path) -> None:
     ]
 
 
+STEPS = "".join(f"iteration {n}/ 900 | lm loss: 2.{n} | 0.12 s/it\n" for n in range(1, 30))
+PAGE = (
+    "# Trainer\n\nIf you see CUDA out of memory, use a smaller batch for this model.\n\n"
+    "## What fails\n\nThe log then ends as this one does, in our experience on one card:\n\n"
+    "```\nTraceback (most recent call last):\nRuntimeError: CUDA out of memory.\n```\n"
+)
+TABLE = "file,kind,note\n" + "a.out,none,CUDA out of memory\n" * 9
+PROGRAM = (
+    "import torch\n\n\ndef main():\n    raise RuntimeError('CUDA out of memory')\n\n\nmain()\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("README.md", PAGE, "prose"),
+        ("book.txt", PAGE.replace("Traceback (most recent call last):\n", ""), "prose"),
+        ("index.csv", TABLE, "a table"),
+        ("table.log", TABLE, "a table"),
+        ("train.py", PROGRAM, "a program"),
+        ("settings.yaml", "model: gpt\nlr: 0.1\nsteps: 5\n", "named as another format"),
+        (
+            "result.json",
+            '{\n "error": "CUDA out of memory",\n "loss": 1\n}\n',
+            "a document in JSON",
+        ),
+    ],
+)
+def test_what_is_no_log_by_its_content_is_left_out_and_named(
+    name: str, text: str, why: str, tmp_path: Path
+) -> None:
+    (tmp_path / "job.out").write_text(STEPS)
+    (tmp_path / name).write_text(text)
+    batch = find_targets(str(tmp_path))
+    assert [target.log.name for target in batch.targets] == ["job.out"]
+    assert f"1 file of {tmp_path} left out, no log: {name} ({why}" in batch.warnings[0]
+    named = find_targets(str(tmp_path / f"*{Path(name).suffix}"))
+    assert name in [target.log.name for target in named.targets], "a glob names it"
+
+
+@pytest.mark.parametrize("name", ["job.md", "job.csv", "job.py", "job.json", "job.txt", "job"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        STEPS,
+        "".join(f"2024-01-01 10:00:{n:02} INFO step {n}\n" for n in range(30)),
+        "[rank0]: loading\n" * 9 + "Traceback (most recent call last):\nKeyError: 'x'\n",
+        "I tensorflow/stream_executor/dso_loader.cc:135] opened CUDA library\n" * 9,
+    ],
+)
+def test_a_run_in_the_content_outweighs_the_name(name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    assert [target.log.name for target in find_targets(str(tmp_path)).targets] == [name]
+
+
 def test_jobs_of_equal_names_are_told_apart(tmp_path: Path) -> None:
     for folder in ("x", "y"):
         (tmp_path / folder).mkdir()
