@@ -115,3 +115,37 @@ def test_the_whole_goes_before_the_types_of_its_parts(
     (tmp_path / "train.py").write_text(_READS)
     found = extract(tmp_path, "python train.py c.yaml").metadata
     assert found.get("model_config.model_name") == name
+
+
+@pytest.mark.parametrize(
+    ("role", "trained"),
+    [
+        ("teacher_model", "student"),
+        ("ref_model", "actor"),
+        ("reward_model_name", "policy_path"),
+        ("text_encoder", "vla_path"),
+        ("tokenizer_name", "net"),
+    ],
+)
+def test_what_serves_the_trained_model_is_not_the_model(
+    tmp_path: Path, role: str, trained: str
+) -> None:
+    """Neither the better known name nor the order in which they are loaded matters."""
+    (tmp_path / "train.py").write_text(
+        f"""
+import argparse, torch
+from transformers import AutoModel
+parser = argparse.ArgumentParser()
+parser.add_argument("--{role}")
+parser.add_argument("--{trained}")
+args = parser.parse_args()
+{role} = AutoModel.from_pretrained(args.{role})
+model = AutoModel.from_pretrained(args.{trained} or args.{role})
+for step in range(9):
+    model(1).mean().backward()
+"""
+    )
+    command = f"python train.py --{role} bert-base-uncased"
+    assert extract(tmp_path, command).metadata.model.model_name == "bert-base-uncased"
+    command += f" --{trained} org/small-1b"
+    assert extract(tmp_path, command).metadata.model.model_name == "org/small-1b"

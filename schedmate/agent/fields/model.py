@@ -144,7 +144,29 @@ def _weigh_sources(
     named = [c for c in models_from_experiments(settings) if is_whole(c.data)]
     calls = by_rule("call", models_from_calls(trace))
     every = [*from_settings, *calls, *networks, *named, *models_from_entry(trace, entry)]
+    serving = _in_a_role(settings, every)
+    if serving:
+        from_settings = [one for one in from_settings if id(one) not in serving]
+        every = [one for one in every if id(one) not in serving]
     return _Sources(from_settings, named, every)
+
+
+def _in_a_role(settings: list[Setting], candidates: list[Candidate]) -> set[int]:
+    """Candidates, by identity, that a setting names as what serves the model that is trained.
+
+    A teacher, a reference or reward model, a tokenizer or the encoder of another modality is no
+    model of the job, unless nothing else is one.
+    """
+    role = re.compile("|".join(rules("names")["role"]))
+    origins = [
+        (setting.value.origin, model_name(text_of(setting.value) or ""))
+        for setting in settings
+        if role.search(setting.key)
+    ]
+    known = [one for one in candidates if one.origin is not None]
+    serving = {id(one) for one in known if (one.origin, one.data) in origins}
+    others = (one for one in candidates if id(one) not in serving and one.rule not in _BY_NAME)
+    return serving if next(others, None) is not None else set()
 
 
 def _model_from_code(weighed: _Sources, entry: str | None) -> Candidate | None:
@@ -181,6 +203,7 @@ def _model_from_code(weighed: _Sources, entry: str | None) -> Candidate | None:
 
 FILE_NAME, SCRIPT = "file name", "script"
 """Rules: the model is named by a configuration file, by the program's file."""
+_BY_NAME = (FILE_NAME, SCRIPT)
 
 _VARIANT = re.compile(
     r"-?\d*+(-?(v?\d\w*+|rnn|gru|lstm|cnn|mlp|small|base|large|tiny|mini|huge|nano|medium|lite|xl|"

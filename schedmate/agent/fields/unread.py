@@ -79,9 +79,9 @@ def add_command_settings(
         if rest:
             trace.settings.append(Settings("command", Value(rest), "arguments"))
     if not composed:
-        named = {name for name, _ in unread} | read
+        known = {name for name, _ in unread} | read
         by_default = config_files_of_defaults(repo, plan, trace)
-        unread = [*(one for one in by_default if one[0] not in named), *unread]
+        unread = [*(one for one in by_default if one[0] not in known), *unread]
     for name, value in unread:
         trace.settings.append(Settings(name, value, "config"))
     trace.settings.extend(

@@ -17,12 +17,15 @@ from schedmate.agent.interp.libs.records import (
     annotations_of,
     call_with_settings,
     cast_text,
+    is_record,
     record_from_command_line,
+    record_parameters,
     update_record,
 )
 from schedmate.agent.interp.machine import Machine, Plugin
 from schedmate.agent.interp.objects import (
     Call,
+    Class,
     Function,
     Invocation,
     Site,
@@ -49,7 +52,28 @@ def jsonargparse_cli(machine: Machine, call: Invocation) -> Value:
         if chosen is None:
             break
         components, argv = chosen
-    return record_from_command_line(machine, call)
+    cls = as_class(components)
+    init = cls.method("__init__") if cls is not None else None
+    if components is None or cls is None or init is None or is_record(components):
+        return record_from_command_line(machine, call)
+    return _call_method(machine, components, cls, init, argv)
+
+
+def _call_method(
+    machine: Machine, component: Value, cls: Class, init: Function, argv: list[Value]
+) -> Value:
+    """An object of a class, and the method of it that a word names, each with its own options."""
+    at = next((n for n, word in enumerate(argv) if word.text and cls.method(word.text)), len(argv))
+    settings = _component_settings(machine, init, argv[:at])
+    machine.observer.settings(cls.name, Value(dict(settings)), "arguments")
+    kwargs = {str(key): value for key, value in settings.items()}
+    made = machine.call(component, [], kwargs, init.site)
+    method = cls.method(argv[at].text or "") if at < len(argv) else None
+    if method is None:
+        return made
+    return call_with_settings(
+        machine, method, _component_settings(machine, method, argv[at + 1 :]), [made]
+    )
 
 
 def _chosen_component(components: Value, argv: list[Value]) -> tuple[Value, list[Value]] | None:
@@ -67,16 +91,23 @@ def _chosen_component(components: Value, argv: list[Value]) -> tuple[Value, list
 
 def _call_component(machine: Machine, function: Function, argv: list[Value]) -> Value:
     function = function.undecorated()
+    return call_with_settings(machine, function, _component_settings(machine, function, argv))
+
+
+def _component_settings(machine: Machine, function: Function, argv: list[Value]) -> Items:
+    """What the words say of a function's parameters, and of a method's but the object's own."""
     notes = annotations_of(function)
+    notes.pop("self", None)
     config = _read_arguments(machine, function, notes, argv)
+    records = record_parameters(machine, function)
     settings: Items = {}
     for name in notes:
-        default = function.defaults.get(name)
+        default = records.get(name, function.defaults.get(name))
         setting = config.mapping.get(name) if config.mapping is not None else None
         value = default if setting is None else _argument(machine, setting, default, function)
         if value is not None:
             settings[name] = value
-    return call_with_settings(machine, function, settings)
+    return settings
 
 
 def _read_arguments(

@@ -305,6 +305,7 @@ def call_with_flags(
     annotations = annotations_of(function)
     names = list(annotations)[1 if owner is not None else 0 :]
     holder: Items = {name: function.defaults[name] for name in names if name in function.defaults}
+    holder |= record_parameters(machine, function)
     flags, loose = parse_flags(argv)
     extra: dict[str, Value] = {}
     for name, values, flag in flags:
@@ -586,20 +587,63 @@ def _choose_subcommands(machine: Machine, record: Value, names: list[Value]) -> 
 
 
 def _enter_wrapped(machine: Machine, function: Function, decorator: Value) -> Value | None:
-    """`@pyrallis.wrap()`: the main function, given an object of its first parameter's class."""
-    path = path_of(decorator)
-    if path.split(".")[-1] != "wrap" or not path.startswith(
-        ("pyrallis", "draccus", "?", "lerobot")
-    ):
-        return None
+    """`@pyrallis.wrap()`: the main function, given an object of its first parameter's class.
+
+    So is one under any decorator that is not followed, as nothing else could give it: it is called
+    without arguments.
+    """
     spec = function.node.args
     first = next(iter((*spec.posonlyargs, *spec.args)), None)
-    args: list[Value] = []
-    if first is not None and first.annotation is not None:
-        kind = machine.evaluate(first.annotation, function.scope)
-        parse = Invocation("pyrallis.parse", [kind], {}, function.site)
-        args = [record_from_command_line(machine, parse)]
+    if path_of(decorator).startswith("hydra.") or first is None or first.arg in function.defaults:
+        return None
+    kind = _annotated_record(machine, function, first)
+    if kind is None:
+        return None
+    parse = Invocation("pyrallis.parse", [kind], {}, function.site)
+    args = [record_from_command_line(machine, parse)]
     return machine.call(Value(function.undecorated()), args, {}, function.site)
+
+
+def _annotated_record(machine: Machine, function: Function, parameter: ast.arg) -> Value | None:
+    """The record class that a parameter is annotated with."""
+    if parameter.annotation is None:
+        return None
+    kind = machine.evaluate(parameter.annotation, function.scope)
+    return kind if is_record(kind) else None
+
+
+def record_parameters(machine: Machine, function: Function) -> Items:
+    """Objects for the parameters without defaults that are annotated with record classes.
+
+    Their fields are set by `--config.lr 0.1`, or by `--lr 0.1` alone.
+    """
+    spec = function.node.args
+    records: Items = {}
+    for parameter in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs):
+        kind = None
+        if parameter.arg not in function.defaults:
+            kind = _annotated_record(machine, function, parameter)
+        if kind is not None:
+            record = records[parameter.arg] = make_record(machine, kind)
+            fill_prefixed(machine, record, f"{parameter.arg}.")
+            finish_records(machine, [record])
+    return records
+
+
+_READS_COMMAND = re.compile(
+    r"parse|(^|_)cli(_|$)|from_(args|argv|cli|command)|entry_?point"
+    r"|(load|get|make|build)_(args|arguments|config|cfg|settings)"
+)
+"""Names of functions that make an object of a class by the command line."""
+
+
+def _by_unknown_parser(machine: Machine, call: Invocation) -> Value | None:
+    """`parse(Config)` of a parser that is not known: an object of the record class."""
+    kind = call.first
+    if kind is None or not _READS_COMMAND.search(call.path.rpartition(".")[2]):
+        return None
+    cls = as_class(kind)
+    return record_from_command_line(machine, call) if cls is not None and is_record(kind) else None
 
 
 def _marked_type(machine: Machine, base: Value, index: Value) -> Value:
@@ -616,6 +660,7 @@ _COMMAND_LINES = (
 DATACLASS_PARSERS = Plugin(
     on_constructed=_dataclass_types,
     on_enter=_enter_wrapped,
+    otherwise=_by_unknown_parser,
     items={"tyro.conf.": _marked_type},
     calls={
         **{f"{c}().parse_args_into_dataclasses": into_dataclasses for c in PARSERS},
