@@ -4,7 +4,8 @@ Of the runs of each group (`Submission.groups`: this work, this user, this kind,
 for an age, the share that failed after it, recent runs counting more. The share of a group is
 shrunk to that of the next wider one (hierarchical beta-binomial), and what comes out is corrected
 by what became of the runs of which the same was said (histogram binning: Zadrozny, Elkan, Obtaining
-calibrated probability estimates, ICML 2001). Where too few runs tell, nothing is said.
+calibrated probability estimates, ICML 2001). Where too few runs tell, or where what was said of the
+latest ones does not hold, nothing is said.
 
 Failures are ends for which neither the user nor the scheduler decided: a program that failed, a
 node that was lost, memory that ran out. A run that was cancelled or reached its limit did not fail.
@@ -34,6 +35,11 @@ BINS = 10
 """Of probabilities, equally wide, each with a correction of its own at each age."""
 CHECK_FADE = 0.998
 """What a run counts for the correction when the next one has ended."""
+LATEST_FADE = 0.98
+"""The same for whether it holds: 50 runs count in all."""
+WRONG = 0.1
+"""Distance of what was said of the latest runs from what became of them, from which on it does not
+hold, where it is also more than two standard errors."""
 CHECKED = 30.0
 """Runs of which about the same was said, and whose end is known, from which on it is said again."""
 
@@ -64,23 +70,44 @@ class Fates:
 
 
 class Checks:
-    """By age and bin: runs of which that was said, and how many of these failed."""
+    """By age and bin: runs of which that was said and how many failed; of the latest ones the same,
+    and the sum of the corrected probabilities."""
 
     __slots__ = ("counts",)
 
     def __init__(self) -> None:
-        self.counts = np.zeros((2, len(AGES), BINS))
+        self.counts = np.zeros((5, len(AGES), BINS))
 
     def dump(self) -> tuple[list[str], list[Sequence[float] | Floats]]:
         """See `Part`."""
-        return [], [self.counts[0].ravel(), self.counts[1].ravel()]
+        return [], [one.ravel() for one in self.counts]
 
     @classmethod
     def load(cls, texts: list[str], numbers: list[Floats]) -> Self:
         """See `Part`."""
         part = cls()
-        part.counts = np.array(numbers).reshape(2, len(AGES), BINS)
+        part.counts = np.array(numbers).reshape(part.counts.shape)
         return part
+
+    def corrected(self, said: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+        """By age, the probability, and whether it holds."""
+        runs, failed, latest, fell, sums = self.counts[:, range(len(AGES)), _bins(said)]
+        corrected = (failed + PARENT * said) / (runs + PARENT)
+        most = np.maximum(latest, 1.0)
+        share = sums / most
+        doubt = 2 * np.sqrt(np.maximum(share * (1 - share), 0.0) / most)
+        apart = np.abs(share - fell / most)
+        return corrected, (runs >= CHECKED) & (apart <= np.maximum(WRONG, doubt))
+
+    def learn(self, said: Floats, reached: NDArray[np.intp], failed: bool) -> None:
+        """Take in a run of which that was said, at the ages that it reached."""
+        corrected, _ = self.corrected(said)
+        self.counts[:2] *= CHECK_FADE
+        self.counts[2:] *= LATEST_FADE
+        new = np.ones((5, len(reached)))
+        new[[1, 3]] = float(failed)
+        new[4] = corrected[reached]
+        self.counts[:, reached, _bins(said)[reached]] += new
 
 
 class Odds:
@@ -95,15 +122,10 @@ class Odds:
         checks: Checks | None = self._parts.get(("checks",))
         if checks is None:
             return []
-        said = self._said(job)
-        runs, failed = checks.counts[:, range(len(AGES)), _bins(said)]
-        if (runs < CHECKED).all():
+        corrected, holds = checks.corrected(self._said(job))
+        if not holds.any():
             return []
-        corrected = (failed + PARENT * said) / (runs + PARENT)
-        return [
-            float(one) if count >= CHECKED else None
-            for one, count in zip(corrected, runs, strict=True)
-        ]
+        return [float(one) if ok else None for one, ok in zip(corrected, holds, strict=True)]
 
     def learn(self, job: Submission, run_s: float, failed: bool) -> None:
         """Take in a run that ended, before which this object has not seen it."""
@@ -111,8 +133,7 @@ class Odds:
         checks: Checks | None = self._parts.get(("checks",))
         if checks is None:
             checks = self._parts[("checks",)] = Checks()
-        checks.counts *= CHECK_FADE
-        checks.counts[:, reached, _bins(self._said(job))[reached]] += [[1.0], [float(failed)]]
+        checks.learn(self._said(job), reached, failed)
         for key in _keys(job):
             part: Fates | None = self._parts.get(key)
             if part is None:
