@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from schedmate.jobs import FAILURE_STATES
 from schedmate.retrieval.experts import Submission
 
 DEVELOPMENT = (
@@ -27,12 +28,14 @@ and two on which the first version failed."""
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What was known at submission, the end [s], the run time [s], and whether it was cut short."""
+    """What was known at submission, the end [s], the run time [s], and whether it was cut short, by
+    a failure or otherwise (`failed` is None where the trace does not tell failures apart)."""
 
     asked: Submission
     ended: float
     run_s: float
     cut: bool
+    failed: bool | None = None
 
 
 def traces(data: Path) -> Iterator[tuple[str, Callable[[], list[Job]]]]:
@@ -83,6 +86,7 @@ def _swf(path: Path) -> Iterator[Job]:
                 submit + wait + run,
                 run,
                 one[10] in ("0", "5"),
+                one[10] == "0",
             )
 
 
@@ -137,7 +141,13 @@ def _eagle(path: Path) -> Iterator[Job]:
 
 
 def _of_slurm(asked: Submission, ended: float, row: dict[str, str]) -> Job:
-    return Job(asked, ended, float(row["run_s"] or 0), row["state"] != "COMPLETED")
+    return Job(
+        asked,
+        ended,
+        float(row["run_s"] or 0),
+        row["state"] != "COMPLETED",
+        row["state"] in FAILURE_STATES,
+    )
 
 
 def _venus(path: Path) -> Iterator[Job]:
@@ -146,7 +156,8 @@ def _venus(path: Path) -> Iterator[Job]:
         asked = Submission(
             submit, user=row["user"], size=float(row["num_chips"]), kind=row["tenant"]
         )
-        yield Job(asked, submit + run, run, row["final_status"] != "COMPLETED")
+        status = row["final_status"]
+        yield Job(asked, submit + run, run, status != "COMPLETED", status in FAILURE_STATES)
 
 
 def _venus_whole(path: Path) -> Iterator[Job]:

@@ -13,6 +13,7 @@ know of their run times is in docs/traces.md, and every table says how it was se
     case1_large  the same on 108 nodes, two of which are kept for profiling
     undoing      Figure 13c: what it is worth to undo packings, by how jobs disturb each other
     physical     Table 1: 241 jobs on 128 GPUs
+    left         what it is worth that logs of running jobs say how long they still take
     extraction   what the extractor's errors cost
     case3        Figure 11: SchedMate as a scheduler of its own, with failures
 """
@@ -385,9 +386,33 @@ def case3(study: Study) -> None:
     )  # fmt: skip
 
 
+LEFT = {
+    "SRTF+SchedMate": ("srtf+schedmate:handler=false", "user-mean"),
+    "the same, logs say what is left": (
+        "srtf+schedmate:handler=false:progress=true",
+        "user-mean",
+    ),
+    "bound: SRTF, true run times": ("srtf", "oracle"),
+}
+
+
+def left(study: Study) -> None:
+    """What it is worth to a policy that stops jobs to know what running ones have left."""
+    rows = []
+    for trace in study.traces:
+        recipe = f"recurrence={RECURRENCE},early={PUBLISHED[trace]},stated=0"
+        cell = partial(Cell, trace=trace, recipe=recipe, jobs=JOBS)
+        (base, told), *_ = LEFT.values()
+        for title, (policy, by) in LEFT.items():
+            where = {"trace": trace, "policy": title}
+            made = partial(cell, policy=policy, told=by)
+            rows.append(Row(where, made, partial(cell, policy=base, told=told)))
+        recorded("studies_left", study, rows, base="SRTF+SchedMate", jobs=JOBS)
+
+
 TABLES = {
     one.__name__: one
-    for one in (information, parts, case1, case1_large, undoing, physical, extraction, case3)
+    for one in (information, parts, case1, case1_large, undoing, physical, left, extraction, case3)
 }
 
 if __name__ == "__main__":

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from schedmate.jobs.progress import Progress, Remaining
     from schedmate.jobs.record import (
         CENSORED_STATES,
+        FAILURE_AGES_S,
+        FAILURE_STATES,
         Estimate,
         ExpertShare,
         Extrapolation,
@@ -53,6 +55,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "CENSORED_STATES": "schedmate.jobs.record",
+    "FAILURE_AGES_S": "schedmate.jobs.record",
+    "FAILURE_STATES": "schedmate.jobs.record",
     "Checkpoint": "schedmate.jobs.diagnosis",
     "DatasetConfig": "schedmate.jobs.metadata",
     "Diagnosis": "schedmate.jobs.diagnosis",
@@ -88,6 +92,8 @@ _HOMES = {
 
 __all__ = [
     "CENSORED_STATES",
+    "FAILURE_AGES_S",
+    "FAILURE_STATES",
     "Checkpoint",
     "DatasetConfig",
     "Diagnosis",

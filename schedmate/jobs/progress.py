@@ -150,4 +150,11 @@ class Remaining(BaseModel):
     unusual: bool = Field(
         default=False, description="It runs longer than 99 of 100 such jobs were expected to"
     )
+    failure: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="Probability that it fails before its end, given that it has run for so long; "
+        "null where too few past runs tell",
+    )
     reason: str | None = Field(default=None, description="What limits the answer, in a sentence")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -45,6 +46,10 @@ CENSORED_STATES: frozenset[str] = frozenset(
     }
 )
 """Ended states whose duration is only a lower bound on the time the work needed."""
+
+
+FAILURE_STATES: frozenset[str] = frozenset({"FAILED", "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY"})
+"""States of runs that failed: neither the user nor the scheduler ended them."""
 
 
 class LaunchConfig(BaseModel):
@@ -184,6 +189,10 @@ class Extrapolation(BaseModel):
     text: str = Field(description="All this in a sentence")
 
 
+FAILURE_AGES_S = (0.0, 60.0, 600.0, 3600.0, 21_600.0, 86_400.0, 259_200.0)
+"""The ages of `Estimate.failure` [s]."""
+
+
 class Estimate(BaseModel):
     """How long a job will run and what it will use (SchedMate paper, section 3.1).
 
@@ -210,6 +219,11 @@ class Estimate(BaseModel):
         default=None,
         description="Probability of ending within the median run time of recent jobs [0 to 1]",
     )
+    failure: list[float | None] = Field(
+        default_factory=list,
+        description="Probability that the run fails before its end, once it has run for 0 s, "
+        "1 min, 10 min, 1 h, 6 h, 1 day and 3 days; null where too few past runs tell [0 to 1]",
+    )
     gpu_util: float | None = Field(default=None, description="Mean GPU utilisation [%]")
     sm_util: float | None = Field(default=None, description="Mean SM activity [%]")
     gpu_mem_mb: float | None = Field(default=None, description="Peak memory of one GPU [MB]")
@@ -232,6 +246,12 @@ class Estimate(BaseModel):
     method: str = "none"
     abstained: bool = True
     reason: str | None = None
+
+    def failing(self, age_s: float = 0.0) -> float | None:
+        """Probability that the run fails before its end, once it has run for `age_s` [s]; None
+        where too few past runs tell [0 to 1]."""
+        at = bisect_right(FAILURE_AGES_S, max(age_s, 0.0)) - 1
+        return self.failure[at] if at < len(self.failure) else None
 
     @property
     def past_jobs(self) -> int:

@@ -84,6 +84,9 @@ def analysis_headline(analysis: Analysis) -> tuple[str, str, str]:
         reason = reason.removeprefix("no similar job: ")  # which stands in the line above
         near = len(estimate.neighbours)
         outcome = f"no run time from {counted(near, 'similar job')}" if near else "no similar job"
+        if estimate.likely_short is not None:
+            likely = f"{estimate.likely_short:.0%} likely within the usual run time"
+            return job, f"run time too uncertain, {likely}", f"because {reason}"
         return job, f"{outcome} among {counted(size, 'record')}", f"because {reason}"
     neighbours = estimate.neighbours
     if estimate.experts and not neighbours:
@@ -196,6 +199,8 @@ def _run_time_line(estimate: Estimate) -> str:
     ):
         if value is not None:
             text += f", {what} {value:,.0f} {unit}"
+    if (failing := estimate.failing()) is not None:
+        text += f", fails in {failing:.0%} of such cases"
     return text
 
 
@@ -304,6 +309,8 @@ def show_remaining(remaining: Remaining, screen: Screen) -> None:
     )
     if remaining.reason is not None:
         screen.line(f"note: {remaining.reason}", "bad" if remaining.unusual else None)
+    if remaining.failure is not None:
+        screen.line(f"fails before its end: {remaining.failure:.0%} of such jobs do from here on")
 
 
 _REMAINING_BY = {"estimate": "its estimate, as it still runs,", "log": "its log"}

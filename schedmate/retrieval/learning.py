@@ -46,6 +46,7 @@ from schedmate.retrieval.experts import (
     Part,
     Submission,
 )
+from schedmate.retrieval.fates import Checks, Fates, Odds, failed
 from schedmate.retrieval.mixture import Forecast, Mixture, Shifts, Weights
 
 if TYPE_CHECKING:
@@ -75,6 +76,8 @@ _KINDS: dict[str, type[Part]] = {
     "all shares": Errors,
     "weights": Weights,
     "shifts": Shifts,
+    "fates": Fates,
+    "checks": Checks,
 }
 """What a part is, by the first word of its key."""
 
@@ -91,6 +94,7 @@ class RunTimes:
         self._widest = widest
         self._parts = StoredParts(history.database)
         self._mixture = Mixture(self._parts)
+        self._odds = Odds(self._parts)
         self._lock = threading.RLock()
 
     @classmethod
@@ -144,6 +148,7 @@ class RunTimes:
                 return similar
             submitted = time.time() if now is None else now
             asked = _submission(metadata, launch, job or JobSpec(), submitted, similar)
+            similar = similar.model_copy(update={"failure": self._odds.failing(asked)})
             forecast = self._mixture.predict(asked)
             typical = self._mixture.experts.typical_log_s()
             if forecast is None or typical is None:
@@ -208,6 +213,7 @@ class RunTimes:
             ended = asked.submitted + record.duration_s
         log_s = math.log(max(record.duration_s, 1.0))
         self._mixture.learn(asked, ended, log_s, record.censored, record.job_id)
+        self._odds.learn(asked, record.duration_s, failed(record))
 
     def _learned(self) -> int:
         """Completed runs that were learned from, as far as they are kept."""

@@ -61,6 +61,8 @@ def remaining_time(
         return answer.model_copy(update={**over, "sources": ["log"], "reason": "the run is over"})
     points = _points(estimate)
     update: dict[str, object] = {}
+    if estimate is not None:
+        update["failure"] = estimate.failing(elapsed_s)
     reasons: list[str] = []
     weights = [0.0] * CELLS
     if points is not None:
@@ -81,7 +83,7 @@ def remaining_time(
         reasons.append("its log is silent for much longer than usual: it may hang")
     if not update.get("sources"):
         why = (estimate.reason if estimate is not None else None) or "there is no estimate"
-        return answer.model_copy(update={"reason": "; ".join([*reasons, why])})
+        return answer.model_copy(update={**update, "reason": "; ".join([*reasons, why])})
     low, median, high = _quantiles(weights, (0.1, 0.5, 0.9))
     update |= {"remaining_p10_s": low, "remaining_s": median, "remaining_p90_s": high}
     return answer.model_copy(update={**update, "reason": "; ".join(reasons) or None})

@@ -14,6 +14,7 @@ from schedmate.retrieval.database import HistoryError
 from schedmate.retrieval.embedders import load_embedder
 from schedmate.retrieval.history import JobHistory
 from schedmate.retrieval.learning import SETTLED, RunTimes, work_name
+from schedmate.retrieval.remaining import remaining_time
 from schedmate.settings import load_settings
 
 DAY = 86_400.0
@@ -91,6 +92,38 @@ def test_a_stranger_gets_no_estimate_from_the_runs_of_all(tmp_path: Path) -> Non
         estimate = times.estimate(WorkloadMetadata(), LaunchConfig(gpus=4), None, job)
         assert estimate.abstained
         assert estimate.duration_s is None
+
+
+def test_who_fails_is_known_by_user_command_and_age_where_enough_runs_tell(tmp_path: Path) -> None:
+    """ann's jobs fail in half of the cases, all within ten minutes; bob's never; dan's are new."""
+    draw = random.Random(8)
+    runs = []
+    for number in range(400):
+        user = "bob" if number % 2 else "ann"
+        fails = user == "ann" and draw.random() < 0.5
+        minutes = draw.uniform(2, 9) if fails else draw.uniform(60, 90)
+        state = "FAILED" if fails else draw.choice(["COMPLETED", "COMPLETED", "CANCELLED"])
+        runs.append(run(number, user, minutes, state=state, name=f"train-{user}-{number}"))
+    history, times = opened(tmp_path)
+    with history:
+        history.add_many(runs)
+        assert ask(times, "ann").failure == []
+        times.learn()
+        job = {user: JobSpec(user=user, name=f"train-{user}-9") for user in ("ann", "bob", "dan")}
+        asked = (WorkloadMetadata(), LaunchConfig(gpus=4, time_limit_s=DAY), 1_800_000_000.0)
+        ann, bob, dan = (times.estimate(*asked, one) for one in job.values())
+        ends = learned(tmp_path)
+        times.forget()
+        times.learn()
+        assert learned(tmp_path) == ends
+    assert ann.failing() == pytest.approx(0.5, abs=0.15)
+    assert (bob.failing() or 0) < 0.05
+    assert ann.failing(1800.0) == pytest.approx(0.0, abs=0.05)
+    assert ann.failing(3 * DAY) is None  # nothing ran for so long
+    assert dan.failing() is None or 0.1 < dan.failing() < 0.5
+    left = remaining_time(1800.0, ann)
+    assert left.failure == ann.failing(1800.0)
+    assert remaining_time(0.0, Estimate()).failure is None
 
 
 def test_too_wide_an_interval_abstains_with_its_distribution(tmp_path: Path) -> None:

@@ -278,6 +278,21 @@ def test_a_job_that_outruns_its_estimate_is_taken_for_twice_as_long_and_stopped(
     assert ends["srtf+schedmate"][1] < 2500.0
 
 
+def test_the_log_of_a_running_job_says_what_it_has_left_and_spares_it() -> None:
+    """A job estimated at a tenth of its time is taken for ever longer until its log tells."""
+    workload = Workload.of([(0.0, 40_000.0, 4), (36_500.0, 5_000.0, 4)])
+    workload.columns["told"] = [4_000.0, 5_000.0]
+    runs = {
+        progress: run(
+            workload, f"srtf+schedmate:progress={progress}", "1x4", estimator="column:told"
+        ).numbers
+        for progress in ("true", "false")
+    }
+    assert runs["false"]["preemptions"] == 1
+    assert runs["true"]["preemptions"] == 0  # about an hour is left, and the other takes longer
+    assert runs["true"]["schedmate"]["progress"]["told"] > 3
+
+
 def test_a_restarted_job_counts_with_what_it_has_left() -> None:
     job = Job("0", 0, 0.0, 2, forecast=Forecast(1000.0))
     sjf, qssf = make("sjf+schedmate"), make("qssf+schedmate")

@@ -1,7 +1,7 @@
 """SchedMate's three modules as settings of a policy, and the parts that they become in a run.
 
-`Advisor` is an estimator, `PackingTracker` an observer, `HandledFailures` decides restarts. A live
-cluster gives them the same sources of metadata and logs as a simulation.
+`Advisor` is an estimator, `PackingTracker` and `RunTracker` are observers, `HandledFailures`
+decides restarts. A live cluster gives them the same sources of metadata and logs as a simulation.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from schedmate.base.errors import UsageError
-from schedmate.jobs import JobRecord, LaunchConfig, Progress
+from schedmate.jobs import Estimate, JobRecord, LaunchConfig, Progress
 from schedmate.logparse.failure.handler import diagnose
 from schedmate.logparse.progress.ratio import WARM_UP, throughput_ratio
 from schedmate.logparse.progress.tracker import NOTHING, track
@@ -26,14 +26,15 @@ from schedmate.retrieval.advisor import Method, SchedulingAdvisor
 from schedmate.retrieval.experts import Submission
 from schedmate.retrieval.history import MemoryHistory
 from schedmate.retrieval.mixture import Mixture
+from schedmate.retrieval.remaining import remaining_time
 from schedmate.schedulers.adapters.simulated import SimulatedLogs, log_of_failure
 from schedmate.schedulers.estimators import ABSURD_S, Estimator, UserMean
-from schedmate.schedulers.model import Forecast, Job
+from schedmate.schedulers.model import Forecast, Job, Left
 from schedmate.schedulers.policy import Observer, Policy
 from schedmate.schedulers.sim.world import Equipment, JobFailures, World
 
 if TYPE_CHECKING:
-    from schedmate.jobs import Estimate, WorkloadMetadata
+    from schedmate.jobs import WorkloadMetadata
     from schedmate.retrieval.advisor import PastJobs
     from schedmate.schedulers.sim.workload import Workload
     from schedmate.schedulers.sim.world import Again, Failure, FailureRates
@@ -473,6 +474,8 @@ class WithSchedMate(Policy):
         risk: 0: the median of the advisor's interval, 1: the corresponding mean.
         error: standard deviation of the logarithm of an artificial error of its estimates.
         tracker: whether the Metric Tracker reads the logs of jobs that share GPUs.
+        progress: whether it also reads those of jobs that run alone, which say how long they still
+            take (ours).
         detection_rate: share of pairs whose slowdown may be detected.
         baseline: whether logs of past jobs of a workload provide its speed alone if a job's own log
             does not (ours).
@@ -494,6 +497,7 @@ class WithSchedMate(Policy):
         risk: float = 0.0,
         error: float = 0.0,
         tracker: bool = True,
+        progress: bool = False,
         detection_rate: float = 1.0,
         baseline: bool = True,
         handler: bool = True,
@@ -517,6 +521,7 @@ class WithSchedMate(Policy):
         self.risk = risk
         self.error = error
         self.tracker = tracker
+        self.progress = progress
         self.detection_rate = detection_rate
         self.baseline = baseline
         self.handler = handler
@@ -547,6 +552,8 @@ class WithSchedMate(Policy):
                 baseline=self.baseline,
                 seed=world.seed,
             )
+        if self.tracker and self.progress:
+            parts["progress"] = RunTracker(parts["logs"])
         if self.handler and world.failures is not None:
             parts["handler"] = HandledFailures(
                 world.workload,
@@ -560,7 +567,7 @@ class WithSchedMate(Policy):
             estimator=parts.get("advisor"),
             faults=parts.get("handler"),
             observers=tuple(
-                parts[name] for name in ("advisor", "logs", "tracker") if name in parts
+                parts[name] for name in ("advisor", "logs", "tracker", "progress") if name in parts
             ),
             report=lambda: {
                 **{name: dict(part.counts) for name, part in parts.items() if name != "logs"},
@@ -706,3 +713,60 @@ class PackingTracker(Observer):
     def _measure(self, window: Window) -> Progress:
         self.counts["read"] += 1
         return window.progress()
+
+
+# How long running jobs still take: their estimates, as they still run, and their logs together.
+
+
+class RunTracker(Observer):
+    """Tells the policy the time that jobs which run alone have left, as `Job.left`.
+
+    A job is looked at a minute after it started, and then whenever the time since has doubled. What
+    is told is the median of the posterior (`retrieval/remaining.py`). Beside a `PackingTracker`,
+    which marks the logs.
+    """
+
+    def __init__(self, logs: LogSource) -> None:
+        self._logs = logs
+        self._due: dict[int, float] = {}
+        self.counts = {"read": 0, "told": 0}
+
+    def started(self, job: Job) -> None:
+        """The job begins to log."""
+        self._wait(job, 2 * LEAST_WAIT_S)
+
+    def woken(self, job: Job) -> None:
+        """Read its log."""
+        now = self.watch.now
+        if self._due.get(job.index) != now or not job.allocation:
+            return
+        if job.partner is None:
+            self.counts["read"] += 1
+            progress = self._logs.window(job).progress()
+            left = remaining_time(job.attained_s(now), _at_submission(job), progress)
+            if "log" in left.sources and left.remaining_s is not None:
+                self.counts["told"] += 1
+                job.left = Left(left.remaining_s, now)
+                self.watch.changed(job)
+        self._wait(job, max(now - job.started, 2 * LEAST_WAIT_S))
+
+    def stopped(self, job: Job) -> None:
+        """What it has left does not change while it waits."""
+        self._due.pop(job.index, None)
+        if job.left is not None:
+            now = self.watch.now
+            job.left = Left(max(job.left.seconds - (now - job.left.at), 0.0), now)
+
+    def ended(self, job: Job) -> None:
+        """It is not read any more."""
+        self._due.pop(job.index, None)
+
+    def _wait(self, job: Job, wait_s: float) -> None:
+        self._due[job.index] = self.watch.now + wait_s
+        self.watch.wake(self, job, self._due[job.index])
+
+
+def _at_submission(job: Job) -> Estimate | None:
+    """The distribution of the job's forecast."""
+    spread = None if job.forecast is None else job.forecast.quantiles_s
+    return None if not spread else Estimate(quantiles_s=list(spread), abstained=False)
