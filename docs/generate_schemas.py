@@ -19,6 +19,7 @@ from schedmate.cluster.report import Failed, Pass
 from schedmate.commands.doctor import Check
 from schedmate.jobs import JobRecord
 from schedmate.jobs.health import Health
+from schedmate.llm.runtimes import Choice, Memory
 from schedmate.llm.serving import Fit, ModelSize, Reading
 from schedmate.llm.store import Call
 from schedmate.logparse.failure.rules import Rule
@@ -127,6 +128,18 @@ class ServeCommand(TypedDict):
     memory_bytes: Fit
     fits: bool
     notes: list[str]
+
+
+class LlmUp(TypedDict):
+    """Output of `schedmate llm up --json`; without a server `choice` and `commands` say how."""
+
+    ok: bool
+    settings: dict[str, str | int] | None
+    written: bool
+    memory: Memory
+    choice: Choice | None
+    commands: list[str]
+    checks: list[Check]
 
 
 class Capacity(TypedDict):
@@ -376,6 +389,7 @@ PARTS: dict[str, Any] = {
     "kubernetes-doctor": Doctor,
     "kubernetes-plan": FailurePlan,
     "ledger": Ledger,
+    "llm-up": LlmUp,
     "parallel-collectives": ParallelCollectives,
     "parallel-devices": ParallelDevices,
     "parallel-models": ParallelModels,

@@ -168,11 +168,13 @@ def _say_how_to_start(memory: Memory, places: list[str], *, as_json: bool) -> No
     if as_json:
         document = {
             "schema": UP_SCHEMA,
-            "installed": found,
+            "ok": False,
+            "settings": None,
+            "written": False,
             "memory": asdict(memory),
             "choice": asdict(choice),
             "commands": lines,
-            "settings": None,
+            "checks": [],
         }
         typer.echo(dumps(document, indent=2))
     else:
@@ -203,7 +205,8 @@ def _set_up(values: dict[str, Any], *, dry_run: bool, as_json: bool, memory: Mem
             typer.echo(f"  {name} = {value}")
     settings = load_settings(**values)
     checks = list(guarded("model", SET_MODEL, examine_model(settings)))
-    more = {"settings": values, "memory": asdict(memory), "written": written}
+    more = {"settings": values, "written": written, "memory": asdict(memory)}
+    more |= {"choice": None, "commands": []}
     print_checks(checks, UP_SCHEMA, as_json=as_json, more=more)
 
 

@@ -455,8 +455,12 @@ class Citations:
                 return _sure_if(value in domains, f"it names {names}")
             return LIKELY_CONFIDENCE, ""
         if field == UNIT:
-            named = any(UNIT_PATTERNS[str(value)].search(token) for token in line)
-            return _sure_if(named, f"the line names no {value}")
+            if any(UNIT_PATTERNS[str(value)].search(token) for token in line):
+                return SURE_CONFIDENCE, ""
+            other = {n for n, words in _UNIT_WORDS.items() if any(map(words.search, line))}
+            if other:
+                return 0.0, f"the line names a {min(other)}"
+            return LIKELY_CONFIDENCE, ""
         if field in NUMERIC_FIELDS:
             # On the command line a flag may be as short as -e.
             if path == COMMAND:

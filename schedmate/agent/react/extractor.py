@@ -22,6 +22,7 @@ from schedmate.agent.react.citations import (
     ASKABLE_FIELDS,
     OPTIONAL_FIELDS,
     SIZE_FIELDS,
+    SURE_CONFIDENCE,
     Citations,
     bare_name,
 )
@@ -67,7 +68,7 @@ class MetadataExtractor:
         Never raises for what a model or its server does: see `ModelUse.outcome`.
         """
         began = time.monotonic()
-        asked = self._asked(static)
+        asked = self.asked(static)
         use = ModelUse(
             mode=self.mode,
             model=self.llm.endpoint.model,
@@ -98,7 +99,7 @@ class MetadataExtractor:
         from schedmate.agent.react import loop
         from schedmate.tools import as_langchain
 
-        asked = self._asked(static)
+        asked = self.asked(static)
         if not asked:
             return None
         fence = self._fence(spec)
@@ -120,7 +121,8 @@ class MetadataExtractor:
             ],
         }
 
-    def _asked(self, static: Extraction) -> dict[str, str]:
+    def asked(self, static: Extraction) -> dict[str, str]:
+        """The fields that the model is asked for, with the reasons."""
         if self.mode != "agent":
             below, names = self.settings.agent_ask_below, self.settings.agent_ask_names
             return fields_to_ask(static, below, names=names)
@@ -306,7 +308,8 @@ AGREED_CONFIDENCE = 0.9
 CONFLICT_CONFIDENCE = 0.5
 """Confidence of a value that another one contradicts with equal proof."""
 WEAK_BELOW = 0.75
-"""Static values with a lower confidence give way to the finding that there is none."""
+"""Static values with a lower confidence give way to the finding that there is none, and to a class
+that its line neither names nor contradicts."""
 
 
 @dataclass(slots=True)
@@ -356,7 +359,8 @@ def _decide_value(
         sure = max(before.confidence, AGREED_CONFIDENCE)
         return before.model_copy(update={"confidence": sure, "doubt": None, "runner_up": None})
     claim = f"static analysis says {before.value!r} ({before.where()})"
-    sure = before.confidence >= max(DOUBTFUL_BELOW, proof.confidence)
+    bar = DOUBTFUL_BELOW if proof.confidence >= SURE_CONFIDENCE else WEAK_BELOW
+    sure = before.confidence >= max(bar, proof.confidence)
     if sure or not asked or proof.value is None:
         said = "that there is none" if proof.value is None else repr(proof.value)
         combined.conflicts.append(f"{name}: {claim}, the model {said} ({proof.where()})")

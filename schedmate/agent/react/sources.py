@@ -89,6 +89,7 @@ _FOR_PEOPLE = frozenset({"help", "description", "epilog", "usage", "title", "msg
 _TRIPLE = re.compile(r"\"\"\"|'''")
 _BLOCK = re.compile(r"(?::|^\s*-|-)\s+[|>][+-]?\d?\s*(?:#.*)?$")
 _EMPTY = re.compile(r"\[\s*\]|\{\s*\}")
+_OPTIONS = re.compile(r"\s*--?[A-Za-z][\w-]*[ =]\S")
 _DEFAULT = re.compile(r"(\$\{\w+):?[-=]")
 _COMMANDS = re.compile(
     r"(?:^|[;&|(]|\s--\s)\s*(?:(?:exec|env|time|nohup|sudo|\w+=\S*)\s+)*+(?:\S*/)?([A-Za-z][\w.+-]*)\s"
@@ -126,7 +127,9 @@ def _is_code(path: str, lines: Sequence[str] = ()) -> bool:
 
 
 def is_command(text: str) -> bool:
-    """Whether a text is a command line: a known launcher or interpreter with an argument."""
+    """Whether a text is a command line: options, or a launcher or interpreter with an argument."""
+    if _OPTIONS.match(text) and not _is_prose(text):
+        return True
     return _ARGUMENT.search(text) is not None and any(
         name in _launchers() or _INTERPRETER.fullmatch(name) for name in _COMMANDS.findall(text)
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from cli_runner import Cli
 from honest_findings import HONEST, finding
 from openai_server import Raw, Request, completion, serve
@@ -82,6 +83,40 @@ def test_agent_mode_is_given_claims_and_answers_alone(
     # what static analysis would have said has no place in the model's own answer
     assert analysis.metadata.get("dataset_config.train") is None
     assert set(analysis.metadata.evidence) == {"model_config.model_name"}
+
+
+TRANSCRIPTS = yaml.safe_load((Path(__file__).parent / "transcripts.yaml").read_text())
+
+
+@pytest.mark.parametrize("case", TRANSCRIPTS, ids=lambda case: case["name"])
+def test_answers_good_bad_lazy_and_adversarial(
+    repo: Path,
+    script: Callable[..., str],
+    open_mate: Callable[..., SchedMate],
+    case: dict[str, Any],
+) -> None:
+    replies = []
+    for one in case["replies"]:
+        reply = {key: value for key, value in one.items() if key == "tool_calls"}
+        if "findings" in one:
+            answer = json.dumps({"findings": one["findings"]})
+            reply["content"] = one.get("text", "{}").replace("{}", answer)
+        elif "text" in one:
+            reply["content"] = one["text"]
+        replies.append(reply)
+    static = open_mate(mode="static").analyze(spec_of(repo)).metadata
+    analysis = open_mate(llm_model=script(*replies)).analyze(spec_of(repo))
+    use, found = analysis.model, analysis.metadata
+    assert use is not None
+    assert {field: found.get(field) for field in case.get("right", {})} == case.get("right", {})
+    for field, value in case.get("never", {}).items():
+        assert found.get(field) != value
+    for reason in case.get("refused", ()):
+        assert any(reason in one for one in use.dropped), use.dropped
+    changed = {field for field in found.evidence if found.get(field) != static.get(field)}
+    assert changed <= set(use.asked), "only what was asked changes"
+    if "right" not in case:
+        assert not use.filled
 
 
 def test_a_job_that_static_analysis_cannot_follow_is_read_by_the_model(

@@ -54,6 +54,7 @@ def test_text_for_people_is_not_said(path: str, text: str) -> None:
         ("a.json", '{"model": "gpt9"}\n'),
         ("a.sh", 'python t.py --model "${MODEL:-gpt9}"\n'),
         ("a.sh", 'cmd="torchrun --nproc 8 t.py --model gpt9 --max_steps 5000"\n'),
+        ("a.sh", 'FLAGS="--image_size 256 --mask 0.3 --layers 6 --model gpt9"\n'),
         ("a.job", 'bash -c "cd work && python t.py --epochs 5 --model gpt9"\n'),
         ("a.py", 'os.system("python t.py data/a --epochs 5 --lr 0.1 --model gpt9")\n'),
         ("a.yaml", "run: |\n  set -e\n  python t.py --model gpt9\n"),
