@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -126,7 +126,7 @@ def _help(
     application(*known)([*words, "--help"], prog_name=context.find_root().info_name)
 
 
-_OWN = {"version": _print_version, "help": _help}
+_OWN: dict[str, Callable[..., None]] = {"version": _print_version, "help": _help}
 """Commands about the command line itself."""
 
 
