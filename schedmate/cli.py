@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -39,7 +39,7 @@ CLUSTER_GROUPS = {group: kind for kind, (group, _) in BUNDLED.items()}
 PANELS: dict[str, tuple[str, ...]] = {
     "Jobs": ("analyze", "track", "watch", "history"),
     "Failures": ("diagnose", "triage", "recover", "rules"),
-    "Simulation": ("simulate", "tune", "explain", "policies", "traces"),
+    "Simulation": ("simulate", "tune", "explain", "policies", "traces", "reproduce"),
     "Clusters": (*CLUSTER_GROUPS, "fleet", "parallel", "serve", "mcp"),
     "Set-up": ("init", "demo", "llm", "doctor", "config", "version", "help"),
 }
@@ -108,6 +108,7 @@ def _print_version() -> None:
 
 
 def _help(
+    context: typer.Context,
     command: Annotated[
         list[str] | None,
         typer.Argument(metavar="COMMAND...", help="Such as `history import`.", show_default=False),
@@ -122,10 +123,10 @@ def _help(
             f"there is no command {clean(words[0], 100)!r}; `schedmate --help` lists them"
             f"{did_you_mean(words[0], names) or '.'}"
         )
-    application(*known)([*words, "--help"], prog_name="schedmate")
+    application(*known)([*words, "--help"], prog_name=context.find_root().info_name)
 
 
-_OWN = {"version": _print_version, "help": _help}
+_OWN: dict[str, Callable[..., None]] = {"version": _print_version, "help": _help}
 """Commands about the command line itself."""
 
 

@@ -144,7 +144,8 @@ _MOST_FAULTS = 10
 def defrag(
     snapshot: SnapshotArgument,
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", metavar="FILE", help="Write the plan as JSON.")
+        Path | None,
+        typer.Option("-o", "--output", "--out", metavar="FILE", help="Write the plan as JSON."),
     ] = None,
     budget: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="Migrations at most.")
@@ -613,6 +614,7 @@ SeedOption = Annotated[int, typer.Option(min=0, help="Random seed.")]
 _OutOption = Annotated[
     Path | None,
     typer.Option(
+        "--output",
         "--out",
         "-o",
         metavar="FILE",

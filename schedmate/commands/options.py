@@ -207,6 +207,7 @@ OriginOption = Annotated[
 OutOption = Annotated[
     Path | None,
     typer.Option(
+        "--output",
         "--out",
         "-o",
         metavar="FILE",

@@ -54,7 +54,9 @@ def triage(
     ],
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="FILE", help="Write a report, one HTML file."),
+        typer.Option(
+            "--output", "--out", "-o", metavar="FILE", help="Write a report, one HTML file."
+        ),
     ] = None,
     table: Annotated[
         Path | None,

@@ -96,7 +96,7 @@ def _kubernetes_record(item: dict[str, Any]) -> JobRecord:
         launch=LaunchConfig(
             gpus=sum(count * _gpus(pod) for count, pod in pods) or None,
             nodes=sum(count for count, _ in pods) or None,
-            gpu_type=next((kind for _, pod in pods if (kind := _gpu_type(pod))), None),
+            gpu_type=next((found for _, pod in pods if (found := _gpu_type(pod))), None),
             time_limit_s=spec.get("activeDeadlineSeconds"),
         ),
         state=state,

@@ -39,6 +39,7 @@ from schedmate.serve.models import (
     PlanList,
     PlanState,
     Problem,
+    ProgressRequest,
     Stored,
     StoreRequest,
     Tracked,
@@ -220,6 +221,13 @@ def api_routes(service: Service, access: Access) -> APIRouter:
         remaining = await service.remaining(request, progress, deadline)
         return _json_response(
             Tracked(job_id=request.job.job_id, progress=progress, remaining=remaining)
+        )
+
+    @router.post("/progress", response_model=Tracked)
+    def progress(request: ProgressRequest) -> Response:
+        """Take what a training program says of its own progress, for the dashboard."""
+        return _json_response(
+            Tracked(job_id=request.job.job_id, progress=service.report(request), remaining=None)
         )
 
     @router.post("/diagnose", response_model=Diagnosed)

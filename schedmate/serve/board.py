@@ -38,12 +38,12 @@ class Advised:
 
 @dataclass(frozen=True, slots=True)
 class Tracked:
-    """A running job's log was read."""
+    """A running job's log was read, or, where `log` is None, its program said how it goes."""
 
     job: JobSpec
     progress: Progress
     time: float
-    log: str
+    log: str | None
     batch_size: int | None
     follow: bool
 
@@ -145,7 +145,7 @@ class Board:
         elif isinstance(update, Tracked):
             self._writer.execute(
                 "UPDATE jobs SET state = iif(state = 'PENDING', 'RUNNING', state), tracked = ?, "
-                "progress = ?, log = ?, batch_size = ?, followed = max(followed, ?) "
+                "progress = ?, log = coalesce(?, log), batch_size = ?, followed = max(followed, ?) "
                 "WHERE job_id = ?",
                 (
                     *(now, update.progress.model_dump_json(exclude_defaults=True), update.log),

@@ -118,6 +118,23 @@ class Tracked(BaseModel):
     )
 
 
+class ProgressRequest(_Message):
+    """What a training program says of itself, as `examples/callbacks.py` does; no log is read."""
+
+    job: JobSpec
+    iteration: int = Field(ge=0, le=2**53, description="Iterations done, over all epochs")
+    total_iterations: int | None = Field(None, ge=1, le=2**53)
+    step_time_s: float | None = Field(None, gt=0, le=1e9, description="Time of one iteration [s]")
+    loss: float | None = None
+    epoch: float | None = Field(None, ge=0)
+
+    @model_validator(mode="after")
+    def _named(self) -> Self:
+        if not self.job.job_id:
+            raise ValueError("to be shown, a job needs `job.job_id`")
+        return self
+
+
 class DiagnoseRequest(_Message):
     """The logs of a failed job, below allowed roots; `job.node_names` are its nodes."""
 

@@ -52,6 +52,7 @@ from schedmate.serve.models import (
     ConflictError,
     DiagnoseRequest,
     FinishRequest,
+    ProgressRequest,
     TrackRequest,
 )
 from schedmate.serve.options import ServeOptions
@@ -222,6 +223,25 @@ class Service:
             shown.Tracked(
                 request.job, progress, time.time(), request.log, request.batch_size, request.follow
             )
+        )
+        return progress
+
+    def report(self, request: ProgressRequest) -> Progress:
+        """Progress of a running job, as its program states it."""
+        progress = Progress(
+            **request.model_dump(exclude={"job"}, exclude_none=True),
+            source="none" if request.step_time_s is None else "stated",
+            reader="report",
+            readings=0 if request.step_time_s is None else 1,
+            updated=time.time(),
+        )
+        left = max(0, (request.total_iterations or 0) - request.iteration)
+        if request.step_time_s is not None and request.total_iterations is not None:
+            progress.eta_s = left * request.step_time_s
+        if request.total_iterations is not None and not left:
+            progress.ended = "finished"
+        self.dashboard.tell(
+            shown.Tracked(request.job, progress, time.time(), None, None, follow=False)
         )
         return progress
 

@@ -40,14 +40,16 @@ def document(one: Served) -> Any:
 
 def test_every_route_is_in_the_document(document: Any) -> None:
     assert set(document["paths"]) == {
-        "/v1/advise", "/v1/track", "/v1/diagnose", "/v1/history", "/v1/history/finish",
+        "/v1/advise", "/v1/track", "/v1/progress", "/v1/diagnose", "/v1/history",
+        "/v1/history/finish",
         "/v1/plans", "/v1/plans/{plan}/approve", "/v1/plans/{plan}/reject",
         "/healthz", "/readyz", "/metrics",
     }  # fmt: skip
 
 
 OPERATIONS = [
-    ("POST", "/v1/advise"), ("POST", "/v1/track"), ("POST", "/v1/diagnose"),
+    ("POST", "/v1/advise"), ("POST", "/v1/track"), ("POST", "/v1/progress"),
+    ("POST", "/v1/diagnose"),
     ("GET", "/v1/history"), ("POST", "/v1/history"), ("POST", "/v1/history/finish"),
     ("GET", "/v1/plans"), ("POST", "/v1/plans/{plan}/approve"), ("GET", "/readyz"),
 ]  # fmt: skip
