@@ -44,6 +44,7 @@ COMMANDS = (
     "watch",
     "diagnose",
     "triage",
+    "site-report",
     "recover",
     "rules",
     "simulate",
@@ -62,7 +63,12 @@ COMMANDS = (
 
 The module's `CONTEXT`, if it has one, holds Click's settings of the command."""
 
-_ELSEWHERE = {"rules": "diagnose", "tune": "policies", "explain": "policies"}
+_ELSEWHERE = {
+    "rules": "diagnose",
+    "site-report": "site",
+    "tune": "policies",
+    "explain": "policies",
+}
 """Commands in a module of another name."""
 
 _debug = False
@@ -137,7 +143,7 @@ def application(*names: str) -> typer.Typer:
             app.add_typer(_cluster_commands(CLUSTER_GROUPS[name]), name=name)
             continue
         module = import_module(f"schedmate.commands.{_ELSEWHERE.get(name, name)}")
-        command = getattr(module, name, None) or module.app
+        command = getattr(module, name.replace("-", "_"), None) or module.app
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=name)
         else:
