@@ -77,7 +77,7 @@ def site_report(
     ] = None,
     history: HistoryOption = None,
 ) -> None:
-    """Report on a site's past jobs: predictability, queue, failures.
+    """Report on all past jobs of a site.
 
     Reads accounting and touches no cluster. Says how well run times would have been known beside
     requested times and the last run, whether the queue can be modelled and what estimates would
