@@ -31,6 +31,7 @@ from schedmate.retrieval.similarity import Calibration
 from schedmate.retrieval.table import HistoryStats
 from schedmate.schedulers.parallelism.plan import Plan as ParallelPlan
 from schedmate.settings import Settings
+from schedmate.site.document import SiteReport
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
@@ -400,6 +401,7 @@ PARTS: dict[str, Any] = {
     "recovery-file": RecoveryFile,
     "rules": Rules,
     "serve-command": ServeCommand,
+    "site-report": SiteReport,
     "slurm-doctor": Doctor,
     "slurm-import": SlurmImport,
     "slurm-plan": FailurePlan,

@@ -38,7 +38,7 @@ CLUSTER_GROUPS = {group: kind for kind, (group, _) in BUNDLED.items()}
 
 PANELS: dict[str, tuple[str, ...]] = {
     "Jobs": ("analyze", "track", "watch", "history"),
-    "Failures": ("diagnose", "triage", "recover", "rules"),
+    "Failures": ("diagnose", "triage", "site-report", "recover", "rules"),
     "Simulation": ("simulate", "tune", "explain", "policies", "traces", "reproduce"),
     "Clusters": (*CLUSTER_GROUPS, "fleet", "parallel", "serve", "mcp"),
     "Set-up": ("init", "demo", "llm", "doctor", "config", "version", "help"),
@@ -50,7 +50,12 @@ COMMANDS = tuple(name for names in PANELS.values() for name in names)
 
 The module's `CONTEXT`, if it has one, holds Click's settings of the command."""
 
-_ELSEWHERE = {"rules": "diagnose", "tune": "policies", "explain": "policies"}
+_ELSEWHERE = {
+    "rules": "diagnose",
+    "site-report": "site",
+    "tune": "policies",
+    "explain": "policies",
+}
 """Commands in a module of another name."""
 
 _debug = False
@@ -180,7 +185,7 @@ def application(*names: str) -> typer.Typer:
             app.add_typer(_cluster_commands(CLUSTER_GROUPS[name]), name=name)
             continue
         module = import_module(f"schedmate.commands.{_ELSEWHERE.get(name, name)}")
-        command = getattr(module, name, None) or module.app
+        command = getattr(module, name.replace("-", "_"), None) or module.app
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=name)
         else:

@@ -21,6 +21,7 @@ FLOORS = (
     {"readers"},
     {"mate", "schedulers.adapters"},
     {"cluster"},
+    {"site"},
     {"report"},
     {"serve"},
     {"commands"},

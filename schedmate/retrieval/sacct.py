@@ -40,8 +40,14 @@ def import_sacct_json(
     out in the units of `JobRecord`. GPU utilisation and memory come from the steps' trackable
     resources where accounting gathers them. Raises `InputError` when the text is no such document.
     """
-    report = report or ImportReport()
-    for job in _JsonDocument(stream).jobs():
+    for record, job in json_rows(stream, report or ImportReport()):
+        workdir = job.get("working_directory") or job.get("current_working_directory")
+        yield analyse(record, str(workdir) if workdir else None) if analyse else record
+
+
+def json_rows(stream: IO[str], report: ImportReport) -> Iterator[tuple[JobRecord, dict[str, Any]]]:
+    """Each record that `import_sacct_json` reads, with the object it was read from."""
+    for job in JsonDocument(stream, SACCT_JSON).members("jobs"):
         place = f"job {report.rows + 1}"
         if isinstance(job, dict):
             place += f" ({clean(job.get('job_id'), 40)})"
@@ -56,8 +62,7 @@ def import_sacct_json(
             continue
         if record is not None:
             report.rows += 1
-            workdir = job.get("working_directory") or job.get("current_working_directory")
-            yield analyse(record, str(workdir) if workdir else None) if analyse else record
+            yield record, job
 
 
 def _queued_record(job: dict[str, Any]) -> JobRecord:
@@ -208,29 +213,43 @@ def mean_util(shares: list[tuple[float, float]]) -> float | None:
     return mean if 0 <= mean <= 100 else None
 
 
-class _JsonDocument:
-    """A JSON object read from a stream, holding one member of its `jobs` array at a time."""
+SACCT_JSON = "`sacct --json`"
+"""What such a document is the output of."""
 
-    def __init__(self, stream: IO[str]) -> None:
+
+class JsonDocument:
+    """A JSON document read from a stream, holding one member of an array at a time.
+
+    `source` says in errors what it should be the output of.
+    """
+
+    def __init__(self, stream: IO[str], source: str) -> None:
         self._stream = stream
+        self._source = source
         self._buffer = ""
         self._at = 0
         self._decoder = json.JSONDecoder(parse_int=whole_number)
 
-    def jobs(self) -> Iterator[Any]:
-        """Members of the top-level `jobs` array; other members of the object are passed over."""
+    def members(self, array: str | None) -> Iterator[Any]:
+        """Members of the top-level array of this name; what else the object has is passed over.
+
+        None: of the document itself, which is an array.
+        """
+        if array is None:
+            yield from self._members()
+            return
         self._expect("{")
         while self._peek() == '"':
             key = self._value()
             self._expect(":")
-            if key == "jobs":
+            if key == array:
                 yield from self._members()
                 return
             self._value()
             if self._peek() == ",":
                 self._at += 1
         raise InputError(
-            'the file has no "jobs" array, so it is not the output of `sacct --json`; '
+            f'the file has no "{array}" array, so it is not the output of {self._source}; '
             "name its format with --format."
         )
 
@@ -281,7 +300,7 @@ class _JsonDocument:
 
     def _broken(self) -> InputError:
         return InputError(
-            "the file is not the whole output of `sacct --json`: the JSON ends or breaks early; "
+            f"the file is not the whole output of {self._source}: the JSON ends or breaks early; "
             "export it again, or name its format with --format."
         )
 
@@ -311,7 +330,12 @@ def import_sacct_parsable(
     follow it; their GPU utilisation and memory are folded into the job. Times without a zone are
     in this machine's zone. Raises `InputError` when the header is missing or lacks those columns.
     """
-    report = report or ImportReport()
+    for record, row in parsable_rows(stream, report or ImportReport()):
+        yield analyse(record, row.get("workdir")) if analyse else record
+
+
+def parsable_rows(stream: IO[str], report: ImportReport) -> Iterator[tuple[JobRecord, Row]]:
+    """Each record that `import_sacct_parsable` reads, with its row, keys in lower case."""
     lines = enumerate(stream, start=1)
     header = _header(lines)
     for number, job, steps in _grouped(lines, header):
@@ -324,7 +348,7 @@ def import_sacct_parsable(
         except ValueError as error:
             report.reject(f"line {number}", unusable_reason(error))
             continue
-        yield analyse(record, job.get("workdir")) if analyse else record
+        yield record, job
 
 
 def _grouped(

@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import exp, lgamma, log
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 from schedmate import __version__
 from schedmate.base.files import ColumnKind
@@ -339,40 +339,62 @@ def compare_nodes(jobs: Sequence[JobVerdict]) -> NodeTest:
     for job in failed:
         for node in _blamed(job):
             against[node] = against.get(node, 0) + 1
-    total, bad = len(placed), len(failed)
-    reason = _too_little(total, bad, len(ran))
-    p_values = {
-        node: hypergeometric_tail(against.get(node, 0), len(on_it), bad, total)
+    uses = {
+        node: NodeUse(len(on_it), against.get(node, 0), _node_hours(on_it))
         for node, on_it in ran.items()
+    }
+    return exact_test(
+        uses,
+        len(placed),
+        len(failed),
+        unknown="Give a job list with a column `nodes` that includes successful jobs.",
+        doubt="these logs were written by jobs",
+    )
+
+
+class NodeUse(NamedTuple):
+    """Jobs that ran on a node, failures that count against it, and the hours of the jobs."""
+
+    jobs: int
+    failures: int
+    hours: float | None
+
+
+def exact_test(
+    uses: Mapping[str, NodeUse], total: int, bad: int, *, unknown: str, doubt: str
+) -> NodeTest:
+    """The test of `compare_nodes` on counts: `bad` of `total` jobs failed, on these nodes.
+
+    `unknown` says what to do where no nodes are known, `doubt` why a suspect node is to be tested.
+    """
+    reason = _too_little(total, bad, len(uses), unknown)
+    p_values = {
+        node: hypergeometric_tail(use.failures, use.jobs, bad, total) for node, use in uses.items()
     }
     adjusted = holm_adjusted(p_values)
     findings = [
         NodeFinding(
             node=node,
-            jobs=len(on_it),
-            failures=against.get(node, 0),
-            expected=len(on_it) * bad / total,
-            node_hours=_node_hours(on_it),
-            per_1000_hours=_rate(against.get(node, 0), _node_hours(on_it)),
+            jobs=use.jobs,
+            failures=use.failures,
+            expected=use.jobs * bad / total,
+            node_hours=use.hours,
+            per_1000_hours=_rate(use.failures, use.hours),
             p_value=p_values[node],
             p_adjusted=adjusted[node],
             suspect=not reason and adjusted[node] < ALPHA,
         )
-        for node, on_it in ran.items()
+        for node, use in uses.items()
     ]
     findings.sort(key=lambda finding: (finding.p_value, -finding.failures, finding.node))
     suspects = sum(finding.suspect for finding in findings)
     return NodeTest(
         tested=not reason,
         reason=reason
-        or f"{suspects or 'None'} of {len(ran)} nodes had more infrastructure failures than chance "
-        f"explains: exact hypergeometric test against the baseline of {bad} failures in {total} "
-        f"jobs ({bad / total:.1%}), p < {ALPHA} after Holm's correction."
-        + (
-            " Test a suspect node before draining it: these logs were written by jobs."
-            if suspects
-            else ""
-        ),
+        or f"{suspects or 'None'} of {len(uses)} nodes had more infrastructure failures than "
+        f"chance explains: exact hypergeometric test against the baseline of {bad} failures in "
+        f"{total} jobs ({bad / total:.1%}), p < {ALPHA} after Holm's correction."
+        + (f" Test a suspect node before draining it: {doubt}." if suspects else ""),
         jobs=total,
         failures=bad,
         baseline=bad / total if total else None,
@@ -420,12 +442,9 @@ def poisson_interval(count: int, level: float = 0.95) -> tuple[float, float]:
     return (0.0 if count == 0 else mean_at(1 - part, count - 1), mean_at(part, count))
 
 
-def _too_little(total: int, bad: int, nodes: int) -> str:
+def _too_little(total: int, bad: int, nodes: int, unknown: str) -> str:
     if not total:
-        return (
-            "Not tested: the nodes of the jobs are unknown. Give a job list with a column "
-            "`nodes` that includes successful jobs."
-        )
+        return f"Not tested: the nodes of the jobs are unknown. {unknown}"
     if total < LEAST_JOBS or bad < LEAST_FAILURES or nodes < 2:
         return (
             f"Nothing is claimed: the jobs whose nodes are known are {total}, on {nodes} nodes, "

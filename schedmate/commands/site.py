@@ -1,0 +1,148 @@
+"""`schedmate site-report`: what a site's own accounting says for and against schedmate."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from schedmate.base.data import dumps
+from schedmate.base.errors import UsageError
+from schedmate.base.files import open_output
+from schedmate.base.terminal import counted, progress, say
+from schedmate.commands.options import HistoryOption, JsonOption
+
+if TYPE_CHECKING:
+    from schedmate.site.report import Advance
+
+
+def site_report(
+    source: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="FILE",
+            help="List of jobs, also .gz; - is standard input. Without it: the job history.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write one HTML page.")
+    ] = None,
+    markdown: Annotated[
+        Path | None, typer.Option("--markdown", metavar="FILE", help="Write Markdown.")
+    ] = None,
+    as_json: JsonOption = False,
+    job_format: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            help="auto, sacct-json, sacct (--parsable2), csv, swf, kubernetes (kubectl get -o "
+            "json), ray (/api/jobs/), or jsonl (an export of a history).",
+        ),
+    ] = "auto",
+    mapping: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map",
+            metavar="FIELD=COLUMN[:UNIT]",
+            help="For csv: the column of a field whose name is not known, as run=hours:h. Repeat "
+            "it.",
+        ),
+    ] = None,
+    logs: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATTERN",
+            help="Where logs of failed jobs are, with Slurm's symbols: /logs/%u/slurm-%j.out.",
+        ),
+    ] = None,
+    anonymize: Annotated[
+        bool,
+        typer.Option(
+            "--anonymize",
+            help="Replace names of users, groups, partitions, jobs and nodes by pseudonyms, and "
+            "leave out dates.",
+        ),
+    ] = False,
+    replay: Annotated[
+        int | None,
+        typer.Option(
+            min=100,
+            metavar="N",
+            help="Latest jobs that estimates are replayed on. Default: 150,000, about a minute.",
+        ),
+    ] = None,
+    history: HistoryOption = None,
+) -> None:
+    """Report on all past jobs of a site.
+
+    Reads accounting and touches no cluster. Says how well run times would have been known beside
+    requested times and the last run, whether the queue can be modelled and what estimates would
+    have changed in it, what failed and what it cost, and what to switch on first.
+
+    Examples:
+
+      sacct -a -S 2026-01-01 --json | schedmate site-report - --out report.html
+
+      schedmate site-report jobs.swf.gz --anonymize --out report.html --markdown report.md
+    """
+    from schedmate.base.objects import local_copy
+    from schedmate.commands.history import settings_history
+    from schedmate.report.site import show_site, site_markdown, site_page
+    from schedmate.retrieval.importers import open_source
+    from schedmate.retrieval.sacct import ImportReport
+    from schedmate.site.accounting import detect, of_records, parse_columns, read_jobs
+    from schedmate.site.predictability import REPLAYED
+    from schedmate.site.report import Request
+    from schedmate.site.report import site_report as make
+
+    if source is not None and history is not None:
+        raise UsageError("FILE and --history exclude each other; give one of them.")
+    columns = parse_columns(mapping or [])
+    wanted = None if job_format == "auto" else job_format
+    report, kubernetes = ImportReport(), False
+    with ExitStack() as stack:
+        if source is None:
+            store = stack.enter_context(settings_history(history, read_only=True))
+            jobs = of_records(store.export())
+        else:
+            opened = stack.enter_context(open_source(stack.enter_context(local_copy(source))))
+            kubernetes = (wanted or ("csv" if columns else detect(opened.head))) == "kubernetes"
+            jobs = read_jobs(opened, wanted, columns, report)
+        request = Request(
+            source="the history" if source is None else source.name,
+            anonymize=anonymize,
+            logs=logs,
+            replayed=replay or REPLAYED,
+            cluster="kubernetes" if kubernetes else "slurm",
+        )
+        with _stages() as stage:
+            found = make(jobs, request, report, stage)
+        for path, made in ((out, site_page), (markdown, site_markdown)):
+            if path is not None:
+                text = made(found)
+                with open_output(path) as stream:
+                    stream.write(text)
+    if report.bad:
+        say(f"warning: {counted(report.bad, 'row')} could not be used; {report.problems[0]}")
+    if as_json:
+        typer.echo(dumps(found.document(), indent=1))
+    else:
+        from schedmate.base.terminal import Screen
+
+        show_site(found, Screen(sys.stdout))
+
+
+@contextmanager
+def _stages() -> Iterator[Callable[[str, int | None], Advance]]:
+    """A function that begins the next stage, with a progress bar of its own."""
+    with ExitStack() as stack:
+
+        def begin(what: str, total: int | None) -> Advance:
+            stack.close()
+            return stack.enter_context(progress(what, total))
+
+        yield begin

@@ -1,0 +1,386 @@
+"""`schedmate site-report`: what it reads, what it says of jobs, queue and failures, and how."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import math
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cli_runner import Cli
+
+from schedmate.retrieval.importers import Source
+from schedmate.retrieval.sacct import ImportReport
+from schedmate.schedulers.model import Cluster
+from schedmate.schedulers.sim.engine import Simulation
+from schedmate.schedulers.sim.workload import Workload
+from schedmate.site.accounting import AccountedJob, Pseudonyms, detect, read_jobs
+from schedmate.site.queue import Advised, rank_correlation
+
+SACCT = (
+    "JobID|JobName|User|Account|Partition|State|Submit|Start|End|ElapsedRaw|TimelimitRaw|AllocTRES|"
+    "NodeList|NCPUS|StdOut|WorkDir\n"
+    "17|train|ann|vision|gpu|COMPLETED|1700000000|1700000060|1700003660|3600|120|"
+    "cpu=16,gres/gpu=2|gpu[01-02]|16|slurm-%j.out|/logs\n"
+    "17.batch|batch||vision||COMPLETED|1700000060|1700000060|1700003660|3600|||gpu01|16||\n"
+    "18|eval|bob|nlp|gpu|NODE_FAIL|1700000000|1700000060|1700000120|60|120|gres/gpu=1|gpu03|8||\n"
+)
+SACCT_JSON: dict[str, Any] = {
+    "meta": {"plugins": {}},
+    "jobs": [
+        {
+            "job_id": 17,
+            "name": "train",
+            "user": "ann",
+            "account": "vision",
+            "partition": "gpu",
+            "nodes": "gpu[01-02]",
+            "state": {"current": ["COMPLETED"]},
+            "time": {
+                "submission": 1700000000,
+                "start": 1700000060,
+                "end": 1700003660,
+                "elapsed": 3600,
+                "limit": {"set": True, "infinite": False, "number": 120},
+            },
+            "tres": {
+                "allocated": [
+                    {"type": "cpu", "count": 16},
+                    {"type": "gres", "name": "gpu", "count": 2},
+                ]
+            },
+        }
+    ],
+}
+KUBERNETES = {
+    "apiVersion": "v1",
+    "kind": "List",
+    "items": [
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {
+                "name": "train-28391",
+                "namespace": "ann",
+                "creationTimestamp": "2023-11-14T22:13:20Z",
+                "labels": {"kueue.x-k8s.io/queue-name": "gpu"},
+            },
+            "spec": {
+                "activeDeadlineSeconds": 7200,
+                "template": {
+                    "spec": {
+                        "containers": [
+                            {"name": "a", "resources": {"limits": {"nvidia.com/gpu": "2"}}}
+                        ]
+                    }
+                },
+            },
+            "status": {
+                "startTime": "2023-11-14T22:14:20Z",
+                "conditions": [
+                    {
+                        "type": "Complete",
+                        "status": "True",
+                        "lastTransitionTime": "2023-11-14T23:14:20Z",
+                    }
+                ],
+            },
+        },
+        {"kind": "Pod", "metadata": {"name": "other"}},
+    ],
+}
+RAY = [
+    {
+        "submission_id": "17",
+        "status": "SUCCEEDED",
+        "entrypoint": "python train.py",
+        "start_time": 1700000060000,
+        "end_time": 1700003660000,
+        "entrypoint_num_gpus": 2,
+        "metadata": {"user": "ann", "name": "train"},
+    },
+    {"submission_id": "18", "status": "WHAT"},
+]
+SWF = (
+    "; UnixStartTime: 1700000000\n"
+    "17 0 60 3600 16 -1 -1 16 7200 -1 1 3 4 5 -1 2 -1 -1\n18 0 60 -1 16 -1 -1 16 7200 -1 5 3 4 5"
+    " -1 2 -1 -1\n1 2 3\n"
+)
+CSV = (
+    "id;who;queue;status;submit;start;hours;gpus\n17;ann;gpu;COMPLETED;1700000000;1700000060;1;2\n"
+)
+
+
+def read(text: str, wanted: str | None = None, **columns: str) -> tuple[list[AccountedJob], int]:
+    report = ImportReport()
+    source = Source(io.StringIO(text, newline=""), text[:4000], None, lambda: 0)
+    return list(read_jobs(source, wanted, columns, report)), report.bad
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "bad"),
+    [
+        (SACCT, "sacct", 0),
+        (json.dumps(SACCT_JSON), "sacct-json", 0),
+        (json.dumps(KUBERNETES), "kubernetes", 0),
+        (json.dumps(RAY), "ray", 1),
+        (SWF, "swf", 1),
+        (CSV, "csv", 0),
+    ],
+)
+def test_every_list_gives_the_same_job(text: str, kind: str, bad: int) -> None:
+    assert detect(text) == kind
+    columns = {"user": "who", "run": "hours:h"} if kind == "csv" else {}
+    jobs, left_out = read(text, None, **columns)
+    job = jobs[0]
+    assert left_out == bad
+    assert (job.state, job.run_s, job.end) == ("COMPLETED", 3600, 1700003660)
+    assert job.user == ("3" if kind == "swf" else "ann")
+    assert (job.cpus if kind == "swf" else job.gpus) == (16 if kind == "swf" else 2)
+    if kind != "ray":  # which keeps neither
+        assert (job.submit, job.start) == (1700000000, 1700000060)
+        assert job.partition == ("2" if kind == "swf" else "gpu")
+    if kind.startswith("sacct"):
+        assert job.hosts == ("gpu01", "gpu02")
+        assert (job.group, job.limit_s, job.cpus) == ("vision", 7200, 16)
+    if kind == "kubernetes":
+        assert (job.name, job.limit_s) == ("train", 7200)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--map", "nonsense=x"), "with one of the fields"),
+        (("--map", "run=nowhere"), "no column 'nowhere'"),
+        (("--format", "nonsense"), "not one of auto, sacct-json"),
+        (("--format", "swf", "--map", "run=hours:h"), "--map is for csv"),
+        ((), "no column of the file is known to hold run"),
+        (("--history", "x"), "exclude each other"),
+    ],
+)
+def test_what_cannot_be_read_is_one_sentence(
+    cli: Cli, tmp_path: Path, words: tuple[str, ...], says: str
+) -> None:
+    (tmp_path / "jobs.csv").write_text(CSV)
+    done = cli("site-report", str(tmp_path / "jobs.csv"), *words)
+    assert done.code in (2, 3)
+    assert says in " ".join(done.err.split())
+    assert len(done.err.splitlines()) <= 4
+
+
+def test_pseudonyms_are_the_same_for_the_same_name_and_differ_by_kind() -> None:
+    names = Pseudonyms()
+    job = AccountedJob("1", "FAILED", "ann", "ann", "gpu", "train", hosts=("gpu01",))
+    one, two = names.job(job), names.job(job)
+    assert one == two
+    assert not {"ann", "gpu", "train", "gpu01"} & {*map(str, one), *one.hosts}
+    assert one.user != one.group
+    assert Pseudonyms().job(job).user != one.user
+    assert names.job(AccountedJob("1", "FAILED")).user is None
+
+
+def test_ranks_have_ties() -> None:
+    zeros = np.zeros(5)
+    assert rank_correlation(zeros, np.arange(5.0)) == 0
+    first, second = np.array([0, 0, 0, 5.0, 9.0]), np.array([0, 0, 0, 50.0, 90.0])
+    assert rank_correlation(first, second) == pytest.approx(1.0)
+
+
+# A made-up site whose queue is the model's own, so that the model must be found faithful.
+
+
+COLUMNS = (
+    "job_id,user,account,partition,name,state,submit,start,end,run_s,time_limit_s,gpus,nodelist,log"
+)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """1,400 jobs of a site with recurrent work, a broken node, and a failure again and again."""
+    draw = random.Random(7)
+    rows, moment = [], 0.0
+    works = {f"work{n}": math.exp(draw.uniform(5.5, 9.5)) for n in range(12)}
+    for _ in range(1_400):
+        moment += draw.expovariate(1 / 150)
+        name = draw.choice(list(works))
+        run = works[name] * math.exp(draw.gauss(0, 0.2))
+        rows.append((moment, run, draw.choice([1, 1, 2, 4]), name))
+    work = Workload.of([row[:3] for row in rows])
+    for job, (_, run, _, _) in zip(work.jobs, rows, strict=True):
+        job.time_limit_s = 3600.0 * math.ceil(3 * run / 3600)
+    policy = Advised(predict=False)
+    outcome = Simulation(work, policy, Cluster.parse("1x16")).run()
+    lines = [COLUMNS]
+    folder = tmp_path_factory.mktemp("site")
+    (folder / "oom.log").write_text(
+        "step 1 loss 2\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
+    )
+    for n, ((submit, run, gpus, name), start) in enumerate(
+        zip(rows, outcome.first_start, strict=True)
+    ):
+        user, node = f"secret{int(name[4:]) % 4}", f"gpu{n % 10:02d}"
+        state, log = "COMPLETED", ""
+        if n % 10 == 3 and n % 40 == 3:
+            state = "NODE_FAIL"
+        elif name == "work5":
+            state, log = "OUT_OF_MEMORY", str(folder / "oom.log")
+        lines.append(
+            f"{n},{user},group{user[-1]},batch,{name},{state},{1.7e9 + submit:.1f},"
+            f"{1.7e9 + start:.1f},{1.7e9 + start + run:.1f},{run:.1f},"
+            f"{3600 * math.ceil(3 * run / 3600)},{gpus},{node},{log}"
+        )
+    path = folder / "jobs.csv.gz"
+    with gzip.open(path, "wt") as stream:
+        stream.write("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def found(site: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    from schedmate.report.site import site_markdown, site_page
+    from schedmate.retrieval.importers import open_source
+    from schedmate.site.report import Request, site_report
+
+    report = ImportReport()
+    with open_source(site) as source:
+        made = site_report(read_jobs(source, None, {}, report), Request("jobs.csv.gz"), report)
+    return {"page": site_page(made), "markdown": site_markdown(made), **made.document()}
+
+
+def test_estimates_beat_requests_of_three_times_the_run(found: dict[str, Any]) -> None:
+    total = found["predictability"]["total"]
+    assert total["estimate"] > 0.9 > total["requested"]
+    assert 0.65 < total["covered"] < 0.95
+    assert 0.6 < total["unused"] < 0.8
+    assert {"size", "user group", "past jobs of user"} <= set(found["predictability"]["by"])
+    curve = found["predictability"]["curve"]
+    assert curve["estimate"] == sorted(curve["estimate"])
+
+
+def test_a_queue_like_the_model_is_found_faithful_and_a_what_if_follows(
+    found: dict[str, Any],
+) -> None:
+    fidelity = found["queue"]["fidelity"]
+    assert fidelity["faithful"]
+    assert fidelity["correlation"] > 0.9
+    assert fidelity["capacity"] == pytest.approx(16, abs=1)
+    today, *others = found["queue"]["scenarios"]
+    assert today["starved"] == 0
+    assert min(one["mean_wait_s"] for one in others) < today["mean_wait_s"]
+    change = "estimates order within the bounds"
+    losses = [one["change_s"][change] for one in found["queue"]["groups"]]
+    assert losses == sorted(losses, reverse=True)
+
+
+def test_failures_cost_repeats_nodes_and_causes(found: dict[str, Any]) -> None:
+    failed = found["failures"]
+    assert {one["state"] for one in failed["states"]} == {
+        *("COMPLETED", "OUT_OF_MEMORY", "NODE_FAIL"),
+    }
+    assert 0 < failed["lost_share"] < 1
+    assert failed["repeats"][0]["name"] == "work5"
+    assert failed["repeats"][0]["state"] == "OUT_OF_MEMORY"
+    assert failed["repeats"][0]["runs"] > 3
+    suspects = [one["node"] for one in failed["nodes"]["nodes"] if one["suspect"]]
+    assert suspects == ["gpu03"]
+    assert failed["causes"][0]["error_name"] == "Out of Memory"
+    assert failed["logs_read"] > 50
+
+
+def test_advice_has_a_setting_and_how_to_undo_it(found: dict[str, Any]) -> None:
+    titles = [one["title"] for one in found["advice"]]
+    assert titles[0].startswith("Let the agent observe")
+    assert any("order the queue" in one for one in titles)
+    assert "Test 1 suspect nodes" in titles
+    assert all(one["setting"].strip() and one["undo"] for one in found["advice"])
+    drain = next(one for one in found["advice"] if "suspect" in one["title"])
+    assert "NodeName=gpu03 State=DRAIN" in drain["setting"]
+    assert not [one for one in found["advice"] if re.search(r"\{[a-z]+\}", one["setting"])]
+
+
+def test_the_page_is_whole_and_markdown_has_its_sections(found: dict[str, Any]) -> None:
+    page = found["page"]
+    assert page.count("<section ") == page.count("</section>") == 4
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    data = re.search(r'id="data">(.*?)</script>', page, re.DOTALL)
+    assert data is not None
+    assert json.loads(data[1])["schema"] == "schedmate.site-report/v1"
+    heads = re.findall(r"^## (.+)$", found["markdown"], re.MULTILINE)
+    assert heads[-1] == "What to switch on first"
+    assert "      allowed: true" in found["markdown"]
+
+
+def test_anonymised_nothing_of_the_list_is_left(cli: Cli, site: Path, tmp_path: Path) -> None:
+    out, markdown = tmp_path / "r.html", tmp_path / "r.md"
+    done = cli(
+        *("site-report", str(site), "--anonymize", "--replay", "200", "--json"),
+        *("--out", str(out), "--markdown", str(markdown)),
+    )
+    assert done.code == 0, done.err
+    document = json.loads(done.out)
+    assert document["coverage"]["anonymized"]
+    assert document["coverage"]["first"] is None
+    for text in (done.out, out.read_text(), markdown.read_text()):
+        assert not re.search(r"secret\d|group\d|work\d|gpu0\d|jobs\.csv|2023-1", text)
+    assert re.search(r"user-[0-9a-f]{8}", done.out)
+
+
+HEADS = "job_id user account partition state submit start run_s limit cpus".split()  # noqa: SIM905
+
+
+def test_markup_of_a_list_is_text(cli: Cli, tmp_path: Path) -> None:
+    evil = "<script>alert(1)</script>|$(reboot)"
+    path, out, markdown = (tmp_path / name for name in ("jobs.csv", "r.html", "r.md"))
+    with path.open("w", newline="") as stream:
+        rows = csv.writer(stream)
+        rows.writerow(HEADS)
+        for n in range(300):
+            rows.writerow(
+                [n, evil, evil, evil, "COMPLETED", 1.7e9 + 60 * n, 1.7e9 + 60 * n, 50, 9000, 1]
+            )
+    done = cli("site-report", str(path), "--map", "limit=limit", "--out", str(out),
+               "--markdown", str(markdown))  # fmt: skip
+    assert done.code == 0, done.err
+    assert "<script>alert" not in out.read_text()
+    lines = markdown.read_text().splitlines()
+    assert not [
+        one for one in lines if re.search(r"(?<!\\)<script", one) and one[:4].strip()
+    ]  # but in code
+    assert "PartitionName='<script>" in done.out  # quoted for a shell
+    assert "no waits" in " ".join(done.out.split())
+
+
+def test_a_list_in_which_nothing_ran(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text("job_id,state,submit,run_s\n1,PENDING,1700000000,\n2,what,1700000000,1\n")
+    done = cli("site-report", str(path))
+    assert done.code == 3
+    assert "no job of the list ran: 2 rows read, 1 row could not be used" in " ".join(
+        done.err.split()
+    )
+
+
+def test_the_history_is_read_without_a_file(cli: Cli, tmp_path: Path) -> None:
+    history = str(tmp_path / "history")
+    lines = [
+        json.dumps({
+            "job_id": str(n), "user": "ann", "name": "train", "state": "COMPLETED",
+            "submit_time": 1.7e9 + 9000 * n, "start_time": 1.7e9 + 9000 * n,
+            "end_time": 1.7e9 + 9000 * n + 600, "duration_s": 600, "launch": {"gpus": 1},
+        })
+        for n in range(120)
+    ]  # fmt: skip
+    (tmp_path / "jobs.jsonl").write_text("\n".join(lines))
+    assert cli("history", "import", str(tmp_path / "jobs.jsonl"), "--history", history).code == 0
+    done = cli("site-report", "--history", history, "--json")
+    assert done.code == 0, done.err
+    document = json.loads(done.out)
+    assert document["unit"] == "GPU"
+    assert document["predictability"]["total"]["estimate"] == 1
