@@ -83,8 +83,8 @@ def triage_markdown(triage: Triage) -> str:
         group = groups[bar.group]
         hours = f"{group.gpu_hours:,.1f}" if group.gpu_hours_known else "?"
         example = jobs[group.example]
-        line = example.diagnosis.line if example.diagnosis is not None else None
-        where = f"{example.job_id}:{line}" if line is not None else example.job_id
+        first = example.diagnosis.line if example.diagnosis is not None else None
+        where = f"{example.job_id}:{first}" if first is not None else example.job_id
         cells = (
             f"{len(group.jobs):,}",
             hours,

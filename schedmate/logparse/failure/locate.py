@@ -432,7 +432,10 @@ def _gap(one: float | None, other: float | None) -> float | None:
 
 def _only_waits(event: Event) -> bool:
     """Whether an event is a line that waits or tries again, which alone is no failure."""
-    return not event.traceback and role_of(event) in ("cause", "symptom") and only_waits(event.text)
+    if event.traceback or role_of(event) not in ("cause", "symptom"):
+        return False
+    # a rank that names whom it waited for has given up
+    return (role_of(event) == "cause" or not event.weight) and only_waits(event.text)
 
 
 def _ends_waiting(event: Event) -> bool:

@@ -54,11 +54,11 @@ def _outcome(file: LogFile, attempt: Attempt, rules: RuleSet) -> RunOutcome:
 def set_aside_handled(verdict: Verdict, scans: Sequence[FileScan]) -> Verdict:
     """`verdict`, unless all that failed was caught and the program then ended well."""
     root = verdict.root
-    if root is None or role_of(root) not in ("cause", "symptom"):
+    if root is None or role_of(root) != "cause":
         return verdict
     end = end_of(scans)
     failed = [root, *verdict.cascade]
-    if end is None or any(event.file is end.file and event.known_at > end.line.number
+    if end is None or any(event.file is end.file and event.known_at >= end.line.number
                           for event in failed):  # fmt: skip
         return verdict
     said = Counter(_wording(event) for one in scans for event in (*one.events, *one.background))
@@ -72,7 +72,7 @@ def set_aside_handled(verdict: Verdict, scans: Sequence[FileScan]) -> Verdict:
 
 def _is_handled(event: Event, said: Counter[str]) -> bool:
     """Whether the program itself reported a failure and went on, by its words or by habit."""
-    if event.traceback or role_of(event) not in ("cause", "symptom"):
+    if event.traceback or role_of(event) != "cause":
         return False
     return says_handled(event.text) or said[_wording(event)] >= OFTEN
 
