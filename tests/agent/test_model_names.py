@@ -147,5 +147,7 @@ for step in range(9):
     )
     command = f"python train.py --{role} bert-base-uncased"
     assert extract(tmp_path, command).metadata.model.model_name == "bert-base-uncased"
+    same = f"{command} --{trained} bert-base-uncased"
+    assert extract(tmp_path, same).metadata.model.model_name == "bert-base-uncased"
     command += f" --{trained} org/small-1b"
     assert extract(tmp_path, command).metadata.model.model_name == "org/small-1b"

@@ -158,11 +158,16 @@ def _in_a_role(settings: list[Setting], candidates: list[Candidate]) -> set[int]
     model of the job, unless nothing else is one.
     """
     role = re.compile("|".join(rules("names")["role"]))
-    origins = [
-        (setting.value.origin, model_name(text_of(setting.value) or ""))
-        for setting in settings
-        if role.search(setting.key)
-    ]
+    texts = [s for s in settings if isinstance(s.value.data, str) and s.value.origin is not None]
+    roles = {id(s): s.value.origin for s in texts if role.search(s.key)}
+    places = set(roles.values())
+    named: dict[bool, set[tuple[Origin | None, str | None]]] = {True: set(), False: set()}
+    for setting in texts if roles else ():
+        if setting.value.origin in places:
+            name = model_name(text_of(setting.value) or "")
+            named[id(setting) in roles].add((setting.value.origin, name))
+    # a tokenizer's name that is the model's own by default has the model's origin
+    origins = named[True] - named[False]
     known = [one for one in candidates if one.origin is not None]
     serving = {id(one) for one in known if (one.origin, one.data) in origins}
     others = (one for one in candidates if id(one) not in serving and one.rule not in _BY_NAME)

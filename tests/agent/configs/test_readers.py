@@ -10,6 +10,7 @@ from schedmate.agent.configs.gin import parse_gin
 from schedmate.agent.configs.reader import read_config
 from schedmate.agent.configs.trees import ConfigError
 from schedmate.agent.configs.yaml_reader import read_detectron
+from schedmate.agent.static import extract
 from schedmate.agent.values import Origin, Unknown, Value
 from schedmate.base.errors import InputError
 
@@ -484,3 +485,36 @@ def test_gin_cycles_and_bombs(tmp_path: Path) -> None:
     bomb = "".join(f"M{i} = [{', '.join([f'%M{i + 1}'] * 10)}]\n" for i in range(15))
     with pytest.raises(ConfigError, match="more than 200,000"):
         parse_gin(bomb + "M15 = 1\n", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("option", "expected"),
+    [
+        ("", ("resnet50", 25_000, "step", 8, 0.04, "configs/base.config")),
+        ("--config configs/large.py", ("resnet18", 12, "epoch", 64, 0.001, "configs/large.py")),
+    ],
+)
+def test_a_file_that_is_named_answers_whatever_loads_it(
+    tmp_path: Path, option: str, expected: tuple[object, ...]
+) -> None:
+    """The file of a default that is reached, unless the command names another one."""
+    files = {
+        "train.py": "import argparse\nfrom lab import build, load\np = argparse.ArgumentParser()\n"
+        'p.add_argument("--config", default="configs/base.config")\n'
+        'p.add_argument("--eval_report", default="configs/report.yaml")\n'
+        "build(load(p.parse_args().config)).run()\n",
+        "configs/base.config": 'model { name: "resnet50" }\ntrain_config: {\n  batch_size: 8\n'
+        "  num_steps: 25000\n  optimizer { learning_rate: 0.04 }\n}\n",
+        "configs/large.py": "BATCH = 64\ntrain = dict(batch_size=BATCH, epochs=12, lr=1e-3)\n"
+        'model = {"model_name": "resnet18"}\n',
+        "configs/report.yaml": "batch_size: 1000\n",
+        "configs/unused.config": "train_config: {\n  batch_size: 512\n}\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    metadata = extract(tmp_path, f"python train.py {option}").metadata
+    training = metadata.sections()["training_config"]
+    values = [training.get(name) for name in ("iters", "iter_type", "batch_size", "lr")]
+    place = metadata.evidence["training_config.iters"].file
+    assert (metadata.model.model_name, *values, place) == expected
