@@ -8,8 +8,9 @@ line of the static answer where that has it, else the first line of the job's fi
 has the value. The checker has no part in choosing it, so what it refuses is counted honestly. A
 value that no line has (a length that is computed) is left out. With a share of wrong answers, a
 finding is replaced by another value that also stands on the line it cites: another name or number
-of the same file, another domain, the other unit. On the fixtures static analysis is right throughout,
-since they are its tests; so there is also a row in which one field in five is taken away from it.
+of the same file, another domain, the other unit. On the fixtures static analysis is right
+throughout, since they are its tests; so there is also a row in which one field in five is taken
+away from it.
 
 Rows: fields right by static analysis alone (the baseline) and with the model, right findings that
 were refused, right static fields that turned wrong, of those the ones that were at least 80 % sure,
@@ -292,7 +293,7 @@ def main() -> None:
                     wrong,
                     options.seed,
                     scratch,
-                )  # fmt: skip
+                )
                 for job, static in zip(jobs, statics, strict=True)
             ]
             rows.append(row(model, jobs, answered))
