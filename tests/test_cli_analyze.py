@@ -220,7 +220,7 @@ def test_recording_one_id_twice_is_refused(analyze: Cli) -> None:
         ([str(REPO), "--gpus", "-1"], 2, "--gpus"),
         ([str(REPO), "--threshold", "7"], 2, "--threshold"),
         ([str(REPO), "--method", "magic"], 2, "magic"),
-        ([str(REPO), "--processes", "2"], 2, "--processes"),
+        ([str(REPO), "--processes", "2"], 2, "--jobs is for"),
         ([str(REPO), "--batch", "-"], 2, "REPO describes one job"),
     ],
 )

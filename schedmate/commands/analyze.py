@@ -149,7 +149,11 @@ def analyze(
     processes: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Jobs that --batch reads at the same time. Default: one per core."
+            "--jobs",
+            "--processes",
+            min=1,
+            metavar="N",
+            help="Jobs that --batch reads at the same time. Default: one per core.",
         ),
     ] = None,
     ray: RayOption = None,
@@ -211,7 +215,7 @@ def analyze(
         if repo is None:
             raise UsageError("name the directory of a training repository, or use --batch.")
         many = {
-            "--processes": processes,
+            "--jobs": processes,
             "--ray": ray,
             "--journal": journal,
             "--parquet": parquet,

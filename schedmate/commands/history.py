@@ -75,7 +75,10 @@ def import_history(
     processes: Annotated[
         int | None,
         typer.Option(
+            "--jobs",
+            "--processes",
             min=1,
+            metavar="N",
             help="Directories that --analyze reads at the same time. Default: one per core.",
         ),
     ] = None,
@@ -107,7 +110,7 @@ def import_history(
 
     where = Workers(processes, ray, journal)
     if not analyze and where != Workers(None, None):
-        raise UsageError("--processes, --ray and --journal are for --analyze; give it, too.")
+        raise UsageError("--jobs, --ray and --journal are for --analyze; give it, too.")
     where.check()
     wanted = None if file_format == "auto" else file_format
     if wanted is not None and wanted not in formats():

@@ -138,7 +138,6 @@ class Workers:
     processes: int | None
     ray: str | None
     journal_file: Path | None = None
-    option: str = "--processes"
 
     @property
     def at_once(self) -> int:
@@ -153,7 +152,7 @@ class Workers:
         if self.ray is not None:
             if self.processes is not None:
                 raise UsageError(
-                    f"{self.option} is for this machine and --ray for a cluster; give one of them."
+                    "--jobs is for this machine and --ray for a cluster; give one of them."
                 )
             from schedmate.base.pool import require_ray_tasks
 

@@ -195,7 +195,7 @@ def simulate(
         changing = Phases.parse(phases)
     if not names:
         raise UsageError("--policy names none; `schedmate policies` lists them.")
-    where = Workers(processes, ray, option="--jobs")
+    where = Workers(processes, ray)
     where.check(report)
     window = None if gantt is None else window_of(gantt)
     page = report or (None if out is None else out / "report.html")

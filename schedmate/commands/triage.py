@@ -162,7 +162,7 @@ def triage(
         raise UsageError(
             "--one-job-per-file and --one-job-per-folder exclude each other; give one of them."
         )
-    where = Workers(processes, ray, option="--jobs")
+    where = Workers(processes, ray)
     where.check(out, table, parquet)
     add_row: Callable[[Mapping[str, object]], None]
     batch = find_targets(

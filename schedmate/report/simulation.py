@@ -146,12 +146,13 @@ def show_simulation(runs: list[dict[str, Any]], screen: Screen) -> None:
     for number, line in enumerate(headlines(runs)):
         screen.line(line, None if number else "good")
     settings = varied_settings(runs)
-    titles = [title for title, _, _ in _TABLE_COLUMNS]
+    columns = [column for column in _TABLE_COLUMNS if _has_news(column[1], runs)]
+    titles = [title for title, _, _ in columns]
     table = Table("policy", *settings, *titles, right=titles)
     for run in runs:
         table.add(
             *(run[key] for key in ("policy", *settings)),
-            *(form.format(run[key]) for _, key, form in _TABLE_COLUMNS),
+            *(form.format(run[key]) for _, key, form in columns),
         )
     screen.line()
     screen.table(table)
@@ -160,12 +161,41 @@ def show_simulation(runs: list[dict[str, Any]], screen: Screen) -> None:
         screen.line(line)
     for line in fault_warnings(runs):
         screen.line(f"warning: {line}", "doubtful")
+    if (hint := too_large(runs)) is not None:
+        screen.line(f"note: {hint}")
     for mean in over_seeds(runs):
         jct, deviation = mean["avg_jct_h"]
         screen.line(
             f"{run_label(mean, [key for key in settings if key != 'seed'])}: average JCT "
             f"{jct:.2f} h ± {deviation:.2f} over {len(mean['seeds'])} seeds"
         )
+
+
+LITTLE_USE = 0.3
+"""A cluster that is less in use, with next to no queue, tells policies apart by nothing."""
+NO_QUEUE = 0.01
+"""A queueing delay that is a smaller share of the JCT is none."""
+
+
+def too_large(runs: Sequence[dict[str, Any]]) -> str | None:
+    """What to do about a cluster on which no job waits whatever the policy; None if some do."""
+    if len({run["policy"] for run in runs}) < 2:
+        return None
+    if any(
+        run["utilisation"] > LITTLE_USE or run["avg_queue_h"] > NO_QUEUE * run["avg_jct_h"]
+        for run in runs
+    ):
+        return None
+    most = max(run["utilisation"] for run in runs)
+    return (
+        f"at most {most:.1%} of the GPUs are in use and hardly a job waits, so the policies cannot "
+        "differ: give a smaller --cluster."
+    )
+
+
+def _has_news(key: str, runs: Sequence[dict[str, Any]]) -> bool:
+    """Whether a column is worth its place: what no run did is left out."""
+    return key not in ("preemptions", "packed") or any(run[key] for run in runs)
 
 
 _TABLE_COLUMNS = (

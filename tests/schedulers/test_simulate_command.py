@@ -447,3 +447,16 @@ def test_a_cell_larger_than_any_is_a_sentence(
     result = cli(*command, str(path))
     assert result.code == INPUT
     assert "internal error" not in result.err
+
+
+def test_a_cluster_that_is_far_too_large_is_said(tmp_path: Path, cli: Cli) -> None:
+    """And columns of what no run did are left out."""
+    trace = tmp_path / "trace.csv"
+    rows = [f"{n},{60 * n},600,1" for n in range(50)]
+    trace.write_text("job_id,submit_s,duration_s,gpus\n" + "\n".join(rows) + "\n")
+    words = ("simulate", str(trace), "--policy", "fifo,sjf", "--cluster")
+    large, small = cli(*words, "20x8").out, cli(*words, "1x2").out
+    assert "hardly a job waits, so the policies cannot differ: give a smaller --cluster." in large
+    assert "smaller --cluster" not in small
+    assert "preempted" not in large
+    assert "queue h" in large
