@@ -41,6 +41,7 @@ COMMANDS = (
     "history",
     "llm",
     "track",
+    "jobs",
     "watch",
     "diagnose",
     "triage",
