@@ -70,7 +70,7 @@ def jobs(
     history: HistoryOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List your running and waiting jobs with progress and time left.
+    """List your jobs with progress and time left.
 
     Finds the log of each running job by the scheduler and reads how far it is, how long it still
     takes beside its time limit, and what is wrong with it. Waiting jobs have an estimate of their
