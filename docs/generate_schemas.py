@@ -17,6 +17,7 @@ from schedmate.cluster.recovery.configuration import Configuration
 from schedmate.cluster.recovery.document import RecoverDocument
 from schedmate.cluster.report import Failed, Pass
 from schedmate.commands.doctor import Check
+from schedmate.commands.jobs import JobRow
 from schedmate.jobs import JobRecord
 from schedmate.jobs.health import Health
 from schedmate.llm.runtimes import Choice, Memory
@@ -72,6 +73,14 @@ class History(TypedDict):
     job: NotRequired[StoredJob]
     stats: NotRequired[Stats]
     copied: NotRequired[int]
+
+
+class LiveJobs(TypedDict):
+    """Output of `schedmate jobs --json`: running jobs first; `user` null: everybody's."""
+
+    cluster: str
+    user: str | None
+    jobs: list[JobRow]
 
 
 class HistoryImport(TypedDict):
@@ -394,6 +403,7 @@ PARTS: dict[str, Any] = {
     "parallel-collectives": ParallelCollectives,
     "parallel-devices": ParallelDevices,
     "parallel-models": ParallelModels,
+    "jobs": LiveJobs,
     "parallel-planning": ParallelPlanning,
     "parallel-prediction": ParallelPrediction,
     "parallel-pruning": ParallelPruning,

@@ -37,10 +37,10 @@ CLUSTER_GROUPS = {group: kind for kind, (group, _) in BUNDLED.items()}
 """The kind of cluster of each group of commands."""
 
 PANELS: dict[str, tuple[str, ...]] = {
-    "Jobs": ("analyze", "track", "watch", "history"),
-    "Failures": ("diagnose", "triage", "site-report", "recover", "rules"),
+    "Jobs": ("analyze", "jobs", "track", "watch", "history"),
+    "Failures": ("diagnose", "triage", "recover", "rules"),
     "Simulation": ("simulate", "tune", "explain", "policies", "traces", "reproduce"),
-    "Clusters": (*CLUSTER_GROUPS, "fleet", "parallel", "serve", "mcp"),
+    "Clusters": (*CLUSTER_GROUPS, "site-report", "fleet", "parallel", "serve", "mcp"),
     "Set-up": ("init", "demo", "llm", "doctor", "config", "version", "help"),
 }
 """The commands, in the groups in which `schedmate --help` lists them."""

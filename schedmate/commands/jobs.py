@@ -1,0 +1,239 @@
+"""`schedmate jobs`: one's running and waiting jobs, with progress, time left and health."""
+
+from __future__ import annotations
+
+import getpass
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from pydantic import BaseModel, ConfigDict, Field
+
+from schedmate.base.data import dumps
+from schedmate.base.errors import UsageError
+from schedmate.base.inputs import format_duration
+from schedmate.base.terminal import counted, progress, say
+from schedmate.commands.options import HistoryOption, JsonOption
+
+if TYPE_CHECKING:
+    from schedmate.base.terminal import Screen
+    from schedmate.cluster.adapter import ClusterAdapter, Description, LiveJob
+    from schedmate.mate import SchedMate
+
+SCHEMA = "schedmate.jobs/v1"
+EACH_S = 10.0
+"""Time spent on the code or log of one job at most [s]."""
+
+
+class JobRow(BaseModel):
+    """One job of the queue, as `schedmate jobs` shows it. What is unknown is null."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    job: str
+    name: str | None
+    user: str
+    state: Literal["PENDING", "RUNNING"]
+    queues: list[str]
+    nodes: list[str]
+    waited_s: float | None = Field(description="From submission to start, or to now [s]")
+    ran_s: float | None = Field(description="Since its start [s]")
+    limit_s: float | None = Field(description="Time limit [s]")
+    estimate_s: float | None = Field(description="Estimated run time, if it waits [s]")
+    done: float | None = Field(description="Share of its iterations that are done [0 to 1]")
+    left_s: float | None = Field(description="Median of the time that it still takes [s]")
+    left_p10_s: float | None = Field(description="10th percentile [s]")
+    left_p90_s: float | None = Field(description="90th percentile [s]")
+    over_limit: bool | None = Field(description="Whether the median ends after the time limit")
+    health: list[str] = Field(description="What is wrong with it by its log, the worst first")
+    log: str | None
+    note: str | None = Field(description="Why it waits, or why its log says nothing")
+
+
+def jobs(
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KIND", help="slurm, kubernetes or ray. Default: that of this machine."
+        ),
+    ] = None,
+    user: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Another user's jobs. Default: your own.")
+    ] = None,
+    everybody: Annotated[bool, typer.Option("--all", "-a", help="Everybody's jobs.")] = False,
+    bounds: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="bounds.yaml, which says how the cluster is reached."),
+    ] = None,
+    history: HistoryOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List your jobs with progress and time left.
+
+    Finds the log of each running job by the scheduler and reads how far it is, how long it still
+    takes beside its time limit, and what is wrong with it. Waiting jobs have an estimate of their
+    run time and the reason why they wait. Changes nothing.
+
+    Example: schedmate jobs
+    """
+    from schedmate.cluster import cluster_kind, clusters
+    from schedmate.cluster.bounds import load_bounds
+    from schedmate.mate import SchedMate
+    from schedmate.settings import load_settings
+
+    if everybody and user is not None:
+        raise UsageError("--all and --user exclude each other; give one of them.")
+    if cluster is not None:
+        kind = cluster_kind(cluster)
+    else:
+        here = next((one for one in clusters() if one.is_here()), None)
+        if here is None:
+            raise UsageError(
+                "this machine belongs to no cluster that is known; name its kind with --cluster."
+            )
+        kind = here
+    allowed = load_bounds(bounds)
+    whose = None if everybody else user or getpass.getuser()
+    settings = load_settings(history=history or allowed.history, mode="static")
+    adapter = kind.adapter(allowed)
+    with SchedMate(settings) as mate:
+        rows = live_rows(adapter, mate, whose, time.time())
+    for problem in adapter.skipped():
+        say(f"warning: {problem}")
+    if as_json:
+        document = {"schema": SCHEMA, "cluster": adapter.cluster, "user": whose}
+        typer.echo(dumps({**document, "jobs": [row.model_dump() for row in rows]}, indent=1))
+        return
+    from schedmate.base.terminal import Screen
+
+    _show(rows, whose, Screen(sys.stdout))
+
+
+def live_rows(
+    adapter: ClusterAdapter, mate: SchedMate, user: str | None, now: float
+) -> list[JobRow]:
+    """The jobs of a user (None: of all) at a moment [s since epoch], running ones first."""
+    live = [job for job in adapter.jobs() if user is None or job.user == user]
+    live.sort(key=lambda job: (job.state != "RUNNING", job.submitted or 0.0, job.id))
+    described = adapter.describe([job.id for job in live]) if live else {}
+    rows = []
+    with progress("reading jobs", len(live)) as advance:
+        for number, job in enumerate(live, 1):
+            rows.append(_row(job, described.get(job.id), adapter, mate, now))
+            advance(number, f"{number:,} of {counted(len(live), 'job')}")
+    return rows
+
+
+def _row(
+    job: LiveJob,
+    description: Description | None,
+    adapter: ClusterAdapter,
+    mate: SchedMate,
+    now: float,
+) -> JobRow:
+    spec = None if description is None else description.spec
+    limit = None if spec is None else spec.launch.time_limit_s
+    until = now if job.started is None else job.started
+    found: dict[str, Any] = {"note": job.reason or None}
+    if spec is not None and description is not None and job.state == "RUNNING":
+        found = _followed(job, description, adapter, mate, now)
+    elif spec is not None:
+        estimate = mate.on_submit(spec, deadline_s=EACH_S)
+        found["estimate_s"] = None if estimate is None else estimate.duration_s
+    left, ran = found.get("left_s"), None if job.started is None else max(0.0, now - job.started)
+    over = None if left is None or ran is None or limit is None else ran + left > limit
+    return JobRow.model_validate(
+        {
+            **dict.fromkeys(JobRow.model_fields),
+            "job": job.id,
+            "name": None if spec is None else spec.name,
+            "user": job.user,
+            "state": job.state,
+            "queues": list(job.queues),
+            "nodes": list(job.nodes),
+            "waited_s": None if job.submitted is None else max(0.0, until - job.submitted),
+            "ran_s": ran,
+            "limit_s": limit,
+            "over_limit": over,
+            "health": [],
+            **found,
+        }
+    )
+
+
+def _followed(
+    job: LiveJob, description: Description, adapter: ClusterAdapter, mate: SchedMate, now: float
+) -> dict[str, Any]:
+    """What the log of a running job says."""
+    from schedmate.logparse.watch.health import WatchLimits
+    from schedmate.retrieval.remaining import remaining_time
+
+    spec = description.spec
+    path = adapter.log_path(job, description.log, spec)
+    if path is None:
+        return {"note": "its log is unknown"}
+    try:
+        written = path.stat().st_mtime
+    except OSError:
+        return {"log": str(path), "note": "its log cannot be read here"}
+    limit = spec.launch.time_limit_s
+    ends_at = None if job.started is None or limit is None else job.started + limit
+    health = mate.on_watch(
+        spec,
+        path,
+        now=now,
+        written=max(min(written, now), job.started or 0.0),
+        limits=WatchLimits(ends_at=ends_at, gpus=spec.launch.gpus or None),
+        deadline_s=EACH_S,
+    )
+    if health is None:
+        return {"log": str(path), "note": "its log says nothing of its progress"}
+    seen = health.progress
+    estimate = mate.on_submit(spec, deadline_s=EACH_S)
+    left = remaining_time(now - (job.started or now), estimate, seen)
+    total = seen.total_iterations
+    return {
+        "log": str(path),
+        "done": seen.iteration / total if total and seen.iteration is not None else None,
+        "left_s": left.remaining_s,
+        "left_p10_s": left.remaining_p10_s,
+        "left_p90_s": left.remaining_p90_s,
+        "health": [one.summary for one in health.conditions],
+    }
+
+
+def _show(rows: list[JobRow], user: str | None, screen: Screen) -> None:
+    from schedmate.base.terminal import Table
+
+    if not rows:
+        screen.line(f"no running or waiting job{'' if user is None else f' of {user}'}.")
+        return
+    columns = ("job", "name", "state", "for", "done", "left", "80 % interval", "limit", "health")
+    table = Table(*columns, right=columns[3:6], below="health")
+    for row in rows:
+        running = row.state == "RUNNING"
+        left = row.left_s if running else row.estimate_s
+        interval = ""
+        if row.left_p10_s is not None and row.left_p90_s is not None:
+            interval = f"{format_duration(row.left_p10_s)} to {format_duration(row.left_p90_s)}"
+        words = row.health or ([row.note] if row.note else ["healthy"] if running else [])
+        if row.over_limit:
+            words = ["ends after its time limit", *row.health]
+        table.add(
+            row.job,
+            row.name or "",
+            row.state.lower(),
+            _time(row.ran_s if running else row.waited_s),
+            "" if row.done is None else f"{row.done:.0%}",
+            _time(left),
+            interval,
+            _time(row.limit_s),
+            "; ".join(words),
+        )
+    screen.table(table)
+
+
+def _time(seconds: float | None) -> str:
+    return "" if seconds is None else format_duration(seconds)

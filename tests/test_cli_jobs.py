@@ -1,0 +1,114 @@
+"""`schedmate jobs`: running and waiting jobs of one user, with progress, time left and health."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from cli_runner import Cli
+
+from schedmate.base.terminal import Screen
+from schedmate.cluster import ClusterKind
+from schedmate.cluster.adapter import Description, LiveJob, Observer
+from schedmate.commands import jobs as command
+from schedmate.jobs import JobSpec, LaunchConfig
+
+NOW = 1.8e9
+
+
+class Queue(Observer):
+    """A running job with a log, one whose log is elsewhere, one that waits, and another user's."""
+
+    name = cluster = "alpha"
+
+    def __init__(self, log: Path) -> None:
+        self.log = log
+
+    def jobs(self) -> list[LiveJob]:
+        def job(id_: str, user: str, started: float | None, reason: str = "") -> LiveJob:
+            state = "PENDING" if started is None else "RUNNING"
+            nodes = () if started is None else ("gpu01",)
+            return LiveJob(
+                id_, id_, state, user, ("gpu",), NOW - 4000, started, nodes, False, reason
+            )  # type: ignore[arg-type]
+
+        return [
+            job("18", "ann", None, "Priority"),
+            job("17", "ann", NOW - 1000),
+            job("19", "bob", NOW - 1000),
+            job("20", "ann", NOW - 1000),
+        ]
+
+    def describe(self, jobs: Sequence[str]) -> dict[str, Description]:
+        launch = LaunchConfig(gpus=1, time_limit_s=1500)
+        return {
+            id_: Description(JobSpec(job_id=id_, name=f"work{id_}", launch=launch), "%j.log")
+            for id_ in jobs
+        }
+
+    def log_path(self, job: object, pattern: str, spec: JobSpec) -> Path | None:
+        assert pattern == "%j.log"
+        return self.log if spec.job_id == "17" else self.log.with_name("elsewhere.log")
+
+
+class Kind(ClusterKind[Queue]):
+    name = title = "alpha"
+
+
+@pytest.fixture
+def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Queue:
+    log = tmp_path / "17.log"
+    log.write_text(
+        "".join(
+            f"[2027-01-15 08:{10 + n // 6:02d}:{10 * (n % 6):02d}] iteration {n}/ 400 | lm loss: "
+            "2.0 | elapsed time per iteration (ms): 10000.0\n"
+            for n in range(1, 101)
+        )
+    )
+    os.utime(log, (NOW - 5, NOW - 5))
+    made = Queue(log)
+    monkeypatch.setattr(Kind, "adapter", lambda self, bounds: made)
+    monkeypatch.setattr("schedmate.cluster.cluster_kind", lambda name: Kind())
+    monkeypatch.setattr(command.time, "time", lambda: NOW)
+    return made
+
+
+def test_own_jobs_running_ones_first(queue: Queue, cli: Cli) -> None:
+    done = cli("jobs", "--cluster", "alpha", "--user", "ann", "--json")
+    assert done.code == 0, done.err
+    document = json.loads(done.out)
+    assert (document["schema"], document["cluster"]) == ("schedmate.jobs/v1", "alpha")
+    running, elsewhere, waiting = document["jobs"]
+    assert [one["job"] for one in document["jobs"]] == ["17", "20", "18"]
+    assert running["done"] == pytest.approx(0.25)
+    assert running["left_s"] == pytest.approx(3000, rel=0.2)
+    assert running["left_p10_s"] <= running["left_s"] <= running["left_p90_s"]
+    assert running["over_limit"]
+    assert (running["ran_s"], running["waited_s"], running["limit_s"]) == (1000, 3000, 1500)
+    assert elsewhere["note"] == "its log cannot be read here"
+    assert (waiting["state"], waiting["note"], waiting["ran_s"]) == ("PENDING", "Priority", None)
+    everybody = json.loads(cli("jobs", "--cluster", "alpha", "--all", "--json").out)
+    assert {one["user"] for one in everybody["jobs"]} == {"ann", "bob"}
+
+
+def test_the_table_says_what_matters(queue: Queue, cli: Cli) -> None:
+    text = cli("jobs", "--cluster", "alpha", "--user", "ann").out
+    first = next(line for line in text.splitlines() if line.startswith("17"))
+    assert "25%" in first
+    assert "ends after its time limit" in first
+    assert "no running or waiting job of eve." in cli(
+        "jobs", "--cluster", "alpha", "--user", "eve"
+    ).out  # fmt: skip
+    screen = io.StringIO()
+    command._show([], None, Screen(screen))
+    assert screen.getvalue() == "no running or waiting job.\n"
+
+
+def test_users_exclude_each_other(cli: Cli) -> None:
+    done = cli("jobs", "--cluster", "slurm", "--all", "--user", "ann")
+    assert done.code == 2
+    assert "exclude each other" in done.err
