@@ -449,7 +449,7 @@ def _read_kubernetes(stream: IO[str], report: ImportReport) -> Iterator[Accounte
             spec.user,
             queue_of(job) or None,
             # `train-28391` is a run of `train`
-            re.sub(r"-[a-z0-9]*\d[a-z0-9]*$", "", spec.name or "") or None,
+            re.sub(r"-(?=[a-z]*+\d)[a-z0-9]++$", "", spec.name or "") or None,
             job.created or None,
             start,
             end,

@@ -598,7 +598,7 @@ _PROTO_TOKEN = re.compile(
     |(?P<word>[^\s\[\]{}<>:,;"'\#]+)""",
     re.VERBOSE,
 )
-_PROTO_FIELD = re.compile(r"\w+\s*:?\s*\{|\w+\s*:\s*[\w\"'.+-]+\s*;?\s*$")
+_PROTO_FIELD = re.compile(r"\w++\s*+:?\s*+\{|\w++\s*+:\s*+[\w\"'.+-]++\s*+;?\s*+$")
 
 
 class _ProtoReader(TokenReader):

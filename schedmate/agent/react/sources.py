@@ -92,7 +92,8 @@ _EMPTY = re.compile(r"\[\s*\]|\{\s*\}")
 _OPTIONS = re.compile(r"\s*--?[A-Za-z][\w-]*[ =]\S")
 _DEFAULT = re.compile(r"(\$\{\w+):?[-=]")
 _COMMANDS = re.compile(
-    r"(?:^|[;&|(]|\s--\s)\s*(?:(?:exec|env|time|nohup|sudo|\w+=\S*)\s+)*+(?:\S*/)?([A-Za-z][\w.+-]*)\s"
+    r"(?:^|[;&|(]|\s--\s)\s*+(?:(?:exec|env|time|nohup|sudo|\w++=\S*+)\s++)*+"
+    r"(?:[^\s;&|(/]*+/)*+([A-Za-z][\w.+-]*+)\s"
 )
 _INTERPRETER = re.compile(r"python[\d.]*|pypy[\d.]*|(ba|z|da|k)?sh|source")
 _ARGUMENT = re.compile(r"\s-{1,2}[A-Za-z]|\S\.(?:py|sh)\b|\s[\w.+-]+=\S")
