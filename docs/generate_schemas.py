@@ -152,6 +152,44 @@ class LlmUp(TypedDict):
     checks: list[Check]
 
 
+class TraceSource(TypedDict):
+    """Where a published trace is to be had."""
+
+    repository: str
+    folder: str
+    licence: str
+
+
+Study = TypedDict(
+    "Study", {"what": str, "from": TraceSource, "recorded_in": str, "published_by": str}
+)
+
+
+class StudyNumbers(TypedDict):
+    """Of one policy on one trace [h]."""
+
+    avg_jct_h: float
+    makespan_h: NotRequired[float]
+
+
+class StudyRow(TypedDict):
+    """A policy on a trace; `published` by the authors, `recorded` by us, `here` in this run."""
+
+    study: str
+    trace: str
+    policy: str
+    published: StudyNumbers | None
+    recorded: StudyNumbers
+    here: StudyNumbers | None
+
+
+class Reproduce(TypedDict):
+    """Output of `schedmate reproduce --json`; without --data nothing was run here."""
+
+    studies: dict[str, Study]
+    rows: list[StudyRow]
+
+
 class Capacity(TypedDict):
     """Output of `schedmate llm capacity --json`; jobs an hour are those that are read."""
 
@@ -409,6 +447,7 @@ PARTS: dict[str, Any] = {
     "parallel-pruning": ParallelPruning,
     "recover": RecoverDocument,
     "recovery-file": RecoveryFile,
+    "reproduce": Reproduce,
     "rules": Rules,
     "serve-command": ServeCommand,
     "site-report": SiteReport,
