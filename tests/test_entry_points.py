@@ -86,7 +86,7 @@ class TestExample:
         assert "1 job imported, 1 row left out." in schedmate(*words, path=installed)
         assert "4711" in schedmate("history", "export", "--history", history)
         text = schedmate(*words, code=2)
-        assert "--format my-site is not auto, sacct-json, sacct, csv, jsonl." in text
+        assert "--format my-site is not auto, sacct-json, sacct, csv, jsonl, kubectl-json" in text
 
     def test_an_embedder(self, installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.syspath_prepend(str(installed))

@@ -101,7 +101,7 @@ def replay(
     total, tallies = _Tally(), dict[str, dict[str, _Tally]]()
     apart = np.zeros((3, _BINS), np.int64)
     past: dict[str | None, int] = {}
-    told: list[tuple[int, float]] = []
+    estimates: list[tuple[int, float]] = []
     rows = table.rows(f"{_RAN} AND 1", order=f"submit, number LIMIT -1 OFFSET {begin}")
     replayed = 0
     for row, forecast, median in _online(rows):
@@ -109,10 +109,10 @@ def replay(
         known = past.get(row.user, 0)
         past[row.user] = known + 1
         point = median if forecast is None else forecast.point
-        told.append((row.number, math.exp(point)))
-        if len(told) >= 1000:
-            table.tell(told)
-            told.clear()
+        estimates.append((row.number, math.exp(point)))
+        if len(estimates) >= 1000:
+            table.add_estimates(estimates)
+            estimates.clear()
             on_progress(replayed)
         groups = _groups(row, known)
         of_groups = [tallies.setdefault(kind, {}).setdefault(name, _Tally())
@@ -136,7 +136,7 @@ def replay(
         covered = bool(low - 1e-6 <= log_s <= high + 1e-6)
         for tally in (total, *of_groups):
             tally.score(near, covered, row.lim is not None)
-    table.tell(told)
+    table.add_estimates(estimates)
     enough = total.jobs >= LEAST
     return Predictability(
         replayed=replayed,

@@ -86,8 +86,8 @@ class Advised(Slurm):
         if self._bounds is None:
             return priorities
         for place, job in enumerate(jobs):
-            told = None if job.forecast is None else job.forecast.duration_s
-            estimate = Estimate(abstained=told is None, duration_s=told)
+            seconds = None if job.forecast is None else job.forecast.duration_s
+            estimate = Estimate(abstained=seconds is None, duration_s=seconds)
             waited = view.now - job.submit_time
             priorities[place] += order_value(self._bounds, estimate, trust=1.0, waited_s=waited)
         return priorities
@@ -187,14 +187,14 @@ def what_if(
     model = max(scores, key=lambda one: scores[one])
     machine = machines[division]
 
-    def run(told: str | None, bounds: OrderBounds | None, *, predict: bool) -> list[Floats]:
+    def run(planned: str | None, bounds: OrderBounds | None, *, predict: bool) -> list[Floats]:
         settings = MODELS[model]
         return [
             _simulated(
                 one,
                 machine,
                 Advised(bounds, predict=predict, **settings),
-                _told(table, one, told),
+                _planned_times(table, one, planned),
             )[1]
             for one in testing
         ]
@@ -219,15 +219,15 @@ def what_if(
         )
     bounds = OrderBounds(allowed=True)
     waits = {TODAY: today}
-    for name, told, within, predict in (
-        (ORDERED, "told", bounds, False),
-        (BACKFILL, "told", None, True),
-        (BOTH, "told", bounds, True),
+    for name, planned, within, predict in (
+        (ORDERED, "estimates", bounds, False),
+        (BACKFILL, "estimates", None, True),
+        (BOTH, "estimates", bounds, True),
         (PERFECT, "truth", bounds, True),
     ):
         on_progress(done, name)
         done += 1
-        waits[name] = run(told, within, predict=predict)
+        waits[name] = run(planned, within, predict=predict)
     rows = [one.coming[place] for one in testing for place in one.scored]
     joined = {name: np.concatenate(parts) for name, parts in waits.items()}
     return Queue(
@@ -247,7 +247,7 @@ STEPS = len(MODELS) + 1 + 4
 
 def _windows(table: JobTable, chosen: str) -> Iterator[_Window]:
     """Evenly spread over the part of the list that estimates were replayed on."""
-    since = table.one("SELECT min(submit) FROM jobs JOIN told USING (number)") or -math.inf
+    since = table.one("SELECT min(submit) FROM jobs JOIN estimates USING (number)") or -math.inf
     known = f"{chosen} AND submit >= ?"
     count = table.one(f"SELECT count(*) FROM jobs WHERE {known}", since)
     size = min(SUBMITTED, count // (2 * WINDOWS) or 1)
@@ -320,25 +320,27 @@ def _recorded(window: _Window) -> Floats:
     return np.array([max(0.0, (row.start or 0.0) - (row.submit or 0.0)) for row in rows])
 
 
-def _told(table: JobTable, window: _Window, what: str | None) -> list[float | None]:
-    """What backfill is told of every job of a window [s]."""
+def _planned_times(table: JobTable, window: _Window, what: str | None) -> list[float | None]:
+    """The run time that backfill plans with for every job of a window [s]."""
     rows = [*window.running, *window.coming]
     if what is None:
         return [None] * len(rows)
     if what == "truth":
         return [row.run for row in rows]
-    told: list[float | None] = []
+    planned: list[float | None] = []
     for row in rows:
-        found = next(table.select("SELECT seconds FROM told WHERE number = ?", row.number), None)
-        told.append(None if found is None else found[0])
-    return told
+        found = next(
+            table.select("SELECT seconds FROM estimates WHERE number = ?", row.number), None
+        )
+        planned.append(None if found is None else found[0])
+    return planned
 
 
 def _simulated(
     window: _Window,
     machine: _Machine,
     policy: Slurm,
-    told: Sequence[float | None] | None = None,
+    planned: Sequence[float | None] | None = None,
 ) -> tuple[Floats, Floats]:
     """Recorded and simulated waits [s] of the jobs that were submitted in the window.
 
@@ -373,7 +375,7 @@ def _simulated(
     work = Workload("window", jobs, run_s, [None] * len(jobs), vcs=vcs, initial=initial)
     left = [
         None if one is None else max(60.0, one - (gone or 0.0))
-        for one, gone in zip(told or [None] * len(jobs), hours, strict=True)
+        for one, gone in zip(planned or [None] * len(jobs), hours, strict=True)
     ]
     outcome = Simulation(work, policy, machine.cluster(), estimator=Table(left)).run()
     first = len(window.running)

@@ -115,9 +115,11 @@ class JobTable:
         """The first value of the first row of a query."""
         return self._database.execute(query, values).fetchone()[0]
 
-    def tell(self, estimates: Iterable[tuple[int, float]]) -> None:
+    def add_estimates(self, estimates: Iterable[tuple[int, float]]) -> None:
         """Keep the estimate [s] of jobs by number."""
-        self._database.executemany("INSERT INTO told (number, seconds) VALUES (?, ?)", estimates)
+        self._database.executemany(
+            "INSERT INTO estimates (number, seconds) VALUES (?, ?)", estimates
+        )
 
 
 def _values(job: AccountedJob) -> tuple[Any, ...]:
@@ -141,7 +143,7 @@ def job_table() -> Iterator[JobTable]:
                 "submit REAL, start REAL, end REAL, run REAL, lim REAL, gpus REAL, cpus REAL, "
                 "nodes REAL, log)"
             )
-            database.execute("CREATE TABLE told (number INTEGER PRIMARY KEY, seconds REAL)")
+            database.execute("CREATE TABLE estimates (number INTEGER PRIMARY KEY, seconds REAL)")
             yield JobTable(database)
         finally:
             database.close()
