@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -50,15 +51,12 @@ def test_diagnose_imports_the_rules_and_no_more(log: str) -> None:
     assert {name for name in found if name.startswith("schedmate.report.")} == {
         "schedmate.report.jobs"
     }
-    assert "schedmate.logparse.progress.tracker" not in found
     assert "schedmate.commands.simulate" not in found
 
 
-def test_track_imports_no_rules(log: str) -> None:
-    imported("track", log)
-    found = imported("track", log)
-    assert found & HEAVY == {"re2"}
-    assert "schedmate.logparse.failure" not in found
+def test_track_imports_nothing_heavier(log: str) -> None:
+    imported("track", log)  # it asks the rules whether the job has failed
+    assert imported("track", log) & HEAVY == {"re2"}
 
 
 def test_analyze_without_a_history_makes_no_vectors() -> None:
@@ -86,5 +84,5 @@ def test_all_commands_are_offered() -> None:
         [sys.executable, "-m", "schedmate", "--help"], capture_output=True, text=True, check=True
     ).stdout
     named = {path.stem for path in folder.glob("*.py")}
-    listed = {line.split()[0] for line in text.partition("Commands:")[2].splitlines()[1:] if line}
+    listed = set(re.findall(r"^  ([a-z][a-z0-9-]*)  ", text, re.MULTILINE))
     assert {"analyze", "triage", "config"} <= listed & named
