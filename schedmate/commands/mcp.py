@@ -28,7 +28,7 @@ def mcp(
     """Serve the commands as tools of an assistant (MCP).
 
     The client starts it and talks over standard input and output. Tools: analyze, track, diagnose,
-    triage and search_history; all only read. Needs schedmate[mcp].
+    triage, site_report and search_history; all only read. Needs schedmate[mcp].
 
     Example: schedmate mcp --root /home/me/work --root /var/log/slurm
     """

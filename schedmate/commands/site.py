@@ -28,8 +28,9 @@ def site_report(
             help="List of jobs, also .gz; - is standard input. Without it: the job history.",
         ),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write one HTML page.")
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "--out", "-o", metavar="FILE", help="Write one HTML page."),
     ] = None,
     markdown: Annotated[
         Path | None, typer.Option("--markdown", metavar="FILE", help="Write Markdown.")
@@ -59,6 +60,9 @@ def site_report(
             help="Where logs of failed jobs are, with Slurm's symbols: /logs/%u/slurm-%j.out.",
         ),
     ] = None,
+    no_logs: Annotated[
+        bool, typer.Option("--no-logs", help="Read no logs, not even those that the list names.")
+    ] = False,
     anonymize: Annotated[
         bool,
         typer.Option(
@@ -85,9 +89,9 @@ def site_report(
 
     Examples:
 
-      sacct -a -S 2026-01-01 --json | schedmate site-report - --out report.html
+      sacct -a -S 2026-01-01 --json | schedmate site-report - --output report.html
 
-      schedmate site-report jobs.swf.gz --anonymize --out report.html --markdown report.md
+      schedmate site-report jobs.swf.gz --anonymize -o report.html --markdown report.md
     """
     from schedmate.base.objects import local_copy
     from schedmate.commands.history import settings_history
@@ -116,12 +120,13 @@ def site_report(
             source="the history" if source is None else source.name,
             anonymize=anonymize,
             logs=logs,
+            read_logs=not no_logs,
             replayed=replay or REPLAYED,
             cluster="kubernetes" if kubernetes else "slurm",
         )
         with _stages() as stage:
             found = make(jobs, request, report, stage)
-        for path, made in ((out, site_page), (markdown, site_markdown)):
+        for path, made in ((output, site_page), (markdown, site_markdown)):
             if path is not None:
                 text = made(found)
                 with open_output(path) as stream:

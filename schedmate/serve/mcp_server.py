@@ -54,8 +54,8 @@ MOST_GROUPS = 20
 """Groups of failures that an answer lists, the costliest first."""
 MOST_JOBS = 50
 """Jobs of the history that an answer lists."""
-MOST_TRIAGE = 64 << 20
-"""Longest document of a triage that is read [bytes]."""
+MOST_DOCUMENT = 64 << 20
+"""Longest document of a command that is read [bytes]."""
 
 
 class Analysed(BaseModel):
@@ -196,21 +196,9 @@ class Tools:
         if not Path(place).is_dir():  # a list could name logs anywhere
             raise InputError(f"{folder} is not a directory; name one with the logs of many jobs.")
         with tempfile.TemporaryDirectory() as temporary:
-            words = [sys.executable, "-m", "schedmate", "triage", place, "--json", "--jobs", "1"]
-            words += ["--ledger", str(Path(temporary) / "ledger.sqlite")]
+            words = ["--jobs", "1", "--ledger", str(Path(temporary) / "ledger.sqlite")]
             words += ["--recursive"] if recursive else []
-            environment = {**os.environ, "SCHEDMATE_MODE": "static"}
-            done = run(
-                words,
-                timeout_s=10 * self._limits.wall_s,
-                most=MOST_TRIAGE,
-                environment=environment,
-            )
-        if done.code != 0 or done.cut_off:
-            told = done.errors.decode(errors="replace").strip().splitlines()
-            why = told[-1].removeprefix("error: ") if told else f"it {done.cut_off or 'failed'}"
-            raise InputError(f"the triage of {folder} gave no answer: {why}")
-        document = json.loads(done.output)
+            document = self._command("triage", place, *words)
         groups, jobs = document["groups"], document["jobs"]
         named = {job["index"]: job["log"] for job in jobs if "index" in job and "log" in job}
         return Triaged(
@@ -230,6 +218,18 @@ class Tools:
             warnings=document["warnings"][:MOST_GROUPS],
         )
 
+    def site_report(
+        self,
+        accounting: Annotated[
+            PathText, Field(description="List of a site's past jobs, such as of sacct --json")
+        ],
+        anonymize: Annotated[bool, Field(description="Replace names by pseudonyms")] = True,
+    ) -> dict[str, Any]:
+        """Report on all past jobs of a site: how predictable they are, whether their queue can be
+        modelled, what failed and what it cost, what to switch on first. Takes minutes."""
+        words = ["--no-logs", *(["--anonymize"] if anonymize else [])]  # a list names any path
+        return self._command("site-report", self._allowed(accounting), *words)
+
     def search_history(
         self,
         text: Annotated[
@@ -247,11 +247,26 @@ class Tools:
             jobs = store.list(limit=limit, state=state, user=user, text=text)
             return Found(size=len(store), jobs=jobs)
 
+    def _command(self, name: str, path: str, *words: str) -> dict[str, Any]:
+        """What a command prints with --json of a path, in a process that can be ended."""
+        done = run(
+            [sys.executable, "-m", "schedmate", name, path, "--json", *words],
+            timeout_s=10 * self._limits.wall_s,
+            most=MOST_DOCUMENT,
+            environment={**os.environ, "SCHEDMATE_MODE": "static"},
+        )
+        if done.code != 0 or done.cut_off:
+            lines = done.errors.decode(errors="replace").strip().splitlines()
+            why = lines[-1].removeprefix("error: ") if lines else f"it {done.cut_off or 'failed'}"
+            raise InputError(f"{name} of {path} gave no answer: {why}")
+        document: dict[str, Any] = json.loads(done.output)
+        return document
+
     def _allowed(self, path: str) -> str:
         return allowed_path(path, self._roots)
 
 
-NAMES = ("analyze", "track", "diagnose", "triage", "search_history")
+NAMES = ("analyze", "track", "diagnose", "triage", "site_report", "search_history")
 
 
 def build(tools: Tools) -> MCPServer[Any]:

@@ -40,6 +40,7 @@ class Request:
     """What a report is asked for.
 
     `logs` is a path with Slurm's symbols (`/logs/slurm-%j.out`) for jobs whose list names none;
+    without `read_logs` no log is read, whatever the list names;
     `replayed` the most jobs that the estimates are replayed on; `cluster` the kind of cluster whose
     settings are advised.
     """
@@ -47,6 +48,7 @@ class Request:
     source: str
     anonymize: bool = False
     logs: str | None = None
+    read_logs: bool = True
     replayed: int = REPLAYED
     cluster: Literal["slurm", "kubernetes"] = "slurm"
 
@@ -97,7 +99,8 @@ def site_report(
 def _prepared(jobs: Iterable[AccountedJob], request: Request) -> Iterator[AccountedJob]:
     names = Pseudonyms() if request.anonymize else None
     for job in jobs:
-        one = job._replace(log=_log(job, request.logs) if job.state in FAILED else None)
+        read = request.read_logs and job.state in FAILED
+        one = job._replace(log=_log(job, request.logs) if read else None)
         yield one if names is None else names.job(one)
 
 

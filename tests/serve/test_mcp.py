@@ -13,7 +13,7 @@ from cli_runner import Cli
 
 pytest.importorskip("mcp")
 
-TOOLS = {"analyze", "track", "diagnose", "triage", "search_history"}
+TOOLS = {"analyze", "track", "diagnose", "triage", "site_report", "search_history"}
 
 
 @pytest.fixture
@@ -29,6 +29,10 @@ def site(tmp_path: Path, cli: Cli) -> Path:
     (root / "logs" / "b.log").write_text(
         steps + "Traceback (most recent call last):\nKeyError: 1\n"
     )
+    times = "2026-03-02T08:{0}:00,2026-03-02T08:{0}:01,2026-03-02T09:{0}:00"
+    rows = [f"{n},COMPLETED,u,{times.format(n)}," for n in range(10, 50)]
+    rows += [f"50,FAILED,u,{times.format(50)},{root / 'logs' / 'b.log'}"]
+    (root / "jobs.csv").write_text("\n".join(["id,state,user,submit,start,end,log", *rows]))
     fields = ("model=resnet50", "dataset=imagenet", "duration=2h")
     assert cli("history", "add", "17", *fields, "--history", str(tmp_path / "history")).code == 0
     return root
@@ -53,6 +57,7 @@ def test_tools(site: Path) -> None:
         ("diagnose", {"logs": [b]}),
         ("triage", {"folder": str(site / "logs")}),
         ("search_history", {"text": "imagenet"}),
+        ("site_report", {"accounting": str(site / "jobs.csv")}),
         ("diagnose", {"logs": [str(site.parent / "secret.log")]}),
         ("track", {"log": str(site / "out" / "secret.log")}),
         ("track", {"log": "logs/a.log"}),
@@ -64,15 +69,17 @@ def test_tools(site: Path) -> None:
     tools = {tool.name: tool for tool in listed.tools}
     assert set(tools) == TOOLS
     assert all(tool.annotations.read_only_hint and tool.output_schema for tool in tools.values())
-    good, refused = answers[:5], answers[5:]
+    good, refused = answers[:6], answers[6:]
     assert not any(answer.is_error for answer in good), good
-    analysis, progress, diagnosis, triage, found = (one.structured_content for one in good)
+    analysis, progress, diagnosis, triage, found, report = (one.structured_content for one in good)
     assert analysis["metadata"]["training_config"]["iters"] == 3
     assert analysis["estimate"]["abstained"] is True
     assert (progress["progress"]["iteration"], progress["progress"]["step_time_s"]) == (30, 1.0)
     assert diagnosis["diagnosis"]["error_name"] == "Key Error"
     assert [group["error_name"] for group in triage["groups"]] == ["Key Error"]
     assert [job["job_id"] for job in found["jobs"]] == ["17"]
+    assert report["failures"]["logs_read"] == 0
+    assert "KeyError" not in json.dumps(report)
     assert all(answer.is_error for answer in refused)
     told = [answer.content[0].text for answer in refused]
     assert all("is not below a directory that may be read" in one for one in told[:3])
