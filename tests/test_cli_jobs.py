@@ -13,9 +13,9 @@ from cli_runner import Cli
 
 from schedmate.base.terminal import Screen
 from schedmate.cluster import ClusterKind
-from schedmate.cluster.adapter import Description, LiveJob, Observer
+from schedmate.cluster.adapter import Description, EndedRun, LiveJob, Observer
 from schedmate.commands import jobs as command
-from schedmate.jobs import JobSpec, LaunchConfig
+from schedmate.jobs import JobRecord, JobSpec, LaunchConfig
 
 NOW = 1.8e9
 
@@ -51,12 +51,25 @@ class Queue(Observer):
         }
 
     def log_path(self, job: object, pattern: str, spec: JobSpec) -> Path | None:
+        if spec.job_id == "16":
+            return Path(pattern) if pattern.startswith("/") else self.log
         assert pattern == "%j.log"
         return self.log if spec.job_id == "17" else self.log.with_name("elsewhere.log")
+
+    def ended(self, since: float) -> list[EndedRun]:
+        record = JobRecord(job_id="16", name="work16", state="FAILED")
+        pattern = str(self.log.with_name("16.err"))
+        return [EndedRun("16", "16", "16", record, ("gpu02",), "/", "%j.log", errors=pattern)]
+
+    def describe_ended(self, run: EndedRun) -> Description | None:
+        return None
 
 
 class Kind(ClusterKind[Queue]):
     name = title = "alpha"
+
+    def is_here(self) -> bool:
+        return True
 
 
 @pytest.fixture
@@ -73,6 +86,7 @@ def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Queue:
     made = Queue(log)
     monkeypatch.setattr(Kind, "adapter", lambda self, bounds: made)
     monkeypatch.setattr("schedmate.cluster.cluster_kind", lambda name: Kind())
+    monkeypatch.setattr("schedmate.cluster.clusters", lambda: iter([Kind()]))
     monkeypatch.setattr(command.time, "time", lambda: NOW)
     return made
 
@@ -112,3 +126,31 @@ def test_users_exclude_each_other(cli: Cli) -> None:
     done = cli("jobs", "--cluster", "slurm", "--all", "--user", "ann")
     assert done.code == 2
     assert "exclude each other" in done.err
+
+
+def test_an_id_stands_for_the_log_of_a_job(
+    queue: Queue, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "16.err").write_text("Traceback (most recent call last):\nKeyError: 'x'\n")
+    followed = cli("track", "17", "--json")
+    assert json.loads(followed.out)["iteration"] == 100, followed.err
+    assert f"note: job 17 writes to {queue.log}." in followed.err
+    failed = cli("diagnose", "16", "--json")
+    assert json.loads(failed.out)["error_name"] == "Key Error", failed.err
+    assert f"job 16 writes to {queue.log}, {tmp_path / '16.err'}." in failed.err
+    unknown = cli("diagnose", "15")
+    assert (unknown.code, unknown.out) == (3, "")
+    assert "no run of 15 is known" in unknown.err
+    gone = cli("track", "20")
+    assert gone.code == 3
+    assert "elsewhere.log" in gone.err
+    (tmp_path / "15").write_text("step 1 loss 2.0\n")
+    assert cli("diagnose", "15").code == 0  # a file of that name is meant
+
+
+def test_an_id_without_a_cluster_is_no_log(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("schedmate.cluster.clusters", lambda: iter([]))
+    done = cli("track", "4711")
+    assert done.code == 3
+    assert "belongs to no cluster whose job it could be" in done.err

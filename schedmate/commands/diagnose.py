@@ -25,6 +25,7 @@ from schedmate.commands.options import (
     announce_model,
     check_format,
     mixed_logs_warnings,
+    named_logs,
 )
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ def diagnose(
         list[str],
         typer.Argument(
             metavar="LOG...",
-            help="One job's log: files, a directory with a file per rank, or - for standard input.",
+            help="One job's log: files, a directory with a file per rank, or - for standard input. "
+            "Where the job's scheduler answers, the job's id does.",
         ),
     ],
     node_logs: Annotated[
@@ -104,6 +106,8 @@ def diagnose(
     from schedmate.settings import load_settings
 
     check_format(form, as_json=as_json)
+    logs, its_nodes = named_logs(logs)
+    nodes = nodes or its_nodes
     settings = load_settings(
         llm_base_url=llm_base_url,
         llm_model=llm_model,

@@ -6,6 +6,8 @@ Nothing here imports more than typer and the ground floor: every command imports
 from __future__ import annotations
 
 import os
+import re
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -84,6 +86,19 @@ def check_format(form: str, *, as_json: bool) -> None:
     """Raise `UsageError` if two forms of an answer are asked for."""
     if as_json and form != "text":
         raise UsageError("--json and --format exclude each other; give one of them.")
+
+
+def named_logs(words: list[str]) -> tuple[list[str], list[str]]:
+    """The logs that are named, or those of the job whose id is named instead; and its nodes."""
+    job = words[0] if len(words) == 1 else ""
+    if not re.fullmatch(r"\d{1,18}(?:[_+]\d{1,9})?", job) or Path(job).exists():
+        return words, []
+    from schedmate.cluster import logs_of_job
+
+    found = logs_of_job(job, time.time())
+    logs = [str(path) for path in found.paths]
+    say(f"note: job {job} writes to {', '.join(logs)}.")
+    return logs, list(found.nodes)
 
 
 def announce_model(settings: Settings, what: str) -> None:

@@ -14,6 +14,7 @@ import typer
 from schedmate.base.data import dumps
 from schedmate.base.errors import ABSTAINED, UsageError
 from schedmate.base.files import open_output
+from schedmate.base.terminal import say
 from schedmate.commands.options import (
     FollowLinks,
     Format,
@@ -26,6 +27,7 @@ from schedmate.commands.options import (
     announce_model,
     check_format,
     mixed_logs_warnings,
+    named_logs,
 )
 
 if TYPE_CHECKING:
@@ -46,7 +48,8 @@ def track(
         typer.Argument(
             metavar="LOG",
             help="The job's log: a file (also .gz, .zst), a directory with a file per rank, or - "
-            "for standard input; or a run of TensorBoard, W&B, MLflow, Lightning or Trainer.",
+            "for standard input; or a run of TensorBoard, W&B, MLflow, Lightning or Trainer. Where "
+            "the job's scheduler answers, the job's id does.",
             show_default=False,
         ),
     ] = None,
@@ -159,6 +162,7 @@ def track(
             raise typer.Exit(ABSTAINED)
         return
     assert log is not None
+    (log, *_), _ = named_logs([log])
     if follow:
         _follow(
             Path(log), since, batch_size, every, as_json, settings, Screen(sys.stdout, plain=plain)
@@ -195,7 +199,6 @@ def _track(
     willing: Willing | None = None,
 ) -> tuple[Progress, dict[str, Any]]:
     from schedmate.base.confine.limits import bounded
-    from schedmate.base.terminal import say
     from schedmate.logparse.experiments import curve_progress
     from schedmate.logparse.failure.ending import track_job
     from schedmate.logparse.reading import open_log
@@ -292,7 +295,6 @@ def _follow(
 
     A model that fails is not asked at every growth again.
     """
-    from schedmate.base.terminal import say
     from schedmate.logparse.progress.written import Willing
     from schedmate.logparse.reading import LogError
     from schedmate.logparse.reading.log import follow

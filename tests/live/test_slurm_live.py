@@ -374,7 +374,7 @@ def test_thirty_jobs_wait_less_and_start_in_the_order_of_their_estimates(
 
 
 def test_running_jobs_are_followed_and_ended_ones_learned_from(
-    slurm: Testbed, files: AgentFiles, repository: Path
+    cli: Cli, slurm: Testbed, files: AgentFiles, repository: Path
 ) -> None:
     running = submit(slurm, repository, TrainingJob("gpt2", 2000))
     until("its log", 30, lambda: list(repository.glob(f"log-*-{running}.out")))
@@ -389,6 +389,11 @@ def test_running_jobs_are_followed_and_ended_ones_learned_from(
     assert followed.remaining is not None
     assert followed.remaining.sources == ["log"]
     assert followed.remaining.elapsed_s > 0
+    tracked = cli("track", running, "--json")
+    assert json.loads(tracked.out)["log"] == str(log), tracked.err
+    (row,) = json.loads(cli("jobs", "--all", "--json").out)["jobs"]
+    assert (row["job"], row["log"], row["health"]) == (running, str(log), [])
+    assert 0 < row["done"] < 1
     done = submit(slurm, repository, TrainingJob("resnet18", 20))
     until("accounting", 30, lambda: slurm.ended_as(done) == "COMPLETED")
     with files.opened() as setup:
@@ -432,6 +437,8 @@ def test_a_node_fault_ends_with_the_job_done_elsewhere(
         assert shown.code == 0, shown.err
         document = json.loads(shown.out)
         assert document["failure"]["diagnosis"]["error_name"] == "ECC Error"
+        diagnosed = json.loads(cli("diagnose", job, "--json").out)
+        assert (diagnosed["error_name"], diagnosed["node"]) == ("ECC Error", node)
         assert [one["kind"] for one in document["plan"]["actions"]][:2] == ["drain", "requeue"]
 
         with files.opened() as setup:
