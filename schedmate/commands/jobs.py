@@ -42,7 +42,9 @@ class JobRow(BaseModel):
     ran_s: float | None = Field(description="Since its start [s]")
     limit_s: float | None = Field(description="Time limit [s]")
     estimate_s: float | None = Field(description="Estimated run time, if it waits [s]")
-    done: float | None = Field(description="Share of its iterations that are done [0 to 1]")
+    done: float | None = Field(
+        description="Share of its iterations or epochs that are done [0 to 1]"
+    )
     left_s: float | None = Field(description="Median of the time that it still takes [s]")
     left_p10_s: float | None = Field(description="10th percentile [s]")
     left_p90_s: float | None = Field(description="90th percentile [s]")
@@ -193,10 +195,12 @@ def _followed(
     seen = health.progress
     estimate = mate.on_submit(spec, deadline_s=EACH_S)
     left = remaining_time(now - (job.started or now), estimate, seen)
-    total = seen.total_iterations
+    whole = None if seen.in_epoch else seen.total_iterations
+    counts = ((seen.iteration, whole), (seen.epoch, seen.total_epochs))
+    shares = (at / total for at, total in counts if total and at is not None)
     return {
         "log": str(path),
-        "done": seen.iteration / total if total and seen.iteration is not None else None,
+        "done": next(shares, None),
         "left_s": left.remaining_s,
         "left_p10_s": left.remaining_p10_s,
         "left_p90_s": left.remaining_p90_s,

@@ -93,7 +93,7 @@ def named_logs(words: list[str]) -> tuple[list[str], list[str]]:
     job = words[0] if len(words) == 1 else ""
     if not re.fullmatch(r"\d{1,18}(?:[_+]\d{1,9})?", job) or Path(job).exists():
         return words, []
-    from schedmate.cluster import logs_of_job
+    from schedmate.cluster.finding import logs_of_job
 
     found = logs_of_job(job, time.time())
     logs = [str(path) for path in found.paths]
