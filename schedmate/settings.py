@@ -27,7 +27,7 @@ from pydantic_settings import (
 )
 
 from schedmate.base.errors import SettingsError
-from schedmate.base.files import Place, is_remote, place_of
+from schedmate.base.files import Place, is_remote, place_of, with_home
 from schedmate.base.inputs import fault_meaning
 from schedmate.base.reading import MOST_SETTINGS, open_binary
 
@@ -217,7 +217,7 @@ class Settings(BaseSettings):
     @field_validator("history", "trajectories", "rules_folder", mode="after")
     @classmethod
     def _expand_home(cls, value: Place | None) -> Place | None:
-        return value.expanduser() if isinstance(value, Path) else value
+        return with_home(value) if isinstance(value, Path) else value
 
     @classmethod
     def settings_customise_sources(
@@ -285,7 +285,10 @@ def _fitting(values: dict[str, Any], origins: dict[str, str]) -> Settings:
 def named_file() -> Path | None:
     """The settings file that SCHEDMATE_CONFIG names, if it names one."""
     value = os.environ.get(FILE_VARIABLE)
-    return Path(value).expanduser() if value else None
+    try:
+        return with_home(Path(value)) if value else None
+    except ValueError as error:
+        raise SettingsError(f"{FILE_VARIABLE}: {error}.") from None
 
 
 def unknown_variables() -> list[str]:
@@ -364,7 +367,10 @@ def _read(path: Path) -> dict[str, Any]:
     for name in ("history", "trajectories", "rules_folder"):
         if isinstance(values.get(name), str) and not is_remote(values[name]):
             # A relative path in a file means relative to that file.
-            values[name] = path.parent / Path(values[name]).expanduser()
+            try:
+                values[name] = path.parent / with_home(Path(values[name]))
+            except ValueError as error:
+                raise SettingsError(f"{path}: {name}: {error}.") from None
     return values
 
 

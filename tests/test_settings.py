@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from cli_runner import Cli
 from pydantic import ValidationError
 
 import schedmate
@@ -180,3 +181,13 @@ def test_a_misspelt_variable_is_told_of_once_with_the_nearest_name(
     said = [one for one in caplog.messages if "SCHEDMATE_TOPKK" in one]
     assert len(said) == 1
     assert "did you mean SCHEDMATE_TOP_K?" in said[0]
+
+
+@pytest.mark.parametrize("name", ["TRAJECTORIES", "HISTORY", "RULES_FOLDER", "CONFIG"])
+def test_the_home_of_an_unknown_user_is_named(
+    name: str, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"SCHEDMATE_{name}", "~nobody-here/x")
+    done = cli("config", "show")
+    assert done.code == 2
+    assert "home of a user whom this machine does not know" in done.err

@@ -226,6 +226,16 @@ def exists(path: Path) -> bool:
     return os.path.exists(path)  # noqa: PTH110
 
 
+def with_home(path: Path) -> Path:
+    """The path with `~` and `~user` replaced; raises `ValueError` for an unknown user."""
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        raise ValueError(
+            f"{path} is in the home of a user whom this machine does not know; give the whole path"
+        ) from None
+
+
 def resolved(path: Path) -> Path:
     """The absolute path without links; as given where links are circular or it is not a path."""
     try:

@@ -23,6 +23,7 @@ from pydantic import (
 
 from schedmate.base.data import load
 from schedmate.base.errors import InputError, UsageError, did_you_mean
+from schedmate.base.files import with_home
 from schedmate.base.inputs import fault_sentence, parse_duration
 from schedmate.base.reading import open_descriptor, parse_document
 from schedmate.base.terminal import clean
@@ -150,7 +151,7 @@ class Commands(_Part):
 
 
 def _path(value: Path) -> Path:
-    return value.expanduser()
+    return with_home(value)
 
 
 class Configuration(_Part):
