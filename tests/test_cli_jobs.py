@@ -86,7 +86,7 @@ def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Queue:
     made = Queue(log)
     monkeypatch.setattr(Kind, "adapter", lambda self, bounds: made)
     monkeypatch.setattr("schedmate.cluster.cluster_kind", lambda name: Kind())
-    monkeypatch.setattr("schedmate.cluster.finding.clusters", lambda: iter([Kind()]))
+    monkeypatch.setattr("schedmate.cluster.clusters", lambda: iter([Kind()]))
     monkeypatch.setattr(command.time, "time", lambda: NOW)
     return made
 
@@ -150,7 +150,7 @@ def test_an_id_stands_for_the_log_of_a_job(
 
 
 def test_an_id_without_a_cluster_is_no_log(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("schedmate.cluster.finding.clusters", lambda: iter([]))
+    monkeypatch.setattr("schedmate.cluster.clusters", lambda: iter([]))
     done = cli("track", "4711")
     assert done.code == 3
     assert "belongs to no cluster whose job it could be" in done.err

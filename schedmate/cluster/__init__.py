@@ -191,6 +191,11 @@ def clusters() -> Iterator[ClusterKind[Any]]:
         yield _loaded(name, target)
 
 
+def kind_here() -> ClusterKind[Any] | None:
+    """The first kind of cluster that this machine belongs to."""
+    return next((kind for kind in clusters() if kind.is_here()), None)
+
+
 @cache
 def _loaded(name: str, target: str) -> ClusterKind[Any]:
     kind_class = load_plugin(f"cluster {name!r}", target)

@@ -332,6 +332,21 @@ class ClusterAdapter(Executor, Protocol):
         ...
 
 
+def description_of(adapter: ClusterAdapter, run: EndedRun) -> Description:
+    """An ended job from what the scheduler or its accounting still has, else from its run."""
+    described = adapter.describe_ended(run)
+    if described is not None:
+        return described
+    spec = JobSpec(
+        repo=run.workdir or None,
+        command=run.record.command,
+        name=run.record.name,
+        user=run.record.user,
+        launch=run.record.launch,
+    )
+    return Description(spec, run.log, errors=run.errors)
+
+
 MOST_SKIPPED = 1000
 """Skipped records that are remembered one by one."""
 

@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from schedmate.base.errors import SchedmateError
 from schedmate.base.files import children
 from schedmate.cluster.actions import is_diagnostic_name
-from schedmate.cluster.adapter import FAILURES, NODE_FAILURES, ClusterAdapter, Description, EndedRun
+from schedmate.cluster.adapter import (
+    FAILURES,
+    NODE_FAILURES,
+    ClusterAdapter,
+    Description,
+    EndedRun,
+    description_of,
+)
 from schedmate.cluster.advising import CodeReader
 from schedmate.cluster.bounds import Bounds, moved_trust
 from schedmate.cluster.following import has_text
@@ -180,7 +187,7 @@ class EndedRuns:
         known_jobs = {run.key: self._memory.known(run.key) for run in runs}
         late = {run.key: run for run in runs if known_jobs[run.key] is None}
         # they came and went between two passes, or ended before the agent began
-        described = [(key, self._description(run)) for key, run in late.items()]
+        described = [(key, description_of(self._adapter, run)) for key, run in late.items()]
         for known_job in CodeReader(self._mate, self._bounds.advise.each).known_jobs(
             described, now
         ):
@@ -202,27 +209,13 @@ class EndedRuns:
             self._mate.learn(records)
         self._memory.learned([run.run for run in runs], now, trust)
 
-    def _description(self, run: EndedRun) -> Description:
-        """A job that is not in the memory, from what the scheduler or its accounting still has."""
-        described = self._adapter.describe_ended(run)
-        if described is not None:
-            return described
-        spec = JobSpec(
-            repo=run.workdir or None,
-            command=run.record.command,
-            name=run.record.name,
-            user=run.record.user,
-            launch=run.record.launch,
-        )
-        return Description(spec, run.log, errors=run.errors)
-
     def look_into(self, run: EndedRun, now: float) -> tuple[Failed, Failure | None]:
         """The diagnosis of a run's logs, and recovery's plan for it; nothing is recorded.
 
         The code of a job is not needed for that, and is not read.
         """
         # both have `spec`, `log` and `errors`
-        job = self._memory.known(run.key) or self._description(run)
+        job = self._memory.known(run.key) or description_of(self._adapter, run)
         spec = job.spec.model_copy(update={"job_id": run.job, "node_names": list(run.nodes)})
         paths = self._logs_of(run, job, spec)
         written = [path for path in paths if has_text(path)]

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from schedmate.base.errors import InputError
-from schedmate.cluster import clusters
-from schedmate.cluster.adapter import Description
+from schedmate.cluster import kind_here
+from schedmate.cluster.adapter import Description, description_of
 from schedmate.cluster.bounds import load_bounds
 from schedmate.jobs import JobSpec
 
@@ -25,7 +25,7 @@ def logs_of_job(job: str, now: float) -> JobLogs:
     Those of its present run, else of its last one that has ended. Raises `InputError` if the
     cluster knows no such job, or not where it writes.
     """
-    kind = next((one for one in clusters() if one.is_here()), None)
+    kind = kind_here()
     if kind is None:
         raise InputError(
             f"{job}: there is no such file, and this machine belongs to no cluster whose job it "
@@ -40,8 +40,7 @@ def logs_of_job(job: str, now: float) -> JobLogs:
         description = adapter.describe([job]).get(job, description)
     elif ended := kind.runs_of(adapter, job, now):
         run = ended[-1]
-        spec = JobSpec(repo=run.workdir or None, name=run.record.name, user=run.record.user)
-        description = adapter.describe_ended(run) or Description(spec, run.log, errors=run.errors)
+        description = description_of(adapter, run)
     else:
         raise InputError(kind.no_run.format(job=job))
     spec = description.spec.model_copy(update={"job_id": job, "node_names": list(run.nodes)})

@@ -16,7 +16,7 @@ import typer
 from schedmate.base.errors import InputError, SchedmateError, UsageError, did_you_mean
 from schedmate.base.reading import MOST_SETTINGS, read_text
 from schedmate.base.terminal import clean, say
-from schedmate.cluster import BUNDLED, cluster_kind, cluster_names, clusters
+from schedmate.cluster import BUNDLED, cluster_kind, cluster_names, clusters, kind_here
 from schedmate.commands.options import HistoryOption, LlmBaseUrl, LlmModel
 
 NONE = "none"
@@ -135,7 +135,8 @@ def _defaults(flags: dict[str, str | None], old: dict[str, Any]) -> dict[str, An
 
 def found_scheduler() -> str:
     """The scheduler that answers, or whose address this machine has."""
-    return next((kind.name for kind in clusters() if kind.is_here()), NONE)
+    here = kind_here()
+    return NONE if here is None else here.name
 
 
 def _checked(values: dict[str, Any]) -> dict[str, Any]:

@@ -80,7 +80,7 @@ def jobs(
 
     Example: schedmate jobs
     """
-    from schedmate.cluster import cluster_kind, clusters
+    from schedmate.cluster import cluster_kind, kind_here
     from schedmate.cluster.bounds import load_bounds
     from schedmate.mate import SchedMate
     from schedmate.settings import load_settings
@@ -90,7 +90,7 @@ def jobs(
     if cluster is not None:
         kind = cluster_kind(cluster)
     else:
-        here = next((one for one in clusters() if one.is_here()), None)
+        here = kind_here()
         if here is None:
             raise UsageError(
                 "this machine belongs to no cluster that is known; name its kind with --cluster."

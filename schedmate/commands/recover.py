@@ -370,15 +370,14 @@ def acting_service(
 
 def present_kind() -> ClusterKind[Any]:
     """The kind of cluster that the settings name, else the one that this machine belongs to."""
-    from schedmate.cluster import cluster_kind, clusters
+    from schedmate.cluster import cluster_kind, kind_here
     from schedmate.settings import load_settings
 
     named = load_settings().scheduler
     if named is not None:
         return cluster_kind(named)
-    for kind in clusters():
-        if kind.is_here():
-            return kind
+    if (here := kind_here()) is not None:
+        return here
     raise UsageError(
         "this machine belongs to no cluster that schedmate knows; run this where the agent runs, "
         "or name its kind with SCHEDMATE_SCHEDULER."
