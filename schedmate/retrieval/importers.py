@@ -205,17 +205,38 @@ def import_csv(
     nothing gives the job id.
     """
     report = report or ImportReport()
-    first = stream.readline().lstrip("\ufeff")
+    header, rows = csv_table(stream.readline(), stream, report)
+    columns = _resolve(header, mapping or {})
+    report.guessed = {
+        column.name: field for field, (_, column) in columns.items() if column.guessed
+    }
+    for place, cells in rows:
+        try:
+            record, workdir = _csv_record(cells, columns, report.rows)
+        except ValueError as error:
+            report.reject(place, unusable_reason(error))
+            continue
+        yield analyse(record, workdir) if analyse else record
+
+
+def csv_table(
+    first: str, stream: IO[str], report: ImportReport
+) -> tuple[list[str], Iterator[tuple[str, list[str]]]]:
+    """The header in the line `first`, and the rows of `stream` below it, each with its place.
+
+    Its delimiter is `,`, `;`, `|` or a tab. Rows are counted in `report`, which also has those
+    that are not as long as the header. Raises `InputError`.
+    """
+    first = first.lstrip("\ufeff")
     delimiter = max(",;\t|", key=first.count)
     try:
         header = [name.strip() for name in next(csv.reader([first], delimiter=delimiter), [])]
     except csv.Error as error:
         raise InputError(f"line 1 is not CSV: {error}; export the file again.") from None
-    columns = _resolve(header, mapping or {})
-    report.guessed = {
-        column.name: field for field, (_, column) in columns.items() if column.guessed
-    }
-    rows = csv.reader(stream, delimiter=delimiter)
+    return header, _csv_rows(csv.reader(stream, delimiter=delimiter), len(header), report)
+
+
+def _csv_rows(rows: Any, columns: int, report: ImportReport) -> Iterator[tuple[str, list[str]]]:
     while True:
         try:
             cells = next(rows, None)
@@ -230,15 +251,10 @@ def import_csv(
             continue
         report.rows += 1
         place = f"line {rows.line_num + 1}"
-        if len(cells) != len(header):
-            report.reject(place, f"{len(cells)} fields, the header has {len(header)}")
-            continue
-        try:
-            record, workdir = _csv_record(cells, columns, report.rows)
-        except ValueError as error:
-            report.reject(place, unusable_reason(error))
-            continue
-        yield analyse(record, workdir) if analyse else record
+        if len(cells) == columns:
+            yield place, cells
+        else:
+            report.reject(place, f"{len(cells)} fields, the header has {columns}")
 
 
 def _resolve(header: list[str], mapping: Mapping[str, Column]) -> dict[str, tuple[int, Column]]:

@@ -8,7 +8,6 @@ generator; rows that cannot be used are counted, never raised.
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import hmac
 import math
@@ -29,7 +28,7 @@ from schedmate.cluster.kubernetes.workloads import (
 )
 from schedmate.cluster.slurm.reading import hosts_of
 from schedmate.jobs import JobRecord, JobState
-from schedmate.retrieval.importers import Source, detect_format, import_jsonl
+from schedmate.retrieval.importers import Source, csv_table, detect_format, import_jsonl
 from schedmate.retrieval.sacct import (
     ImportReport,
     JsonDocument,
@@ -251,27 +250,9 @@ def _read_csv(
     first = stream.readline().lstrip("\ufeff")
     while first.startswith("#"):
         first = stream.readline()
-    delimiter = max(",;\t|", key=first.count)
-    header = [name.strip().lower() for name in next(csv.reader([first], delimiter=delimiter), [])]
-    places = _places(header, columns)
-    rows = csv.reader(stream, delimiter=delimiter)
-    while True:
-        try:
-            cells = next(rows, None)
-        except csv.Error as error:
-            raise InputError(
-                f"line {rows.line_num + 1} is not CSV: {error}; correct it, or export the list "
-                "again."
-            ) from None
-        if cells is None:
-            return
-        if not any(cells):
-            continue
-        report.rows += 1
-        place = f"line {rows.line_num + 1}"
-        if len(cells) != len(header):
-            report.reject(place, f"{len(cells)} fields, the header has {len(header)}")
-            continue
+    header, rows = csv_table(first, stream, report)
+    places = _places([name.lower() for name in header], columns)
+    for place, cells in rows:
         try:
             yield _of_cells(cells, places, report.rows)
         except ValueError as error:
