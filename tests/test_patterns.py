@@ -30,7 +30,7 @@ LINEAR = (
 
 ATTACKED = {
     r"(a+)+$": "exponential", r"\s+$": "quadratic", r"^\s*url\s*=": "quadratic over lines",
-    r"(\w*_)?model": "quadratic", r"a.*b": "quadratic", r"(\d+\.?)*x": "exponential",
+    r"(\w*_)?model": "quadratic", r"a\w*b": "quadratic", r"(\d+\.?)*x": "exponential",
     r"\[\s*([^\]]+?)\s*\]": "quadratic", "(a|aa)+b": "exponential",
 }  # fmt: skip
 HARMLESS = [r"(?<!\s)\s++$", r"\w+", "a|b", r"^[ \t]*+url", r"\d{1,9}x"]
