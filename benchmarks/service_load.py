@@ -10,7 +10,9 @@ process for each answer, which other work on the machine changes less. `advise` 
 given: `resubmitted` jobs have run before (200 workloads, again and again), `unseen` ones need a
 search for similar jobs, `mixed` is three of the first to one of the second. `while reading` is
 `mixed` again while two other clients have a long log read all the time. `storing` is one job a
-request, which is on disk when it is answered. `beyond` sends from more connections than requests
+request, which is on disk when it is answered. The experts have learned from all jobs before the
+server starts, which takes minutes; `while learning` is `mixed` with a tenth as many jobs
+again that have just been imported. `beyond` sends from more connections than requests
 are taken on at once: the rest is refused with 503.
 """
 
@@ -32,9 +34,13 @@ from typing import Any
 
 from _http_client import Connection, load, post
 from _record import record
-from history_scale import asked, build
+from history_scale import asked, build, jobs, workloads
 
 from schedmate.jobs import WorkloadMetadata
+from schedmate.retrieval.embedders import load_embedder
+from schedmate.retrieval.history import JobHistory
+from schedmate.retrieval.learning import RunTimes
+from schedmate.settings import load_settings
 
 GOALS = {"requests_per_s": 700, "p99_ms": 50}
 TRIVIAL = """
@@ -118,6 +124,24 @@ def readers(path: str, log: Path, count: int) -> Iterator[list[int]]:
             thread.join()
 
 
+def learned(history: Path) -> None:
+    """Have the experts learn from all jobs."""
+    with JobHistory.open(history, load_embedder()) as store:
+        count = RunTimes.of(store, load_settings()).learn()
+    print(f"learned from {count:,} jobs")
+
+
+def import_more(history: Path, records: int, path: Path) -> None:
+    """Store a tenth as many jobs again, and then one by the server, which begins to learn."""
+    known = workloads()
+    more = list(jobs(records // 10, lambda n: known[n % len(known)]))
+    with JobHistory.open(history, load_embedder()) as store:
+        store.add_many(one.model_copy(update={"job_id": f"more-{one.job_id}"}) for one in more)
+    one = Connection(str(path))
+    one.ask(post("/v1/history", {"jobs": [json.loads(more[0].model_dump_json())]}))
+    one.close()
+
+
 def long_log(path: Path) -> Path:
     """A log that takes some tenths of a second to read."""
     lines = [f"step {n} loss {2.0 / (n + 1):.4f} step_time 0.5 s\n" for n in range(150_000)]
@@ -145,10 +169,12 @@ def main() -> None:
         print(json.dumps(row), flush=True)
 
     try:
-        build(folder / "history", given.records, "repeated")
-        jobs = asked("repeated", given.records)
-        known = [advise(one, n) for n, one in enumerate(jobs["resubmitted"])]
-        unseen = [advise(one, n) for n, one in enumerate(jobs["unseen"])]
+        history = folder / "history"
+        build(history, given.records, "repeated")
+        learned(history)
+        questions = asked("repeated", given.records)
+        known = [advise(one, n) for n, one in enumerate(questions["resubmitted"])]
+        unseen = [advise(one, n) for n, one in enumerate(questions["unseen"])]
         mixed = [(unseen if n % 4 == 3 else known)[n] for n in range(len(known))]
         stored = [
             post("/v1/history", {"jobs": [{"job_id": f"new-{n}", "state": "RUNNING"}]})
@@ -159,7 +185,7 @@ def main() -> None:
         with served(trivial, plain) as server:
             measured("yardstick", plain, server, [post("/", {"name": "x", "gpus": 8})])
         command = ["-m", "schedmate", "serve", "--socket", str(path)]
-        command += ["--history", str(folder / "history"), "--state", str(folder / "state")]
+        command += ["--history", str(history), "--state", str(folder / "state")]
         command += ["--root", str(folder), "--rate", "0", "--reading", "2"]
         with served(command, path) as server:
             measured("advise, resubmitted", path, server, known)
@@ -169,6 +195,8 @@ def main() -> None:
                 measured("advise, mixed, while reading", path, server, mixed)
             rows[-1]["logs_read"] = done[0]
             measured("storing", path, server, stored)
+            import_more(history, given.records, path)
+            measured("advise, mixed, while learning", path, server, mixed)
             measured("advise, beyond", path, server, mixed, connections=160)
         with served(trivial, plain) as server:
             measured("yardstick again", plain, server, [post("/", {"name": "x", "gpus": 8})])

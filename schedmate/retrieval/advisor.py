@@ -160,14 +160,20 @@ class SchedulingAdvisor:
         self._method: Method = method
 
     def estimate(
-        self, metadata: WorkloadMetadata, launch: LaunchConfig, now: float | None = None
+        self,
+        metadata: WorkloadMetadata,
+        launch: LaunchConfig,
+        now: float | None = None,
+        *,
+        explain: bool = True,
     ) -> Estimate:
         """Estimate a job with this metadata and launch configuration from the history.
 
         `now` [s since epoch] is the submission time: runs that ended later are ignored. Without it,
         the present is used and every run of the history counts. The point estimate is the median
         (`mean`: the mean). The estimate abstains, with the reason, if no run is similar, none of
-        the similar ones completed, or the job does not end by itself.
+        the similar ones completed, or the job does not end by itself. Without `explain`, the reason
+        that nothing is similar is left out: `nothing_similar` states it, which takes a search.
         """
         if metadata.endless:
             return Estimate.without_end(metadata.job_kind)
@@ -175,7 +181,7 @@ class SchedulingAdvisor:
             return self._abstain("neither a model nor a dataset is known, so nothing to compare")
         candidates = self._candidates(metadata, launch, now)
         if not candidates:
-            return self._abstain(self._nothing_similar(metadata, now))
+            return self._abstain(self.nothing_similar(metadata, now) if explain else None)
         weights = self._weights(candidates, metadata)
         spread = self._history.spread()
         same = workload_fingerprint(metadata)
@@ -237,10 +243,11 @@ class SchedulingAdvisor:
         ]
         return _mean_value(stated) if self._method == "mean" else _weighted_median(stated)
 
-    def _abstain(self, reason: str, neighbours: Sequence[Neighbour] = ()) -> Estimate:
+    def _abstain(self, reason: str | None, neighbours: Sequence[Neighbour] = ()) -> Estimate:
         return Estimate(method=self._method, reason=reason, neighbours=list(neighbours))
 
-    def _nothing_similar(self, metadata: WorkloadMetadata, now: float | None) -> str:
+    def nothing_similar(self, metadata: WorkloadMetadata, now: float | None) -> str:
+        """Why no run of the history is similar, with the closest one; arguments of `estimate`."""
         closest = self._history.search(metadata, k=1, threshold=-1.0, before=now)
         if not closest:
             return (

@@ -237,7 +237,7 @@ class JobHistory(JobTable):
                 near = [(id_, alike) for id_, alike in neighbours if alike >= threshold]
                 new = {text_id: alike for text_id, alike in near if text_id not in seen}
                 seen.update(new)
-                worth = self._texts_with_runs(new) if ran_only else new.keys()
+                worth = self._texts_with_runs(new, before) if ran_only else new.keys()
                 for text_id, similarity in new.items():
                     if text_id not in worth:
                         continue

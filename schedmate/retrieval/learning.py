@@ -125,8 +125,12 @@ class RunTimes:
         server, which does not end by itself. It names the fields of `metadata` that are unsure.
         """
         estimate = self._estimated(metadata, launch, now, job)
-        unsure = metadata.unsure()
-        return estimate.model_copy(update={"unsure": unsure}) if unsure else estimate
+        changes: dict[str, Any] = {}
+        if estimate.abstained and estimate.reason is None:
+            changes["reason"] = self._advisor.nothing_similar(metadata, now)
+        if unsure := metadata.unsure():
+            changes["unsure"] = unsure
+        return estimate.model_copy(update=changes) if changes else estimate
 
     def _estimated(
         self,
@@ -135,7 +139,7 @@ class RunTimes:
         now: float | None,
         job: JobSpec | JobRecord | None,
     ) -> Estimate:
-        similar = self._advisor.estimate(metadata, launch, now)
+        similar = self._advisor.estimate(metadata, launch, now, explain=False)
         if (
             similar.endless
             or math.isinf(self._widest)
@@ -194,7 +198,7 @@ class RunTimes:
                 continue  # how long a server was left to run says nothing of other jobs
             if (submitted := _submitted(record)) is not None:
                 metadata, launch = record.metadata, record.launch
-                similar = self._advisor.estimate(metadata, launch, submitted)
+                similar = self._advisor.estimate(metadata, launch, submitted, explain=False)
                 asked[record.job_id] = _submission(metadata, launch, record, submitted, similar)
         with self._lock, self._history.database.writing():
             self._parts.refresh()

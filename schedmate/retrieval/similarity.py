@@ -83,24 +83,30 @@ def with_doubt(closeness: float, asked: WorkloadMetadata, past: WorkloadMetadata
     differ in: a field that is 60 % sure counts 0.6 either way. Whether two jobs are similar at all
     is not decided by this, but by the cosine similarity of what is read.
     """
+    if not (_doubted(asked) or _doubted(past)):
+        return closeness
     agreeing: list[float] = []
     differing: list[float] = []
-    trusted = True
     for field, past_field, name, past_name in _compared(asked, past):
         trust = min(_trust(asked, field), _trust(past, past_field))
-        trusted = trusted and trust == 1.0
         (agreeing if spell(name) == spell(past_name) else differing).append(trust)
-    if trusted:
-        return closeness
     apart = (1.0 - closeness) * (fmean(differing) if differing else 1.0)
     return (1.0 - apart) * (fmean(agreeing) if agreeing else 1.0)
+
+
+_NAMES = ("model_config.model_name", "model_config.task_type")
+
+
+def _doubted(metadata: WorkloadMetadata) -> bool:
+    """Whether a name that jobs are compared by is unsure."""
+    return any(_trust(metadata, field) < 1.0 for field in (*_NAMES, metadata.data_field))
 
 
 def _compared(
     asked: WorkloadMetadata, past: WorkloadMetadata
 ) -> Iterator[tuple[str, str, str | None, str | None]]:
     """The fields that two jobs are compared by, and their names there."""
-    for field in ("model_config.model_name", "model_config.task_type"):
+    for field in _NAMES:
         yield field, field, asked.get(field), past.get(field)
     yield asked.data_field, past.data_field, asked.data_name, past.data_name
 

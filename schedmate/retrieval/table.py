@@ -223,19 +223,20 @@ class JobTable:
                 "restore a copy"
             ) from None
 
-    def _texts_with_runs(self, ids: Iterable[int]) -> set[int]:
-        """Those of the texts that a job has which has run."""
+    def _texts_with_runs(self, ids: Iterable[int], before: float | None) -> set[int]:
+        """Those of the texts that a job has which has run, by `before` [s since epoch]."""
         wanted = list(ids)
         texts: set[int] = set()
+        moments = [] if before is None else [before, before]
         for start in range(0, len(wanted), SQL_PARAMETERS):
             part = wanted[start : start + SQL_PARAMETERS]
             either = " OR ".join(
                 f"EXISTS (SELECT 1 FROM jobs WHERE text_id = value "  # noqa: S608
-                f"AND (state = 'COMPLETED') = {completed} AND {RAN})"
+                f"AND (state = 'COMPLETED') = {completed} AND {RAN} {_ended_by(before)})"
                 for completed in (1, 0)
             )
             sql = f"SELECT value FROM json_each(?) WHERE {either}"  # noqa: S608
-            texts.update(row[0] for row in self._db.query(sql, (json.dumps(part),)))
+            texts.update(row[0] for row in self._db.query(sql, (json.dumps(part), *moments)))
         return texts
 
     def _runs_of_text(
@@ -252,10 +253,9 @@ class JobTable:
     ) -> Runs:
         if limit < 1:
             return []
-        ended_by = f"AND {END} <= ? " if before is not None else ""
         rows = self._db.query(
             f"SELECT document, fingerprint FROM jobs WHERE {column} = ? "  # noqa: S608
-            f"AND (state = 'COMPLETED') = {int(completed)} AND {RAN} {ended_by}"
+            f"AND (state = 'COMPLETED') = {int(completed)} AND {RAN} {_ended_by(before)} "
             f"ORDER BY {END} DESC, job_id LIMIT ?",
             (value, *([] if before is None else [before]), limit),
         )
@@ -296,6 +296,11 @@ class JobTable:
 
     def _upsert(self, records: Iterable[tuple[JobRecord, int | None]]) -> None:
         self._db.execute_many(_UPSERT, [_job_row(record, text_id) for record, text_id in records])
+
+
+def _ended_by(before: float | None) -> str:
+    """The condition that a run ended by a moment, which is bound; none without a moment."""
+    return "" if before is None else f"AND {END} <= ?"
 
 
 def _latest_ended_first(runs: Runs) -> Runs:

@@ -35,7 +35,7 @@ from schedmate.jobs import (
     Remaining,
     WorkloadMetadata,
 )
-from schedmate.mate import LEARNING_S, embedder_of, sure_enough
+from schedmate.mate import embedder_of, sure_enough
 from schedmate.readers import Readers
 from schedmate.retrieval.history import JobHistory
 from schedmate.retrieval.learning import RunTimes
@@ -61,6 +61,8 @@ from schedmate.settings import Settings
 
 log = logging.getLogger("schedmate.serve")
 
+LEARNING_S = 0.05
+"""After so much learning [s] it is looked whether the service is asked something."""
 WRITES_TOGETHER = 256
 """Most writes committed together."""
 
@@ -106,7 +108,8 @@ class Service:
             if prepare is not None:
                 prepare()
             self._run_times = RunTimes.of(self._advising, settings)
-            self._learner = Learner(RunTimes.of(learning, settings))
+            self._asked = 0
+            self._learner = Learner(RunTimes.of(learning, settings), lambda: self._asked)
             stack.callback(self._learner.close)
             self.dashboard = Dashboard(self.options.state, self.metrics)
             self.board = self.dashboard.board
@@ -331,6 +334,7 @@ class Service:
     def _estimates(
         self, questions: Sequence[_Question]
     ) -> Sequence[tuple[Estimate, int] | Exception]:
+        self._asked += len(questions)
         return [
             (
                 self._run_times.estimate(one.metadata, one.launch, one.now, one.job),
@@ -364,12 +368,17 @@ Written = Sequence[JobRecord]
 
 
 class Learner:
-    """Has the experts learn from jobs that ended, in a thread of its own."""
+    """Has the experts learn from jobs that ended, in a thread of its own.
 
-    def __init__(self, run_times: RunTimes) -> None:
+    `asked` counts the questions that the service has been asked: while it grows, learning a backlog
+    takes a fifth of the time, so that answers and writes need not wait for it.
+    """
+
+    def __init__(self, run_times: RunTimes, asked: Callable[[], int]) -> None:
         self._run_times = run_times
+        self._asked = asked
         self._news = threading.Event()
-        self._stopping = False
+        self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="schedmate-learning", daemon=True)
         self._news.set()  # what ended while no service was there
         self._thread.start()
@@ -380,16 +389,19 @@ class Learner:
 
     def close(self) -> None:
         """End the thread after what it is at, a moment at most."""
-        self._stopping = True
+        self._stopping.set()
         self._news.set()
         self._thread.join()
 
     def _run(self) -> None:
-        while self._news.wait() and not self._stopping:
+        while self._news.wait() and not self._stopping.is_set():
             self._news.clear()
             try:
-                while not self._stopping and self._run_times.learn(most_s=LEARNING_S):
-                    pass
+                began, asked = time.monotonic(), self._asked()
+                while not self._stopping.is_set() and self._run_times.learn(most_s=LEARNING_S):
+                    if self._asked() > asked:
+                        self._stopping.wait(4 * (time.monotonic() - began))
+                    began, asked = time.monotonic(), self._asked()
             except SchedmateError as error:
                 log.warning("run times were not learned: %s", error)
 

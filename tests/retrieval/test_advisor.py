@@ -61,7 +61,10 @@ class Shelf:
             for one in self._runs(before)
             for exact in [one.metadata.fingerprint() == metadata.fingerprint()]
         ]
-        matches.sort(key=lambda match: -match.similarity)
+        # as a history does: the latest ended first among equals, then by id
+        matches.sort(
+            key=lambda one: (-one.similarity, -(one.record.end_time or 0), one.record.job_id)
+        )
         return [match for match in matches if match.similarity >= threshold][:k]
 
 
