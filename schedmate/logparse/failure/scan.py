@@ -31,6 +31,7 @@ from schedmate.logparse.failure.rules import (
     speaks_of_trouble,
 )
 from schedmate.logparse.failure.side import (
+    FRAME,
     defined_by_program,
     passes_on,
     raised_by_program,
@@ -88,6 +89,7 @@ def event_of(block: Block, above: Sequence[Block], file: LogFile, rules: RuleSet
     """The event of a line or traceback, or None; `above` are the blocks before it."""
     whole = block.kind == "traceback"
     bare = False
+    calls: list[Line] = []
     if whole:
         rule, line = _rule_for_traceback(block, rules)
     else:
@@ -96,12 +98,13 @@ def event_of(block: Block, above: Sequence[Block], file: LogFile, rules: RuleSet
         if rule is None and (glued := _ON_A_BAR.search(line.text)) is not None:
             rule = rules.line(glued[0][1:].strip())
         if rule is None:
-            rule, bare = _rule_for_bare_name(line, rules), True
+            calls = _calls_above(above, line)
+            rule, bare = _rule_for_bare_name(line, [one.text for one in calls], rules), True
         if rule is None or _contradicts_rule(rule, line):
             return None
     if rule is not None and rule.role == "benign":
         return None
-    upper = leading_lines(above, line)
+    upper = max(leading_lines(above, line), calls, key=len)
     if not whole and not upper:
         upper = beginning_lines(above, line, rule, rules)
     lines = (*upper, *block.lines)
@@ -194,8 +197,9 @@ def _weight_of(rule: Rule) -> tuple[int, int]:
     return ("hint", "exit", "symptom", "cause", "stop").index(rule.role), STRENGTH[rule.strength]
 
 
-def _rule_for_bare_name(line: Line, rules: RuleSet) -> Rule | None:
-    """The rule for the name of an exception at the beginning of a line outside a traceback."""
+def _rule_for_bare_name(line: Line, calls: Sequence[str], rules: RuleSet) -> Rule | None:
+    """The rule for the name of an exception at the beginning of a line outside a traceback, or
+    below the `calls` of one whose heading is missing."""
     text = _OF_PYTEST.sub("", line.text)
     match = EXCEPTION.match(text) or _REPRESENTED.match(text)
     if match is None or not re.search(r"(?:Error|Exception|Interrupt)$", match["name"]):
@@ -204,7 +208,21 @@ def _rule_for_bare_name(line: Line, rules: RuleSet) -> Rule | None:
     if rule is None:
         return None
     message = match.groupdict().get("message") or ""
-    return rules.quoted(rule, message) or side_of(rule, (), text)
+    return rules.quoted(rule, message) or side_of(rule, calls, text)
+
+
+def _calls_above(above: Sequence[Block], line: Line) -> list[Line]:
+    """The lines right above an exception that are frames of a traceback without its heading."""
+    lines: list[Line] = []
+    frames = 0
+    for block in reversed(above):
+        first = block.first
+        if len(block.lines) > 1 or first.stream != line.stream or len(lines) - frames > 2:
+            break
+        lines.append(first)
+        if FRAME.match(first.text.lstrip()):
+            frames = len(lines)
+    return lines[:frames][::-1]
 
 
 def event_at(

@@ -3,7 +3,9 @@
 The frames of a traceback say whether the last step was the job's own: those in files below
 `site-packages` or `dist-packages`, in Python's own library and in no file at all (`<frozen ...>`,
 `<string>`) are a library's; all others are the program's. So are those of a library installed in
-editable mode: a log does not show that its checkout is not the user's.
+editable mode: a log does not show that its checkout is not the user's. Compiled code leaves no
+frame. What a library raises within a few frames of the job's own last one is taken for a refusal of
+what the job asked for; what it raises deeper inside, for its own failure.
 
 Words (`side.yaml`) say which reports only pass on a failure inside, which refuse what the program
 handed over, and which lines wait or try again rather than fail.
@@ -32,6 +34,9 @@ CHARACTERS = 1000
 """Characters of a line whose words are examined."""
 BY_OWN_CODE = "The job's own code raises it."
 PASSED = "The job's own code handed over what is refused."
+ASKED = "A library refuses what the job's own code asks of it, right below the call."
+NEAR = 2
+"""Frames of libraries below the job's own last one up to which they only check what was asked."""
 
 
 class Frame(NamedTuple):
@@ -102,6 +107,8 @@ def side_of(rule: Rule, texts: Sequence[str], text: str) -> Rule:
         return rule.as_script(BY_OWN_CODE)
     if rule.general and raised_by_program(texts):  # the frame alone decides
         return rule.as_script(BY_OWN_CODE, shown=False)
+    if own and next(n for n, call in enumerate(reversed(calls)) if call.own) <= NEAR:
+        return rule.model_copy(update={"type": "script", "why": ASKED})
     return rule
 
 

@@ -34,7 +34,7 @@ FAULTS = {
         "S3/Storage Error",
         "infrastructure",
     ),
-    "assert": ("AssertionError: sequence length must divide", "Assertion Error", "framework"),
+    "assert": ("AssertionError: sequence length must divide", "Assertion Error", "script"),
     "shape": (
         "RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x8 and 16x2)",
         "Runtime Error",

@@ -46,15 +46,16 @@ RAISES = '    raise VocabularyTooSmall("only 3 tokens")\n'
         ("/home/ann/project/data/loader.py", RAISES, "script"),
         ("train.py", RAISES, "script"),
         ("train.py", "", "script"),  # the source is not there, only the frame
-        ("train.py", "    call_compiled_code(x)\n", "framework"),
-        ("/opt/env/lib/python3.11/site-packages/tok/vocabulary.py", RAISES, "framework"),
-        ("/usr/lib/python3/dist-packages/tok/vocabulary.py", RAISES, "framework"),
-        ("/usr/lib/python3.11/tok.py", RAISES, "framework"),
-        ("/usr/lib64/python3.9/tok.py", RAISES, "framework"),
-        (r"C:\Users\ann\Python39\Lib\tok.py", RAISES, "framework"),
-        (r"C:\miniconda3\lib\tok.py", RAISES, "framework"),
+        ("train.py", "    call_compiled_code(x)\n", "asked"),
+        ("/opt/env/lib/python3.11/site-packages/tok/vocabulary.py", RAISES, "asked"),
+        ("/usr/lib/python3/dist-packages/tok/vocabulary.py", RAISES, "asked"),
+        ("/usr/lib/python3.11/tok.py", RAISES, "asked"),
+        ("/usr/lib64/python3.9/tok.py", RAISES, "asked"),
+        (r"C:\Users\ann\Python39\Lib\tok.py", RAISES, "asked"),
+        (r"C:\miniconda3\lib\tok.py", RAISES, "asked"),
         ("/home/ann/project/python/lib/tok.py", RAISES, "script"),
-        ("<frozen tok>", RAISES, "framework"),
+        ("<frozen tok>", RAISES, "asked"),
+        ("<frozen tok>", 3 * '    go()\n  File "<frozen tok>", line 9, in go\n' + RAISES, "deep"),
     ],
 )
 def test_an_exception_that_the_program_raises_is_its_own(
@@ -65,12 +66,11 @@ def test_an_exception_that_the_program_raises_is_its_own(
     )
     frame = f'  File "{file}", line 5, in load\n{source}'
     found = of(job, steps(1, 50) + head + frame + "data.VocabularyTooSmallError: only 3 tokens\n")
-    assert (found.error_type, found.error_name, found.rule) == (
-        kind,
-        "Runtime Error",
-        "py-exception",
-    )
+    side = "framework" if kind == "deep" else "script"
+    assert (found.error_type, found.error_name) == (side, "Runtime Error")
+    assert found.rule == "py-exception"
     assert ("the program itself defines or raises" in found.reason) is (kind == "script")
+    assert ("right below the call" in found.reason) is (kind == "asked")
 
 
 def test_an_exception_of_the_programs_own_may_quote_a_fault_of_the_machines(job: Path) -> None:
@@ -318,7 +318,7 @@ def test_the_dump_of_an_allocator_belongs_to_the_failure_that_follows(job: Path)
 def test_an_exception_of_a_private_class_ends_its_traceback(job: Path) -> None:
     found = of(job, steps(1, 9) + trace("torch._C._LinAlgError: torch.linalg.solve: singular"))
 
-    assert found.error_type == "framework"
+    assert found.error_type == "script"
     assert found.line == len(steps(1, 9).splitlines()) + 1
 
 
@@ -515,7 +515,7 @@ def test_a_workers_own_traceback_belongs_to_its_parents(job: Path) -> None:
 
 def test_a_job_that_came_to_its_end_did_not_fail_before(job: Path) -> None:
     text = steps(1, 3) + trace("ValueError: one sample")
-    assert of(job, text).error_type == "framework"
+    assert of(job, text).error_type == "script"
     well = text + "{'train_runtime': 919.0, 'train_loss': 2.1}\n"
     assert of(job, well).error_type == "none"
     assert of(job, well + trace("KeyError: 'after'")).error_name == "Key Error"

@@ -45,9 +45,9 @@ def test_each_wording_knows_its_example(kind: str) -> None:
         ([own("mean = total / count")], "ZeroDivisionError: division by zero", "script"),
         ([own("x.shape")], "AttributeError: 'NoneType' object has no attribute 'shape'", "script"),
         # compiled code, or a package that lacks what the program asks for
-        ([own("y = x @ w")], "RuntimeError: expected scalar type Half", "framework"),
-        ([own("torch.foo")], "AttributeError: module 'torch' has no attribute 'foo'", "framework"),
-        # a library refuses: nothing handed over is the program's, else the class decides
+        ([own("y = x @ w")], "RuntimeError: expected scalar type Half", "script"),
+        ([own("torch.foo")], "AttributeError: module 'torch' has no attribute 'foo'", "script"),
+        # a library refuses what it is asked for; what fails deep inside is its own
         (
             [own("load(args.model)"), LIB.format(source="raise OSError(name)")],
             "OSError: None is not a local folder and is not a valid model identifier",
@@ -55,6 +55,11 @@ def test_each_wording_knows_its_example(kind: str) -> None:
         ),
         (
             [own("load(x)"), LIB.format(source="raise ValueError(x)")],
+            "ValueError: unsupported layout",
+            "script",
+        ),
+        (
+            [own("fit(x)"), *2 * [LIB.format(source="step(x)")], LIB.format(source="raise E(x)")],
             "ValueError: unsupported layout",
             "framework",
         ),

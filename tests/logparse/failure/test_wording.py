@@ -112,7 +112,7 @@ def test_an_exceptions_words_say_whose_fault_it_is(tmp_path: Path) -> None:
     found = of(tmp_path / "job.out", [*STEPS, *trace, said])
     assert (found.error_type, found.error_name) == ("infrastructure", "Connection Error")
     found = of(tmp_path / "job.out", [*STEPS, *trace, "RuntimeError: shapes do not match"])
-    assert (found.error_type, found.error_name) == ("framework", "Runtime Error")
+    assert (found.error_type, found.error_name) == ("script", "Runtime Error")
 
 
 def test_where_a_file_lies_names_no_subsystem() -> None:
@@ -178,7 +178,7 @@ def test_a_general_exception_is_of_what_the_rest_of_its_message_says(tmp_path: P
     found = of(tmp_path / "job.log", lines)
     assert (found.error_type, found.source, found.line) == ("infrastructure", "wording", 1)
     lines[-1] = "Cause: the table has 3 columns"
-    assert of(tmp_path / "job.log", lines).error_type == "framework"
+    assert of(tmp_path / "job.log", lines).error_type == "script"
 
 
 FENCE = "-" * 74
