@@ -1,6 +1,7 @@
 """The Failure Handler on logs of failures that nobody had looked at before they were labelled.
 
     python benchmarks/fresh_failures.py LOGS [--package DIR --code NAME[:BATCH,..]]...
+        [--here NAME] [--found FILE]
 
 LOGS holds ID.log for each entry of labels/failures.jsonl with a numbered batch, as far as it is
 there, as `public_benchmark.py logs --from` writes them. `source` is the public thread that quotes
@@ -30,7 +31,16 @@ what clusters run on, read for what is plainly wrong, its causes counted and men
 form. Twenty subjects were drawn by seed (12 of infrastructure) from 98 before that, and searched
 for only when the code was frozen: `sight-11`. What shares a line with an earlier text was left out.
 
-Rows of code that is not measured again are kept as they were recorded.
+Batch 12 is whole logs, healthy ones among them, whose labels also say the outcome and of some the
+progress. Of these, `fresh_failures_whole` says more: whether the side is right that the reader put
+first, how often an answer is wrong and sure (a type without a doubt), which healthy logs are called
+failed, which plans lean to hardware (a node is confirmed, isolated or left, an operator told) where
+a program is at fault, and what `track` says; beside it the keywords, patterns and last error of
+log_baselines.py, which are sure of all they say. `sight-12` met them first; `missed` of a label is
+a word on why that was wrong, written afterwards.
+
+`--found` keeps what this package said in a file, and reads it from there where it exists. Rows of
+code that is not measured again are kept as they were recorded.
 """
 
 from __future__ import annotations
@@ -38,11 +48,13 @@ from __future__ import annotations
 import argparse
 import json
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from _package import read_with
 from _record import RESULTS, record
+from log_baselines import Method, keywords, last_error, patterns
 
 LABELS = Path(__file__).parent / "labels" / "failures.jsonl"
 KEYS = {
@@ -61,8 +73,18 @@ for path in sys.argv[1:]:
         found = diagnose(log)
     kind = getattr(found, "likely", None) or found.error_type
     keys = (kind, found.error_name, found.line, found.faulty_component)
-    print(json.dumps([*keys, found.rule, found.source]))
+    doubts = getattr(found, "doubts", []) or getattr(found, "undecided", False)
+    plan = found.plan and found.plan.model_dump()
+    more = {"type": found.error_type, "doubts": bool(doubts), "plan": plan}
+    more["finished"] = getattr(found, "finished", None)
+    if WHOLE:
+        from schedmate.logparse.progress.tracker import track_log
+        with open_log(Path(path)) as log:
+            more["progress"] = track_log(log)[0].model_dump()
+    print(json.dumps([*keys, found.rule, found.source, more]))
 """
+SIDES = ("script", "framework", "infrastructure", "unknown", "none")
+SIMPLE: dict[str, Method] = {"keywords": keywords, "patterns": patterns, "last error": last_error}
 
 
 def main() -> None:
@@ -71,6 +93,8 @@ def main() -> None:
     parser.add_argument("logs", type=Path, nargs="?", help="directory of ID.log files")
     parser.add_argument("--package", type=Path, action="append", default=[])
     parser.add_argument("--code", action="append", default=[])
+    parser.add_argument("--here", default="this", help="name of this package's rows")
+    parser.add_argument("--found", type=Path, help="file of what this package said")
     options = parser.parse_args()
     if options.logs is None:
         print("give a directory of logs; nothing was measured")
@@ -81,8 +105,16 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     wrong: list[dict[str, Any]] = []
     every = sorted({one["batch"] for one in labels})
-    for package, named in [*zip(options.package, options.code, strict=True), (here, "this")]:
-        found = read_with(package, READ, paths)
+    packages = [*zip(options.package, options.code, strict=True), (here, options.here)]
+    for package, named in packages:
+        kept = options.found if package == here else None
+        whole = any(one["outcome"] for one in labels)
+        if kept is not None and kept.exists():
+            found = json.loads(kept.read_text())
+        else:
+            found = read_with(package, READ.replace("WHOLE", str(whole)), paths)
+            if kept is not None:
+                kept.write_text(json.dumps(found))
         pairs = list(zip(labels, found, strict=True))
         code, _, chosen = named.partition(":")
         for batch in [int(one) for one in chosen.split(",")] if chosen else every:
@@ -94,16 +126,43 @@ def main() -> None:
                 ]
                 if part:
                     rows.append({"code": code, "batch": batch, "half": half, **row(part)})
-        if code == "this":
+        if package == here:
+            said = found
             wrong = [case(*pair) for pair in pairs if not all(right(*pair).values())]
-    measured = {row["code"] for row in rows}
-    rows = [row for row in recorded() if row["code"] not in measured] + rows
-    record("fresh_failures", rows, sources=len({one["source"] for one in labels}))
+    measured = {(row["code"], row["batch"]) for row in rows}
+    rows = [row for row in recorded() if (row["code"], row["batch"]) not in measured] + rows
+    record("fresh_failures", rows, sources=len({one["source"] for one in labelled()}))
     record(
         "fresh_failures_wrong",
         wrong,
         working=True,
         what="logs of which something differs from the label",
+    )
+    pairs = [pair for pair in zip(labels, said, strict=True) if pair[0]["outcome"]]
+    if pairs:
+        record_whole(options.here, pairs, options.logs)
+
+
+def record_whole(code: str, pairs: list[tuple[dict[str, Any], list[Any]]], logs: Path) -> None:
+    """Record what is said of whole logs, beside simple methods, and the answers that were wrong."""
+    rows = [whole_row(code, pairs)]
+    for name, method in SIMPLE.items():
+        answers = [method(logs / f"{label['id']}.log") for label, _ in pairs]
+        simple = [
+            [one["error_type"], one["error_name"], one["line"], one["faulty_component"], None, name]
+            for one in answers
+        ]
+        rows.append(whole_row(name, [(a, b) for (a, _), b in zip(pairs, simple, strict=True)]))
+    record(
+        "fresh_failures_whole",
+        rows,
+        logs=len(pairs),
+        repositories=len({label["repo"] for label, _ in pairs}),
+        outcomes=dict(Counter(label["outcome"] for label, _ in pairs)),
+        sides=dict(Counter(label["type"][0] for label, _ in pairs if label["type"])),
+        confusion=matrix(pairs),
+        progress=progress(pairs),
+        cases=[whole_case(*pair) for pair in pairs if missed(*pair)],
     )
 
 
@@ -112,7 +171,8 @@ def labelled() -> list[dict[str, Any]]:
     rows = (json.loads(line) for line in LABELS.read_text().splitlines())
     return [
         {
-            **{key: row[key] for key in ("id", "source", "batch", "half")},
+            **{key: row[key] for key in ("id", "repo", "source", "batch", "half")},
+            **{key: row.get(key) for key in ("outcome", "progress", "missed")},
             **{key: accepted(row["expected"], name) for key, name in KEYS.items()},
         }
         for row in rows
@@ -172,6 +232,127 @@ def row(pairs: list[tuple[dict[str, Any], list[Any]]]) -> dict[str, Any]:
         "confusion (label>found)": ", ".join(
             f"{a[:5]}>{b[:5]} {count}" for (a, b), count in sorted(confusion.items())
         ),
+    }
+
+
+def side(found: list[Any]) -> str:
+    """The type that an answer commits to; simple methods commit always."""
+    return str(found[6]["type"] if len(found) > 6 else found[0])
+
+
+def sure(found: list[Any]) -> bool:
+    """Whether an answer commits to a type and has no doubt of it."""
+    if len(found) <= 6:
+        return True
+    ended = found[6]["finished"] or found[1] is not None
+    return not found[6]["doubts"] and side(found) != "unknown" and (side(found) != "none" or ended)
+
+
+def leans_to_hardware(found: list[Any]) -> bool:
+    """Whether a plan confirms, isolates or leaves a node, or tells an operator."""
+    plan = found[6]["plan"] if len(found) > 6 else None
+    if not plan:
+        return False
+    acts = {step["action"] for step in plan["steps"]} & {"confirm", "isolate"}
+    elsewhere = plan["restart"].startswith("elsewhere")
+    return bool(acts) or elsewhere or plan["notify"] == "operator" or plan["isolation"] != "none"
+
+
+def missed(label: dict[str, Any], found: list[Any]) -> list[str]:
+    """What is wrong of an answer: `side`, `line`, `alarm`, `plan`; empty where nothing is."""
+    wrong = []
+    failed = label["outcome"] == "failed"
+    if label["type"] is not None and side(found) not in label["type"]:
+        wrong.append("side" if failed else "alarm")
+    if failed and label["line"] is not None and found[2] not in label["line"]:
+        wrong.append("line")
+    program = label["type"] and set(label["type"]) <= {"script", "framework"}
+    if (program or not failed) and leans_to_hardware(found):
+        wrong.append("plan")
+    return wrong
+
+
+def whole_row(code: str, pairs: list[tuple[dict[str, Any], list[Any]]]) -> dict[str, Any]:
+    """Counts over whole logs; `leaning` takes the likely type where the answer is unknown."""
+    failed = [(a, b) for a, b in pairs if a["outcome"] == "failed" and a["type"]]
+    lines = [(a, b) for a, b in failed if a["line"] is not None]
+    healthy = [(a, b) for a, b in pairs if a["outcome"] in ("finished", "running")]
+    stopped = [(a, b) for a, b in pairs if a["outcome"] == "stopped"]
+    sure_ones = [(a, b) for a, b in pairs if a["type"] and sure(b)]
+
+    def found_infrastructure(say: Callable[[list[Any]], str]) -> dict[str, str]:
+        only = [(a, b) for a, b in pairs if a["type"] and "infrastructure" not in a["type"][1:]]
+        true = sum(a["type"][0] == say(b) == "infrastructure" for a, b in only)
+        false = sum(a["type"][0] != "infrastructure" == say(b) for a, b in only)
+        lost = sum(a["type"][0] == "infrastructure" != say(b) for a, b in only)
+        return {
+            "precision": f"{true}/{true + false}",
+            "recall": f"{true}/{true + lost}",
+            "F1": f"{2 * true / max(1, 2 * true + false + lost):.3f}",
+        }
+
+    leaning = found_infrastructure(lambda found: str(found[0]))
+    return {
+        "method": code,
+        "side right": f"{sum(side(b) == a['type'][0] for a, b in failed)}/{len(failed)}",
+        "side accepted": f"{sum(side(b) in a['type'] for a, b in failed)}/{len(failed)}",
+        "leaning accepted": f"{sum(b[0] in a['type'] for a, b in failed)}/{len(failed)}",
+        "wrong and sure": f"{sum(side(b) not in a['type'] for a, b in sure_ones)}/{len(pairs)}",
+        **found_infrastructure(side),
+        "F1 leaning": leaning["F1"],
+        "first line right": f"{sum(b[2] in a['line'] for a, b in lines)}/{len(lines)}",
+        "false failures, healthy": f"{sum('alarm' in missed(*p) for p in healthy)}/{len(healthy)}",
+        "false failures, stopped": f"{sum('alarm' in missed(*p) for p in stopped)}/{len(stopped)}",
+        "failures missed": sum(side(b) == "none" for _, b in failed),
+        "plans to hardware, wrongly": sum("plan" in missed(*pair) for pair in pairs),
+    }
+
+
+def matrix(pairs: list[tuple[dict[str, Any], list[Any]]]) -> dict[str, dict[str, int]]:
+    """How often each type was said, by the type that the label puts first."""
+    counts = Counter((a["type"][0], side(b)) for a, b in pairs if a["type"])
+    return {
+        said: {found: counts[said, found] for found in SIDES if counts[said, found]}
+        for said in SIDES
+    }
+
+
+def progress(pairs: list[tuple[dict[str, Any], list[Any]]]) -> dict[str, str]:
+    """What `track` said of whole logs: values beside labels, time left of runs that are over."""
+    found: dict[str, Counter[str]] = {}
+    keys = {"iteration": "iteration", "total": "total_iterations", "epoch": "epoch"}
+    for label, (*_, more) in pairs:
+        for name, wanted in (label["progress"] or {}).items():
+            value = more["progress"][keys[name]]
+            verdict = "silent" if value is None else "wrong"
+            fits = value in (wanted or [None])
+            found.setdefault(name, Counter())["right" if fits else verdict] += 1
+    shown = {name: ", ".join(f"{n} {v}" for v, n in some.items()) for name, some in found.items()}
+    for outcome in ("failed", "stopped", "finished"):
+        over = [more["progress"] for label, (*_, more) in pairs if label["outcome"] == outcome]
+        left = sum(bool(one["eta_s"]) for one in over)
+        shown[f"time left though {outcome}"] = f"{left} of {len(over)}"
+    running = [more["progress"] for label, (*_, more) in pairs if label["outcome"] == "running"]
+    ended = sum(one["ended"] is not None for one in running)
+    return shown | {"ended though running": f"{ended} of {len(running)}"}
+
+
+def whole_case(label: dict[str, Any], found: list[Any]) -> dict[str, Any]:
+    """A whole log of which something was wrong, and a word on why."""
+    return {
+        "log": label["id"],
+        "outcome": label["outcome"],
+        "wrong": ", ".join(missed(label, found)),
+        "accepted": " / ".join(
+            "any" if label[key] is None else "|".join(map(str, label[key]))
+            for key in ("type", "line")
+        ),
+        "found": f"{side(found)} / {found[2]}",
+        "likely": found[0],
+        "name": found[1],
+        "sure": sure(found),
+        "rule": found[4],
+        "why": label["missed"] or "",
     }
 
 
