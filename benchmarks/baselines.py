@@ -1,6 +1,6 @@
 """How far simple methods come on the public benchmark of launch commands (docs/benchmark.md).
 
-    python benchmarks/baselines.py --repos DIR [heldout] [dev] [--answers DIR]
+    python benchmarks/baselines.py --repos DIR [heldout] [dev] [unread] [--answers DIR]
                                    [--model-url URL --sample N]
 
 DIR holds a plain checkout of repositories as OWNER+NAME; labelled jobs without one are left out,
@@ -221,7 +221,7 @@ def recorded() -> list[dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("labels", nargs="*", choices=("heldout", "dev"), help="else both")
+    parser.add_argument("labels", nargs="*", choices=("heldout", "unread", "dev"), help="else all")
     parser.add_argument("--repos", type=Path, required=True, help="checkouts named OWNER+NAME")
     parser.add_argument("--answers", type=Path, help="folder to keep the answers in")
     parser.add_argument("--model-url", help="OpenAI-compatible server of a language model")
@@ -230,7 +230,7 @@ def main() -> None:
     methods: dict[str, Method] = {
         name: partial(answer, name) for name in ("pattern", "search", "static")
     }
-    wanted = options.labels or ["heldout", "dev"]
+    wanted = options.labels or ["heldout", "unread", "dev"]
     rows = [one for one in recorded() if one["labels"].removesuffix(".jsonl") not in wanted]
     meta: dict[str, Any] = {}
     if rows:

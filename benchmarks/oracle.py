@@ -301,7 +301,7 @@ def main() -> None:
                 for job, one in zip(jobs, answered, strict=True):
                     print(*(f"{job.name}: {text}" for text in one.refused), sep="\n", end="\n")
         record(
-            "oracle",
+            f"oracle_{options.labels.stem}" if options.labels else "oracle",
             rows,
             repositories=options.labels.name if options.labels else "tests/fixtures/repos",
             every=options.every,

@@ -390,7 +390,7 @@ def read_labels(path: Path) -> dict[str, Label | LogLabel]:
                 raise InputError(f"{place}: there is no field {name!r}; see docs/benchmark.md.")
         found[label.id] = label
     if not found:
-        names = "dev.jsonl, heldout.jsonl, unseen.jsonl or failures.jsonl"
+        names = "dev.jsonl, heldout.jsonl, unseen.jsonl, unread.jsonl or failures.jsonl"
         raise InputError(f"{path} has no labels; name {names}.")
     return found
 
@@ -543,7 +543,7 @@ LOG = "schedmate.bench-log/v1"
 app = typer.Typer(
     help="Score answers on the public benchmark: what does a training job run, by its code and "
     "launch command, and what made a job fail, by its log? The labels are in benchmarks/labels: "
-    "dev.jsonl, heldout.jsonl, unseen.jsonl and failures.jsonl.",
+    "dev.jsonl, heldout.jsonl, unseen.jsonl, unread.jsonl and failures.jsonl.",
     no_args_is_help=True,
 )
 

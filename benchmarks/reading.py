@@ -82,10 +82,10 @@ def labelled(labels: Path, repos: Path, per_repo: int | None) -> Iterator[Job]:
     for line in labels.read_text().splitlines():
         row = json.loads(line)
         root = repos / row["repo"].replace("/", "+")
-        if not root.is_dir() or taken[row["repo"]] == per_repo:
+        if not row["expected"] or not root.is_dir() or taken[row["repo"]] == per_repo:
             continue
         taken[row["repo"]] += 1
-        expected = {path: row["expected"].get(name) for name, path in MANDATORY_FIELDS.items()}
+        expected = {MANDATORY_FIELDS[name]: one for name, one in row["expected"].items()}
         launch = LaunchConfig(**row.get("launch", {}))
         yield Job(row["id"], root, row["command"], launch, expected)
 
