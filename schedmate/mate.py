@@ -462,8 +462,9 @@ class SchedMate:
         """An estimate for a job at its submission, or None: proceed as without schedmate.
 
         None if no past job is similar, if `deadline_s` [s] (default: the setting) has passed, and
-        on any failure, which is logged to the logger `schedmate`. Never raises. Of a job that does
-        not end by itself, a server, the estimate is `endless` and has no run time.
+        on any failure. The logger `schedmate` says why: failures are warnings, no similar job is
+        information. Never raises. Of a job that does not end by itself, a server, the estimate is
+        `endless` and has no run time.
         """
         estimate = self._in_time(
             "estimate",
@@ -471,7 +472,8 @@ class SchedMate:
             lambda deadline: self._advise(spec, deadline, record=self._record),
             deadline_s,
         )
-        if estimate is None or (estimate.abstained and not estimate.endless):
+        if estimate is not None and estimate.abstained and not estimate.endless:
+            _log.info("no estimate for job %s: %s", clean(spec.job_id), clean(estimate.reason))
             return None
         return estimate
 

@@ -10,9 +10,10 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from shlex import join, quote
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from schedmate.base.data import MOST_GPUS, dumps
 from schedmate.base.errors import ABSTAINED, InputError, UsageError
@@ -42,6 +43,23 @@ if TYPE_CHECKING:
 CONTEXT = {"allow_extra_args": True}
 """Extra words are accepted so that an unquoted launch command gets an error that corrects it."""
 
+_AFTER_DASHES = "schedmate.analyze.after_dashes"
+
+
+class _WithWords(TyperCommand):
+    """What follows `REPO --` is the launch command, with its own options."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Keep the words after `--` for `analyze`."""
+        at = args.index("--") if "--" in args else len(args)
+        if at:
+            ctx.meta[_AFTER_DASHES] = args[at + 1 :]
+            args = args[:at]
+        return super().parse_args(ctx, args)
+
+
+COMMAND = _WithWords
+
 
 def analyze(
     context: typer.Context,
@@ -56,7 +74,8 @@ def analyze(
         typer.Option(
             "--command",
             "-c",
-            help="The launch command, as typed in REPO. Default: the most plausible entry point.",
+            help="The launch command, as typed in REPO; or put it last, after --. Default: the "
+            "most plausible entry point.",
         ),
     ] = None,
     gpus: Annotated[
@@ -169,8 +188,7 @@ def analyze(
     from schedmate.jobs import JobSpec, LaunchConfig
     from schedmate.settings import load_settings
 
-    if context.args:
-        raise UsageError(_unquoted(repo, context.args))
+    command = _launch_command(context, repo, command)
     settings = load_settings(
         history=history,
         top_k=top_k,
@@ -238,6 +256,16 @@ def analyze(
         abstained = _analyze_one(spec, mate, output, record, elsewhere, as_json, plain)
     if abstained and fail_on_abstain:
         raise typer.Exit(ABSTAINED)
+
+
+def _launch_command(context: typer.Context, repo: Path | None, command: str | None) -> str | None:
+    """The launch command, of --command or of what follows `--`."""
+    if context.args:
+        raise UsageError(_unquoted(repo, context.args))
+    words = context.meta.get(_AFTER_DASHES)
+    if words and command is not None:
+        raise UsageError("give the launch command once: with --command, or after --.")
+    return join(words) if words else command
 
 
 def _unquoted(repo: Path | None, words: list[str]) -> str:

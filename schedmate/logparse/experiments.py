@@ -28,6 +28,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from schedmate.base.data import load
 from schedmate.base.errors import InputError, UsageError
+from schedmate.base.inputs import format_duration
 from schedmate.base.reading import open_text, parse_document, parse_json, read_text
 from schedmate.jobs import JobState, Progress
 from schedmate.logparse.reading.lines import seconds_apart
@@ -67,6 +68,7 @@ class Run(BaseModel):
     points: list[Point] = Field(default_factory=list)
     total_steps: float | None = None
     total_epochs: float | None = None
+    steps_done: float | None = Field(None, description="By its end, where it is complete")
     start_time: float | None = Field(None, description="[s since epoch]")
     end_time: float | None = Field(None, description="[s since epoch]")
     stated_duration_s: float | None = Field(None, description="As the tracker states it [s]")
@@ -105,6 +107,7 @@ class Run(BaseModel):
                 self.notes.append("it ends before its last step: its run time is a lower bound")
             else:
                 self.state = "COMPLETED"
+                self.steps_done = done
                 self.notes.append(_END_UNKNOWN)
 
     def setting(self, field: str) -> str | int | float | bool | None:
@@ -349,9 +352,27 @@ def read_log(path: Path) -> Run:
         run.notes.append("the log ends before the training did: its run time is a lower bound")
     else:
         run.state = "COMPLETED"
+        run.steps_done = None if progress.in_epoch else done
         if progress.ended is None and not verdict.finished:
             run.notes.append(_END_UNKNOWN)
+    if run.state != "COMPLETED":
+        _note_pace(run, progress)
     return run
+
+
+def _note_pace(run: Run, progress: Progress) -> None:
+    """How long a run that ended early would have taken, and how to estimate from that."""
+    if progress.in_epoch or not (progress.iteration and progress.total_iterations):
+        done, total, what = progress.epoch, progress.total_epochs, "epochs"
+    else:
+        done, total, what = progress.iteration, progress.total_iterations, "iterations"
+    if run.stated_duration_s and done and total and done < total:
+        whole_s = run.stated_duration_s * total / done
+        run.notes.append(
+            f"{done:,.0f} of {total:,} {what}: at this pace all would take "
+            f"{format_duration(whole_s)}; to estimate from that, add it again with "
+            f"duration={whole_s:.0f} state=COMPLETED"
+        )
 
 
 # Names.

@@ -456,7 +456,7 @@ def test_a_cluster_that_is_far_too_large_is_said(tmp_path: Path, cli: Cli) -> No
     trace.write_text("job_id,submit_s,duration_s,gpus\n" + "\n".join(rows) + "\n")
     words = ("simulate", str(trace), "--policy", "fifo,sjf", "--cluster")
     large, small = cli(*words, "20x8").out, cli(*words, "1x2").out
-    assert "hardly a job waits, so the policies cannot differ: give a smaller --cluster." in large
+    assert "so the policies cannot differ: give a smaller --cluster; one 15 times" in large
     assert "smaller --cluster" not in small
     assert "preempted" not in large
     assert "queue h" in large
