@@ -22,6 +22,7 @@ from schedmate.base.inputs import parse_duration
 from schedmate.base.terminal import counted, outlasting, progress
 from schedmate.commands.options import (
     HistoryOption,
+    HtmlOption,
     JournalOption,
     LlmBaseUrl,
     LlmDeadline,
@@ -32,6 +33,7 @@ from schedmate.commands.options import (
     RayOption,
     Workers,
     announce_model,
+    write_page,
 )
 
 if TYPE_CHECKING:
@@ -99,6 +101,7 @@ def analyze(
             help="Write to FILE, which appears only when it is complete; - is standard output.",
         ),
     ] = None,
+    html: HtmlOption = None,
     record: Annotated[
         bool, typer.Option("--record", help="Store the job in the history as pending.")
     ] = False,
@@ -206,7 +209,11 @@ def analyze(
 
         check_embedder(settings.embedder)
     if batch is not None:
-        for name, is_given in (("--show-prompt", show_prompt), ("--replay", replay is not None)):
+        for name, is_given in (
+            ("--show-prompt", show_prompt),
+            ("--replay", replay is not None),
+            ("--html", html is not None),
+        ):
             if is_given:
                 raise UsageError(f"{name} is for one job, not for --batch; leave it out.")
         if settings.mode != "static":
@@ -253,7 +260,7 @@ def analyze(
             return
         mate = _mate(settings) if replay is None else _replaying(replay, spec, settings)
         elsewhere = f" --history {quote(str(history))}" if history is not None else ""
-        abstained = _analyze_one(spec, mate, output, record, elsewhere, as_json, plain)
+        abstained = _analyze_one(spec, mate, output, record, elsewhere, as_json, plain, html)
     if abstained and fail_on_abstain:
         raise typer.Exit(ABSTAINED)
 
@@ -327,6 +334,7 @@ def _analyze_one(
     elsewhere: str,
     as_json: bool,
     plain: bool,
+    html: Path | None,
 ) -> bool:
     """Analyse one job and print it; gives whether the estimate abstained.
 
@@ -354,6 +362,8 @@ def _analyze_one(
                 show_analysis(analysis, Screen(stream, plain=plain))
                 if analysis.estimate.abstained and not analysis.estimate.endless:
                     stream.write(_what_it_needs(spec, elsewhere))
+        about = f"{spec.repo}: {spec.command}" if spec.command else str(spec.repo)
+        write_page(html, "analyze", about, partial(show_analysis, analysis))
     return analysis.estimate.abstained
 
 

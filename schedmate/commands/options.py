@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,9 @@ from schedmate.base.terminal import counted, say
 
 if TYPE_CHECKING:
     from schedmate.base.journal import Journal
+    from schedmate.base.terminal import Screen
     from schedmate.logparse.reading import Log
+    from schedmate.report.charts import Figure
     from schedmate.schedulers.sim.workload import Workload
     from schedmate.settings import Settings
 
@@ -39,6 +41,12 @@ Format = Annotated[
     typer.Option("--format", help="markdown: for a ticket or a chat, what matters first."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+HtmlOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--html", metavar="FILE", help="Also write the answer as a web page: one file, to send on."
+    ),
+]
 PlainOption = Annotated[bool, typer.Option("--plain", help="No colour, like NO_COLOR=1.")]
 FollowLinks = Annotated[
     bool,
@@ -86,6 +94,24 @@ def check_format(form: str, *, as_json: bool) -> None:
     """Raise `UsageError` if two forms of an answer are asked for."""
     if as_json and form != "text":
         raise UsageError("--json and --format exclude each other; give one of them.")
+
+
+def write_page(
+    page: Path | None,
+    command: str,
+    about: str,
+    show: Callable[[Screen], None],
+    figures: Sequence[Figure] = (),
+) -> None:
+    """Write the page of what `show` prints (`report.answer.answer_page`), if --html names one."""
+    if page is None:
+        return
+    from schedmate.base.files import open_output
+    from schedmate.report.answer import answer_page
+
+    with open_output(page) as stream:
+        stream.write(answer_page(command, about, show, figures))
+    say(f"page: {page}")
 
 
 def named_logs(words: list[str]) -> tuple[list[str], list[str]]:

@@ -35,6 +35,8 @@ from schedmate.logparse.reading.lines import seconds_apart
 
 MOST_POINTS = 200_000
 """Points of a curve that are kept; more are thinned while they are read, every second one."""
+CURVE_LINES = 2_000
+"""Lines of a log, from its end, of which a curve is made."""
 MOST_RUNS = 10_000
 """Runs of a folder that are found."""
 MOST_FILES = 200_000
@@ -55,6 +57,7 @@ class Point(BaseModel):
     time: float | None = Field(None, description="[s since epoch]")
     elapsed_s: float | None = Field(None, description="Since the start of the run [s]")
     loss: float | None = None
+    step_time_s: float | None = Field(None, description="Of a step, as stated [s]")
 
 
 class Run(BaseModel):
@@ -293,12 +296,51 @@ def curve_progress(path: Path) -> Progress | None:
 
     None for what is read as a log, as is the output that a tracker stored.
     """
+    run = _run_of_curves(path)
+    return None if run is None else run.progress()
+
+
+def _run_of_curves(path: Path) -> Run | None:
     kind = kind_of(path)
     if kind is None or (kind != "tensorboard" and not path.is_dir()):
         return None
     if kind == "wandb" and any(path.rglob("output.log")):
         return None
-    return _READERS[kind](path).progress()
+    return _READERS[kind](path)
+
+
+def read_curve(path: Path, *, follow_links: bool = False) -> list[Point]:
+    """What a tracker, or the latest lines of a log, say of the course of a run, oldest first.
+
+    Within epochs, a line that counts its epoch's iterations is placed by that share of the epoch.
+    """
+    from schedmate.logparse.progress.series import one_stream
+    from schedmate.logparse.progress.tracker import track_log, track_series
+    from schedmate.logparse.reading import open_log
+
+    if (run := _run_of_curves(path)) is not None:
+        return run.points
+    with open_log(path, follow_links=follow_links) as log:
+        _, file = track_log(log)
+        _, used = track_series(file, enough=CURVE_LINES)
+    points = []
+    for sample in reversed(one_stream(used)):
+        step, epoch = sample.iteration, sample.epoch
+        if sample.in_epoch:
+            if step is not None and epoch is not None and sample.total:
+                epoch = math.floor(epoch) + step / sample.total
+            step = None
+        points.append(
+            Point(
+                step=step,
+                epoch=epoch,
+                time=sample.time,
+                elapsed_s=sample.elapsed_s,
+                loss=sample.loss,
+                step_time_s=sample.step_time_s,
+            )
+        )
+    return points
 
 
 # The log of a job that has ended.
