@@ -107,15 +107,17 @@ def analyze(
     ] = False,
     history: HistoryOption = None,
     top_k: Annotated[
-        int | None, typer.Option(min=1, help="Most neighbours an estimate uses.")
+        int | None, typer.Option(min=1, help="Most past jobs that an estimate uses.")
     ] = None,
     threshold: Annotated[
-        float | None, typer.Option(min=-1, max=1, help="Lowest similarity of a neighbour.")
+        float | None,
+        typer.Option(min=-1, max=1, help="Lowest similarity of a past job that counts."),
     ] = None,
     method: Annotated[
         str | None,
         typer.Option(
-            help="How neighbours become an estimate: experts, or similar jobs (weighted, mean)."
+            help="What an estimate is made of. experts (default): several predictors, weighted by "
+            "how well they did. weighted, mean: similar jobs alone."
         ),
     ] = None,
     mode: Annotated[
@@ -149,7 +151,9 @@ def analyze(
     min_confidence: Annotated[
         float | None,
         typer.Option(
-            min=0, max=1, help="Leave out values that are less sure; 0.75: all that are unsure."
+            min=0,
+            max=1,
+            help="Leave out values of lower confidence; 0.75 leaves out those marked unsure.",
         ),
     ] = None,
     fail_on_abstain: Annotated[

@@ -48,7 +48,7 @@ def diagnose(
         typer.Argument(
             metavar="LOG...",
             help="One job's log: files, a directory with a file per rank, or - for standard input. "
-            "Where the job's scheduler answers, the job's id does.",
+            "On the cluster, the job's id is enough.",
         ),
     ],
     node_logs: Annotated[
@@ -70,8 +70,8 @@ def diagnose(
         typer.Option(
             metavar="LOG",
             help=(
-                "Log of a successful run of the same workload; lines that it also prints are "
-                "no evidence. Repeatable."
+                "Log of a successful run of the same workload; lines that it also has do not "
+                "count as evidence. Repeatable."
             ),
         ),
     ] = None,
@@ -103,9 +103,9 @@ def diagnose(
 ) -> None:
     """Find what failed first in a job, and what to do about it.
 
-    Rules decide, with no model and no network; `schedmate rules list` shows them. If they leave the
-    type of the failure open, or ranks contradict each other, a language model is asked if one is
-    named. It has to cite a line as proof, and its answer never extends what the plan may do.
+    Rules decide, without a model and without network; `schedmate rules list` shows them. If they
+    leave the type of the failure open, or if ranks contradict each other, a language model is
+    asked, where one is named. It has to cite a line as proof. Its answer adds no step to the plan.
     """
     from schedmate.base.confine.limits import bounded
     from schedmate.settings import load_settings

@@ -38,7 +38,7 @@ HistoryOption = Annotated[
 ]
 Format = Annotated[
     Literal["text", "markdown"],
-    typer.Option("--format", help="markdown: for a ticket or a chat, what matters first."),
+    typer.Option("--format", help="markdown: short, for a ticket or a chat."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 HtmlOption = Annotated[

@@ -45,8 +45,8 @@ def reproduce(
 ) -> None:
     """Repeat published results on the published traces.
 
-    Says where the trace is to be had, checks its sums, runs the simulation and prints the result
-    beside what was published and what schedmate recorded. Nothing is downloaded.
+    Says where to get the trace, checks its SHA-256, runs the simulation, and prints the result
+    beside the published one and the one that schedmate recorded. Downloads nothing.
 
     Example: schedmate reproduce sia --data artifacts/sia-simulator
     """

@@ -50,8 +50,8 @@ def track(
         typer.Argument(
             metavar="LOG",
             help="The job's log: a file (also .gz, .zst), a directory with a file per rank, or - "
-            "for standard input; or a run of TensorBoard, W&B, MLflow, Lightning or Trainer. Where "
-            "the job's scheduler answers, the job's id does.",
+            "for standard input; or a run of TensorBoard, W&B, MLflow, Lightning or Trainer. On "
+            "the cluster, the job's id is enough.",
             show_default=False,
         ),
     ] = None,
@@ -69,7 +69,7 @@ def track(
         typer.Option(
             "--compare",
             metavar="A B",
-            help="Throughput of log B against log A: has the job slowed down?",
+            help="Compare the throughput in log B with that in log A: has the job slowed down?",
             show_default=False,
         ),
     ] = None,
@@ -85,8 +85,8 @@ def track(
         typer.Option(
             "--job",
             metavar="ID",
-            help="Job in the history: its estimate, given that it still runs, and the log together "
-            "say how long it takes.",
+            help="The job's id in the history. Its estimate and its log together give the time "
+            "that is left.",
         ),
     ] = None,
     elapsed: Annotated[
@@ -94,8 +94,7 @@ def track(
         typer.Option(
             "--elapsed",
             metavar="TIME",
-            help="How long that job has run, such as 90m; default: since the start that the "
-            "history has.",
+            help="How long that job has run, such as 90m. Default: since its start in the history.",
         ),
     ] = None,
     history: HistoryOption = None,
@@ -121,10 +120,10 @@ def track(
 ) -> None:
     """Show a job's speed and remaining time, from its log.
 
-    Reads the log backwards from its end, whatever its size, and knows the progress lines of some
-    fifty frameworks; others are read by their labels, units and timestamps. A log that states no
-    step time gets no answer. If a language model is named, it is shown one line of each unknown
-    kind and writes a pattern, which is checked against the other lines and kept.
+    Reads the log backwards from its end, so its size does not matter. Knows the progress lines of
+    some fifty frameworks, and reads others by their labels, units and timestamps. If nothing gives
+    a step time, none is shown. If a language model is named, it sees one line of each unknown kind
+    and writes a pattern for it, which is checked against the other lines and kept.
     """
     from schedmate.base.terminal import Screen
     from schedmate.logparse.progress.ratio import throughput_ratio
