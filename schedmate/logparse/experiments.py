@@ -278,7 +278,7 @@ def read_runs(path: Path) -> list[Run]:
         if not found:
             raise InputError(
                 f"{path} has no run of TensorBoard, W&B, MLflow, Lightning, Keras or Trainer, and "
-                f"no log ({', '.join(LOGS)}); name the file or folder of a run."
+                f"no log ({', '.join(LOGS)}); {_unread(path)}."
             )
     runs: list[Run] = []
     for one in found or [path]:
@@ -289,6 +289,18 @@ def read_runs(path: Path) -> list[Run]:
         else:
             runs.append(read_log(one))
     return runs
+
+
+def _unread(path: Path) -> str:
+    """What to name instead of a folder without a run that can be read."""
+    if next(path.glob("*.wandb"), None) or next(path.glob("*/*.wandb"), None):
+        return (
+            "its .wandb files are W&B's own binary, which no library reads; name the run's output, "
+            "or a folder with files/wandb-summary.json"
+        )
+    if path.name == ".aim" or (path / ".aim").is_dir():
+        return "Aim's store is not read; export the metrics as CSV with the columns step and loss"
+    return "name the file or folder of a run"
 
 
 def curve_progress(path: Path) -> Progress | None:

@@ -234,6 +234,8 @@ def test_a_run_is_as_long_as_its_log_where_nothing_states_it(tmp_path: Path, cli
         (("--from", "{}", "-c", "python train.py"), "name its folder with --repo"),
         (("--from", "{}"), "does not say what it trained"),
         (("--from", "{}/nothing"), "nothing"),
+        (("--from", "{}/../binary"), "its .wandb files are W&B's own binary"),
+        (("--from", "{}/../aim"), "Aim's store is not read"),
     ],
 )
 def test_what_is_missing_is_said(
@@ -241,6 +243,8 @@ def test_what_is_missing_is_said(
 ) -> None:
     run = str(trainer_state(tmp_path / "out"))
     place = ("--history", str(tmp_path / "history"))
+    write(tmp_path / "binary" / "offline-run-1-a" / "run-a.wandb", ":W&B")
+    (tmp_path / "aim" / ".aim").mkdir(parents=True)
     found = cli("history", "add", *(word.format(run) for word in words), *place)
     assert found.code in (2, 3)
     assert told in found.err
