@@ -38,6 +38,7 @@ if __name__ == "__main__":
             "short": "torchrun --nproc_per_node=4 train.py model=resnet18",
         }.items()
     ]
-    logging.basicConfig(level=logging.INFO)  # says why a job has no estimate
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("schedmate").setLevel(logging.INFO)  # says why a job has no estimate
     with SchedMate(load_settings(history=named[0] if named else None)) as schedmate:
         print(*(spec.name for spec in order(queue, schedmate)))

@@ -473,7 +473,7 @@ class SchedMate:
             deadline_s,
         )
         if estimate is not None and estimate.abstained and not estimate.endless:
-            _log.info("no estimate for job %s: %s", clean(spec.job_id), clean(estimate.reason))
+            _log.info("no estimate for job %s: %s", _called(spec), clean(estimate.reason))
             return None
         return estimate
 
@@ -621,7 +621,7 @@ class SchedMate:
         self, what: str, spec: JobSpec, work: Callable[[float], T], deadline_s: float | None
     ) -> T | None:
         """The result of `work(deadline)`, if it succeeds in time."""
-        job = clean(getattr(spec, "job_id", None))
+        job = _called(spec)
         try:
             self._ensure_open()
             allowed_s = self.settings.deadline_s if deadline_s is None else deadline_s
@@ -706,6 +706,11 @@ class SchedMate:
     def _ensure_open(self) -> None:
         if self._closed:
             raise UsageError("this SchedMate is closed; make a new one.")
+
+
+def _called(spec: JobSpec) -> str:
+    """What a job is called in a message; it may be no job at all."""
+    return clean(getattr(spec, "job_id", None) or getattr(spec, "name", None))
 
 
 def _left_s(deadline: float) -> float:

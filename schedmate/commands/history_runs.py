@@ -69,7 +69,8 @@ def records_of_runs(
                     raise
                 say(f"warning: {error}")
                 continue
-            records.append((record, run.notes))
+            # what the user says needs no word on how it is known
+            records.append((record, run.notes if stated.duration_s is None else []))
     return records
 
 

@@ -132,7 +132,8 @@ def _check(study: dict[str, Any], data: Path) -> None:
 
 def _digests(study: dict[str, Any]) -> dict[str, str]:
     """The files that are read, with their SHA-256."""
-    return {run["file"]: run["sha256"] for run in study["runs"]} | study.get("more", {})
+    more: dict[str, str] = study.get("more", {})
+    return {run["file"]: run["sha256"] for run in study["runs"]} | more
 
 
 def _simulate(words: list[str]) -> dict[str, dict[str, float]]:
