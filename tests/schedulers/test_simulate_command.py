@@ -234,7 +234,7 @@ def test_policies_are_listed_with_their_settings(cli: Cli) -> None:
     assert "fifo" in cli("policies").out
     assert "threshold_gpu_s" not in cli("policies").out
     shown = cli("policies", "tiresias").out
-    assert re.search(r"^threshold_gpu_s +18000.0$", shown, re.MULTILINE)
+    assert re.search(r"^threshold_gpu_s +18000.0  +", shown, re.MULTILINE)
     assert shown.splitlines()[-1] == "to change one: --policy tiresias:threshold_gpu_s=VALUE"
     assert cli("policies", "tiresias:quota=true").out == shown
     [only] = json.loads(cli("policies", "fifo", "--json").out)["policies"]
