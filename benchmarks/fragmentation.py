@@ -31,9 +31,9 @@ from typing import Any
 import numpy as np
 from _record import record
 
-from schedmate.schedulers import Allocation, Cluster, Job, Node
+from schedmate.schedulers import Allocation, Cluster, Job
 from schedmate.schedulers.fleet.defrag import METHODS, Costs, search_moves
-from schedmate.schedulers.fleet.openb import read_nodes, read_pods
+from schedmate.schedulers.fleet.openb import MARKS, arrivals, cluster_and_pods, fill
 from schedmate.schedulers.fleet.plan import choose_steps, make_plan, require_safe
 from schedmate.schedulers.fleet.snapshot import Builder, FleetSnapshot
 from schedmate.schedulers.fragmentation import (
@@ -49,7 +49,6 @@ from schedmate.schedulers.space import Space
 
 SEEDS = tuple(range(42, 52))
 TRIAL = tuple(range(100, 105))
-MARKS = (0.90, 0.95, 1.00, 1.30)
 PUBLISHED = {
     "random": "14.98, 14.28, 13.70 +- .31, 12.53",
     "best fit": "10.01, 7.18, 7.14 +- .14, 6.92",
@@ -132,19 +131,7 @@ FOLLOWED = ("fgd", "fgd-priced (ours)")
 
 def main(folder: Path, seeds: Sequence[int], name: str) -> None:
     """Both tables."""
-    pods = [
-        Job(
-            pod.name, n, 0.0, -(-pod.gpus // 1000), share=min(pod.gpus, 1000) / 1000 or 1.0,
-            cpus=pod.cpus / 1000, memory_mb=pod.memory, gpu_type="|".join(pod.types),
-        )
-        for n, pod in enumerate(read_pods(folder))
-    ]  # fmt: skip
-    cluster = Cluster(
-        tuple(
-            Node(one["name"], one["gpus"], one["gpu_type"], one["cpus"], one["memory_mb"])
-            for one in read_nodes(folder)
-        )
-    )
+    cluster, pods = cluster_and_pods(folder)
     rows, after = [], []
     for rule, (make, all_pods) in RULES.items():
         began = time.process_time()
@@ -164,7 +151,7 @@ def main(folder: Path, seeds: Sequence[int], name: str) -> None:
             | {"CPU s a seed": "" if follow is not None else round(spent, 1)}
         )
         print(rows[-1], file=sys.stderr, flush=True)
-    bounds = [bound(cluster, order(pods, cluster, seed)) for seed in seeds]
+    bounds = [bound(cluster, arrivals(pods, cluster, seed)) for seed in seeds]
     rows.append({"rule": "bound", "pods": "all", "at 100%": f"{np.mean(bounds):.2f}"})
     record(
         name, rows,
@@ -198,43 +185,19 @@ def _followed(rule: str, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def order(pods: Sequence[Job], cluster: Cluster, seed: int) -> list[Job]:
-    """All pods in random order, then more of them, or fewer."""
-    draw = np.random.default_rng(seed)
-    found = [pods[n] for n in draw.permutation(len(pods)).tolist()]
-    asked = sum(job.gpus * job.share for job in found)
-    while asked < MARKS[-1] * cluster.gpus:
-        found.append(pods[int(draw.integers(len(pods)))])
-        asked += found[-1].gpus * found[-1].share
-    return found
-
-
 def arrive(
     cluster: Cluster, pods: Sequence[Job], make: Make, seed: int, rule: str,
     follow: list[dict[str, Any]] | None,
 ) -> list[float]:  # fmt: skip
     """Unallocated GPUs [%] at each mark; `follow` is given what defragmentation does at 100 %."""
-    jobs = order(pods, cluster, seed)
-    space = make(cluster, jobs, seed)
-    arrived = allocated = 0.0
+    jobs = arrivals(pods, cluster, seed)
     found: list[float] = []
-    marks = list(MARKS)
-    held: Held = []
-    refused = []
-    for job in jobs:
-        arrived += job.gpus * job.share
-        if (allocation := space.place(job)) is not None:
-            allocated += job.gpus * job.share
-            held.append((job, allocation))
-        else:
-            refused.append(job)
-        while marks and arrived >= marks[0] * cluster.gpus - EPSILON:
-            if marks[0] == 1.0 and follow is not None:
-                state = again(cluster, jobs, make, seed, held, refused)
-                follow.append({"rule": rule, "refused": len(refused), **state})
-            found.append(100 * (1 - allocated / cluster.gpus))
-            marks.pop(0)
-    return found + [100 * (1 - allocated / cluster.gpus)] * len(marks)
+    for state in fill(cluster, jobs, make(cluster, jobs, seed)):
+        found.append(state.unallocated)
+        if state.mark == 1.0 and follow is not None:
+            then = again(cluster, jobs, make, seed, list(state.held), state.refused)
+            follow.append({"rule": rule, "refused": len(state.refused), **then})
+    return found
 
 
 def again(

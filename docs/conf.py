@@ -32,6 +32,7 @@ html_title = "schedmate"
 html_static_path = ["site"]
 smartquotes_action = "qe"  # quotes and ellipses; `--flag` keeps its dashes
 html_css_files = ["site.css"]
+html_js_files = ["copy.js"]
 html_theme_options = {
     "navigation_with_keys": False,
     "show_prev_next": True,

@@ -62,7 +62,7 @@ def highlight(one: dict[str, Any], base: str) -> str:
     """A row of the table of highlights; `base` leads from the page to benchmarks/results."""
     cells = dict(rows(one["result"], one["where"])[0])
     for name, other in one.get("beside", {}).items():
-        cells[name] = rows(one["result"], other["where"])[0][other["column"]]
+        cells[name] = rows(other.get("result", one["result"]), other["where"])[0][other["column"]]
     said = one["say"].format_map(Cells(cells))
     return f"| {one['what']} | {said} | [{one['result']}]({base}/{one['result']}.json) |"
 

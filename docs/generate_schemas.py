@@ -166,10 +166,14 @@ Study = TypedDict(
 
 
 class StudyNumbers(TypedDict):
-    """Of one policy on one trace [h]."""
+    """Of one policy on one trace: times [h], or GPUs left unallocated as a cluster fills [%]."""
 
-    avg_jct_h: float
+    avg_jct_h: NotRequired[float]
     makespan_h: NotRequired[float]
+    unallocated_90: NotRequired[float]
+    unallocated_95: NotRequired[float]
+    unallocated_100: NotRequired[float]
+    unallocated_130: NotRequired[float]
 
 
 class StudyRow(TypedDict):

@@ -4,6 +4,7 @@ python toy_scheduler.py [HISTORY [REPO]]: the history of the settings and the `t
 this file, unless others are named. `schedmate demo` leaves both: demo/history demo/train_repo.
 """
 
+import logging
 import sys
 from pathlib import Path
 
@@ -37,5 +38,7 @@ if __name__ == "__main__":
             "short": "torchrun --nproc_per_node=4 train.py model=resnet18",
         }.items()
     ]
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("schedmate").setLevel(logging.INFO)  # says why a job has no estimate
     with SchedMate(load_settings(history=named[0] if named else None)) as schedmate:
         print(*(spec.name for spec in order(queue, schedmate)))

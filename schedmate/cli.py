@@ -48,7 +48,7 @@ PANELS: dict[str, tuple[str, ...]] = {
 COMMANDS = tuple(name for names in PANELS.values() for name in names)
 """Each is a module of `schedmate.commands` with a function of its name, or an `app`: a group.
 
-The module's `CONTEXT`, if it has one, holds Click's settings of the command."""
+A module's `CONTEXT` holds Click's settings of its command, `COMMAND` the command's class."""
 
 _ELSEWHERE = {
     "rules": "diagnose",
@@ -190,7 +190,8 @@ def application(*names: str) -> typer.Typer:
             app.add_typer(command, name=name)
         else:
             context = getattr(module, "CONTEXT", None)
-            app.command(name, context_settings=context)(command)
+            kind = getattr(module, "COMMAND", None)
+            app.command(name, cls=kind, context_settings=context)(command)
     return app
 
 

@@ -462,8 +462,9 @@ class SchedMate:
         """An estimate for a job at its submission, or None: proceed as without schedmate.
 
         None if no past job is similar, if `deadline_s` [s] (default: the setting) has passed, and
-        on any failure, which is logged to the logger `schedmate`. Never raises. Of a job that does
-        not end by itself, a server, the estimate is `endless` and has no run time.
+        on any failure. The logger `schedmate` says why: failures are warnings, no similar job is
+        information. Never raises. Of a job that does not end by itself, a server, the estimate is
+        `endless` and has no run time.
         """
         estimate = self._in_time(
             "estimate",
@@ -471,7 +472,8 @@ class SchedMate:
             lambda deadline: self._advise(spec, deadline, record=self._record),
             deadline_s,
         )
-        if estimate is None or (estimate.abstained and not estimate.endless):
+        if estimate is not None and estimate.abstained and not estimate.endless:
+            _log.info("no estimate for job %s: %s", _called(spec), clean(estimate.reason))
             return None
         return estimate
 
@@ -619,7 +621,7 @@ class SchedMate:
         self, what: str, spec: JobSpec, work: Callable[[float], T], deadline_s: float | None
     ) -> T | None:
         """The result of `work(deadline)`, if it succeeds in time."""
-        job = clean(getattr(spec, "job_id", None))
+        job = _called(spec)
         try:
             self._ensure_open()
             allowed_s = self.settings.deadline_s if deadline_s is None else deadline_s
@@ -704,6 +706,11 @@ class SchedMate:
     def _ensure_open(self) -> None:
         if self._closed:
             raise UsageError("this SchedMate is closed; make a new one.")
+
+
+def _called(spec: JobSpec) -> str:
+    """What a job is called in a message; it may be no job at all."""
+    return clean(getattr(spec, "job_id", None) or getattr(spec, "name", None))
 
 
 def _left_s(deadline: float) -> float:

@@ -295,7 +295,7 @@ def test_closed_streams_are_no_fault() -> None:
 
 
 def test_every_exit_code_is_documented() -> None:
-    page = (ROOT / "docs" / "cli.md").read_text()
+    page = (ROOT / "docs" / "exit-codes.md").read_text()
     for code, meaning in EXIT_CODES.items():
         assert f"| {code} | {meaning} |" in page
 

@@ -86,6 +86,11 @@ def test_unsure_values_are_marked_and_can_be_left_out(analyze: Cli, tmp_path: Pa
     assert any("0.75" in line and "model_name" in line for line in sure["warnings"])
 
 
+def test_the_command_may_come_after_dashes(analyze: Cli, cli: Cli) -> None:
+    plain = cli("analyze", REPO, "-c", "python train.py model=resnet18 --flag").out
+    assert cli("analyze", REPO, "--", "python", "train.py", "model=resnet18", "--flag").out == plain
+
+
 def test_json_says_the_same(analyze: Cli) -> None:
     parsed = document(analyze(str(REPO), "--command", COMMAND, "--json", "--job-id", "17"))
     assert parsed["job"]["job_id"] == "17"

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from schedmate.cli import COMMANDS
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -24,10 +26,11 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_command_and_option_of_the_reference_is_there(page: Path) -> None:
     text = page.read_text().replace("\\-", "-")
-    reference = (ROOT / "docs" / "cli.md").read_text()
-    commands = re.findall(r"^## `(.+)`$", reference, re.MULTILINE)
+    pages = ["cli", *(f"cli/{name}" for name in COMMANDS)]
+    reference = "".join((ROOT / "docs" / f"{name}.md").read_text() for name in pages)
+    commands = re.findall(r"^##? `(.+)`$", reference, re.MULTILINE)
     assert len(commands) > 60
-    assert re.findall(r'^\.SS "(.+)"$', text, re.MULTILINE) == commands
+    assert sorted(re.findall(r'^\.SS "(.+)"$', text, re.MULTILINE)) == sorted(commands)
     options = set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", reference, re.MULTILINE)) - {"--help"}
     named = set(re.findall(r"--[\w-]+", "\n".join(re.findall(r"^\.B (.+)$", text, re.MULTILINE))))
     assert len(options) > 100

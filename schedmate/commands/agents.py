@@ -129,7 +129,7 @@ _AGENT_HELP = """\
 Estimate pending jobs, follow running ones, diagnose failed ones.
 
 Without --bounds it changes nothing on the cluster. One agent works on a cluster at a time; a
-second one waits for the first to end. With --json each pass is a line, with --once a document.
+second one waits for the first to end. With --json, each pass prints one line of JSON.
 
 Examples:
 
@@ -138,17 +138,18 @@ Examples:
   schedmate {group} agent --bounds /etc/schedmate/bounds.yaml
 """
 _DOCTOR_HELP = """\
-Check {title}, and test each right that the bounds need with a command that changes nothing.
+Check {title} and the permissions that the agent needs.
 
-Opens all that the agent would open. Without options, that is what the installed
-schedmate-agent.service starts the agent with.
+Tests each permission that the bounds need with a command that changes nothing, and opens every
+file that the agent would open. Without options, it uses those of the installed
+schedmate-agent.service.
 
 Exits with 1 when a check failed (✗); a warning (!) leaves the exit code at 0.
 """
 _PLAN_HELP = """\
-Read the log of a failed job and show a plan; change nothing.
+Show a recovery plan for a failed job, from its log.
 
-With recovery in the bounds, the plan is the one that the agent would propose.
+Changes nothing. With recovery in the bounds, the plan is the one that the agent would propose.
 """
 
 

@@ -10,9 +10,10 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from shlex import join, quote
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from schedmate.base.data import MOST_GPUS, dumps
 from schedmate.base.errors import ABSTAINED, InputError, UsageError
@@ -21,6 +22,7 @@ from schedmate.base.inputs import parse_duration
 from schedmate.base.terminal import counted, outlasting, progress
 from schedmate.commands.options import (
     HistoryOption,
+    HtmlOption,
     JournalOption,
     LlmBaseUrl,
     LlmDeadline,
@@ -31,6 +33,7 @@ from schedmate.commands.options import (
     RayOption,
     Workers,
     announce_model,
+    write_page,
 )
 
 if TYPE_CHECKING:
@@ -41,6 +44,23 @@ if TYPE_CHECKING:
 
 CONTEXT = {"allow_extra_args": True}
 """Extra words are accepted so that an unquoted launch command gets an error that corrects it."""
+
+_AFTER_DASHES = "schedmate.analyze.after_dashes"
+
+
+class _WithWords(TyperCommand):
+    """What follows `REPO --` is the launch command, with its own options."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Keep the words after `--` for `analyze`."""
+        at = args.index("--") if "--" in args else len(args)
+        if at:
+            ctx.meta[_AFTER_DASHES] = args[at + 1 :]
+            args = args[:at]
+        return super().parse_args(ctx, args)
+
+
+COMMAND = _WithWords
 
 
 def analyze(
@@ -56,7 +76,8 @@ def analyze(
         typer.Option(
             "--command",
             "-c",
-            help="The launch command, as typed in REPO. Default: the most plausible entry point.",
+            help="The launch command, as typed in REPO; or put it last, after --. Default: the "
+            "most plausible entry point.",
         ),
     ] = None,
     gpus: Annotated[
@@ -80,20 +101,23 @@ def analyze(
             help="Write to FILE, which appears only when it is complete; - is standard output.",
         ),
     ] = None,
+    html: HtmlOption = None,
     record: Annotated[
         bool, typer.Option("--record", help="Store the job in the history as pending.")
     ] = False,
     history: HistoryOption = None,
     top_k: Annotated[
-        int | None, typer.Option(min=1, help="Most neighbours an estimate uses.")
+        int | None, typer.Option(min=1, help="Most past jobs that an estimate uses.")
     ] = None,
     threshold: Annotated[
-        float | None, typer.Option(min=-1, max=1, help="Lowest similarity of a neighbour.")
+        float | None,
+        typer.Option(min=-1, max=1, help="Lowest similarity of a past job that counts."),
     ] = None,
     method: Annotated[
         str | None,
         typer.Option(
-            help="How neighbours become an estimate: experts, or similar jobs (weighted, mean)."
+            help="What an estimate is made of. experts (default): several predictors, weighted by "
+            "how well they did. weighted, mean: similar jobs alone."
         ),
     ] = None,
     mode: Annotated[
@@ -127,7 +151,9 @@ def analyze(
     min_confidence: Annotated[
         float | None,
         typer.Option(
-            min=0, max=1, help="Leave out values that are less sure; 0.75: all that are unsure."
+            min=0,
+            max=1,
+            help="Leave out values of lower confidence; 0.75 leaves out those marked unsure.",
         ),
     ] = None,
     fail_on_abstain: Annotated[
@@ -169,8 +195,7 @@ def analyze(
     from schedmate.jobs import JobSpec, LaunchConfig
     from schedmate.settings import load_settings
 
-    if context.args:
-        raise UsageError(_unquoted(repo, context.args))
+    command = _launch_command(context, repo, command)
     settings = load_settings(
         history=history,
         top_k=top_k,
@@ -188,7 +213,11 @@ def analyze(
 
         check_embedder(settings.embedder)
     if batch is not None:
-        for name, is_given in (("--show-prompt", show_prompt), ("--replay", replay is not None)):
+        for name, is_given in (
+            ("--show-prompt", show_prompt),
+            ("--replay", replay is not None),
+            ("--html", html is not None),
+        ):
             if is_given:
                 raise UsageError(f"{name} is for one job, not for --batch; leave it out.")
         if settings.mode != "static":
@@ -235,9 +264,19 @@ def analyze(
             return
         mate = _mate(settings) if replay is None else _replaying(replay, spec, settings)
         elsewhere = f" --history {quote(str(history))}" if history is not None else ""
-        abstained = _analyze_one(spec, mate, output, record, elsewhere, as_json, plain)
+        abstained = _analyze_one(spec, mate, output, record, elsewhere, as_json, plain, html)
     if abstained and fail_on_abstain:
         raise typer.Exit(ABSTAINED)
+
+
+def _launch_command(context: typer.Context, repo: Path | None, command: str | None) -> str | None:
+    """The launch command, of --command or of what follows `--`."""
+    if context.args:
+        raise UsageError(_unquoted(repo, context.args))
+    words = context.meta.get(_AFTER_DASHES)
+    if words and command is not None:
+        raise UsageError("give the launch command once: with --command, or after --.")
+    return join(words) if words else command
 
 
 def _unquoted(repo: Path | None, words: list[str]) -> str:
@@ -299,6 +338,7 @@ def _analyze_one(
     elsewhere: str,
     as_json: bool,
     plain: bool,
+    html: Path | None,
 ) -> bool:
     """Analyse one job and print it; gives whether the estimate abstained.
 
@@ -326,6 +366,8 @@ def _analyze_one(
                 show_analysis(analysis, Screen(stream, plain=plain))
                 if analysis.estimate.abstained and not analysis.estimate.endless:
                     stream.write(_what_it_needs(spec, elsewhere))
+        about = f"{spec.repo}: {spec.command}" if spec.command else str(spec.repo)
+        write_page(html, "analyze", about, partial(show_analysis, analysis))
     return analysis.estimate.abstained
 
 

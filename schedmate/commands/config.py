@@ -29,7 +29,7 @@ def show(
 ) -> None:
     """Print every setting and, on request, where it comes from.
 
-    Of a password in an address only `***` is shown.
+    Passwords in addresses are shown as `***`.
     """
     from schedmate.base.files import without_password
     from schedmate.base.terminal import Screen

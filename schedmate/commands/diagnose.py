@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -17,6 +18,7 @@ from schedmate.base.terminal import say
 from schedmate.commands.options import (
     FollowLinks,
     Format,
+    HtmlOption,
     JsonOption,
     LlmBaseUrl,
     LlmDeadline,
@@ -26,9 +28,11 @@ from schedmate.commands.options import (
     check_format,
     mixed_logs_warnings,
     named_logs,
+    write_page,
 )
 
 if TYPE_CHECKING:
+    from schedmate.base.terminal import Screen
     from schedmate.jobs import Diagnosis
     from schedmate.logparse.failure.rules import RuleSet
     from schedmate.logparse.reading import Log
@@ -44,7 +48,7 @@ def diagnose(
         typer.Argument(
             metavar="LOG...",
             help="One job's log: files, a directory with a file per rank, or - for standard input. "
-            "Where the job's scheduler answers, the job's id does.",
+            "On the cluster, the job's id is enough.",
         ),
     ],
     node_logs: Annotated[
@@ -66,8 +70,8 @@ def diagnose(
         typer.Option(
             metavar="LOG",
             help=(
-                "Log of a successful run of the same workload; lines that it also prints are "
-                "no evidence. Repeatable."
+                "Log of a successful run of the same workload; lines that it also has do not "
+                "count as evidence. Repeatable."
             ),
         ),
     ] = None,
@@ -91,6 +95,7 @@ def diagnose(
     follow_links: FollowLinks = False,
     as_json: JsonOption = False,
     form: Format = "text",
+    html: HtmlOption = None,
     exit_code: Annotated[
         bool,
         typer.Option("--exit-code", help="Exit with 6 when the job failed (any type but none)."),
@@ -98,9 +103,9 @@ def diagnose(
 ) -> None:
     """Find what failed first in a job, and what to do about it.
 
-    Rules decide, with no model and no network; `schedmate rules list` shows them. If they leave the
-    type of the failure open, or ranks contradict each other, a language model is asked if one is
-    named. It has to cite a line as proof, and its answer never extends what the plan may do.
+    Rules decide, without a model and without network; `schedmate rules list` shows them. If they
+    leave the type of the failure open, or if ranks contradict each other, a language model is
+    asked, where one is named. It has to cite a line as proof. Its answer adds no step to the plan.
     """
     from schedmate.base.confine.limits import bounded
     from schedmate.settings import load_settings
@@ -151,8 +156,18 @@ def diagnose(
         typer.echo(diagnosis_markdown(diagnosis), nl=False)
     else:
         show_diagnosis(diagnosis, Screen(sys.stdout))
+    write_page(html, "diagnose", ", ".join(logs), partial(_show_whole, diagnosis))
     if exit_code and diagnosis.error_type != "none":
         raise typer.Exit(FAILED_JOB)
+
+
+def _show_whole(diagnosis: Diagnosis, screen: Screen) -> None:
+    """The diagnosis with its warnings, which a terminal gets apart."""
+    from schedmate.report.jobs import show_diagnosis
+
+    show_diagnosis(diagnosis.model_copy(update={"warnings": []}), screen)
+    for warning in diagnosis.warnings:
+        screen.line(warning, label="Note: ")
 
 
 def node_log(text: str) -> Log:

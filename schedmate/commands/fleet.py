@@ -207,12 +207,12 @@ def defrag(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Plan migrations that empty nodes and stay safe if any step fails.
+    """Plan migrations that empty nodes.
 
-    A plan is a list of waves; in a wave, each new instance is up before the old one stops. A move
-    waits for the moves in its `after`, and is skipped if one of them failed. Nodes are emptied
-    while their GPUs are worth more than the moves cost. Only a plan that passes `fleet verify` is
-    printed.
+    The plan stays safe if any step fails. It is a list of waves; in a wave, each new instance is up
+    before the old one stops. A move waits for the moves in its `after`, and is skipped if one of
+    them failed. Nodes are emptied while their GPUs are worth more than the moves cost. Only a plan
+    that passes `fleet verify` is printed.
 
     Example: schedmate fleet defrag fleet.json --budget 200 -o plan.json
     """
@@ -655,10 +655,10 @@ def synthesize(
         bool, typer.Option("--sources", help="Print the source of each number, and exit.")
     ] = False,
 ) -> None:
-    """Draw a fleet that matches the published statistics of Alibaba's ASI.
+    """Draw a fleet by the published statistics of ASI.
 
-    37,707 nodes, 155,410 GPUs of 12 types, 32 to 64 nodes per switch, 40 % of GPU tasks locked.
-    Values that are not published are guesses, which --sources lists.
+    ASI is Alibaba's cluster: 37,707 nodes, 155,410 GPUs of 12 types, 32 to 64 nodes per switch,
+    40 % of GPU tasks locked. Values that are not published are guesses, which --sources lists.
 
     Example: schedmate fleet synthesize --nodes 2000 -o fleet.json
     """
@@ -702,7 +702,7 @@ def convert(
     ] = "best-fit",
     seed: SeedOption = 0,
 ) -> None:
-    """Write a snapshot in schedmate's own format, from any that can be read.
+    """Write a snapshot in schedmate's own format.
 
     Example: schedmate fleet convert exports/ -o fleet.parquet
     """

@@ -69,7 +69,8 @@ def records_of_runs(
                     raise
                 say(f"warning: {error}")
                 continue
-            records.append((record, run.notes))
+            # what the user says needs no word on how it is known
+            records.append((record, run.notes if stated.duration_s is None else []))
     return records
 
 
@@ -137,8 +138,13 @@ def _record(
 
 
 def _lay_length(run: Run, training: dict[str, Any]) -> None:
-    """The run's own length, in the unit of the code if that has one."""
+    """The run's own length, in the unit of the code if that has one.
+
+    Where neither states it, the steps of a complete run are its length.
+    """
     units = {"step": run.total_steps, "epoch": run.total_epochs}
+    if training.get("iters") is None and not any(units.values()):
+        units["step"] = run.steps_done
     unit = training.get("iter_type") or next((u for u, length in units.items() if length), None)
     length = units.get(str(unit))
     if length:

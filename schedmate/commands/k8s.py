@@ -81,10 +81,11 @@ def agent(
     metrics: MetricsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Estimate jobs labelled schedmate.io/watch=true, and diagnose failed ones.
+    """Estimate labelled jobs, and diagnose failed ones.
 
-    Without --bounds it changes nothing but its Lease. Of several agents, only the holder of the
-    Lease acts. With --json each pass is a line, with --once a document.
+    Reads jobs with the label schedmate.io/watch=true. Without --bounds it changes nothing but its
+    Lease. Of several agents, only the holder of the Lease acts. With --json, each pass prints one
+    line of JSON. Not run on a real cluster yet, only on a stand-in of the API server.
 
     Examples:
 
@@ -124,9 +125,9 @@ def plan(
     context: ContextOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Read the logs of a job whose pods failed and show a plan; change nothing.
+    """Show a recovery plan for a failed job, from its pods' logs.
 
-    With recovery in the bounds, the plan is the one that the agent would propose.
+    Changes nothing. With recovery in the bounds, the plan is the one that the agent would propose.
     """
     from schedmate.cluster.adapter import ExecutorError
     from schedmate.cluster.kubernetes.workloads import parse_job_id
@@ -178,10 +179,11 @@ def doctor(
     namespace: NamespaceOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check the cluster, and each right that the bounds need; changes nothing.
+    """Check the cluster and the permissions that the agent needs.
 
-    Rights are checked by the API server (SelfSubjectAccessReview), and isolation is tried as a
-    server-side dry run. Exits with 1 when a check failed (✗); a warning (!) leaves it at 0.
+    Changes nothing. The API server checks each permission that the bounds need
+    (SelfSubjectAccessReview); isolation is tried as a server-side dry run. Exits with 1 when a
+    check failed (✗); a warning (!) leaves it at 0.
     """
     where: dict[str, Any] = {"kubeconfig": kubeconfig, "context": context, "namespaces": namespace}
     examine(KIND, bounds, as_json=as_json, **where)

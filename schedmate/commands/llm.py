@@ -116,11 +116,15 @@ def up(
     memory_gb: Annotated[
         float | None,
         typer.Option(
-            "--memory", min=0.5, max=10_000, metavar="GB", help="Memory for a model. Default: here."
+            "--memory",
+            min=0.5,
+            max=10_000,
+            metavar="GB",
+            help="Memory for the model. Default: this machine's.",
         ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Write no settings; only say what would be.")
+        bool, typer.Option("--dry-run", help="Write nothing; print the settings.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

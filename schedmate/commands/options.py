@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,9 @@ from schedmate.base.terminal import counted, say
 
 if TYPE_CHECKING:
     from schedmate.base.journal import Journal
+    from schedmate.base.terminal import Screen
     from schedmate.logparse.reading import Log
+    from schedmate.report.charts import Figure
     from schedmate.schedulers.sim.workload import Workload
     from schedmate.settings import Settings
 
@@ -36,9 +38,15 @@ HistoryOption = Annotated[
 ]
 Format = Annotated[
     Literal["text", "markdown"],
-    typer.Option("--format", help="markdown: for a ticket or a chat, what matters first."),
+    typer.Option("--format", help="markdown: short, for a ticket or a chat."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+HtmlOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--html", metavar="FILE", help="Also write the answer as a web page: one file, to send on."
+    ),
+]
 PlainOption = Annotated[bool, typer.Option("--plain", help="No colour, like NO_COLOR=1.")]
 FollowLinks = Annotated[
     bool,
@@ -86,6 +94,24 @@ def check_format(form: str, *, as_json: bool) -> None:
     """Raise `UsageError` if two forms of an answer are asked for."""
     if as_json and form != "text":
         raise UsageError("--json and --format exclude each other; give one of them.")
+
+
+def write_page(
+    page: Path | None,
+    command: str,
+    about: str,
+    show: Callable[[Screen], None],
+    figures: Sequence[Figure] = (),
+) -> None:
+    """Write the page of what `show` prints (`report.answer.answer_page`), if --html names one."""
+    if page is None:
+        return
+    from schedmate.base.files import open_output
+    from schedmate.report.answer import answer_page
+
+    with open_output(page) as stream:
+        stream.write(answer_page(command, about, show, figures))
+    say(f"page: {page}")
 
 
 def named_logs(words: list[str]) -> tuple[list[str], list[str]]:
@@ -335,8 +361,18 @@ def _beginning_with(names: Iterable[str], incomplete: str) -> list[str]:
 # The warning of commands that read a directory as one job if it looks like several.
 
 
+_LOG_ENDINGS = ("", ".log", ".out", ".err", ".txt", ".gz", ".zst")
+
+
 def mixed_logs_warnings(path: str, log: Log, *, follow_links: bool) -> list[str]:
-    """A warning where `path` is a directory whose files are hardly the ranks of one run."""
+    """A warning where `path` is a directory whose files are hardly the ranks of one run, or a file
+    of another format."""
+    if len(log.files) == 1 and path != "-" and Path(path).suffix.lower() not in _LOG_ENDINGS:
+        from schedmate.logparse.triage.recognise import why_no_log
+        from schedmate.logparse.triage.targets import may_be_log
+
+        why = why_no_log(log.files[0], named_otherwise=not may_be_log(Path(path)))
+        return [] if why is None else [f"{path} is hardly a job's log: {why}."]
     if len(log.files) < 2:
         return []
     from schedmate.logparse.triage.runs import warn_if_mixed

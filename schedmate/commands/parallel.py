@@ -46,7 +46,7 @@ def collectives(
     repeats: Annotated[int, typer.Option(min=2, help="With --ranks: timed runs of each.")] = 20,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the time of collectives by volume: latency, bandwidth, error of the fit.
+    """Show latency, bandwidth and fit of collectives by volume.
 
     Predictions interpolate between measured volumes; the last column has the error of that for
     volumes that were left out.
@@ -349,7 +349,7 @@ def plan(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Find parallelism plans for a model on a number of GPUs, without running it.
+    """Find parallelism plans for a model, without running it.
 
     Examples:
       schedmate parallel plan --model gpt-2.7b --gpus 16 --gpu-type A100-40
@@ -414,10 +414,10 @@ def profile(
     on: Annotated[str, typer.Option(help="PyTorch device: cuda, cuda:1, cpu.")] = "cuda",
     repeats: Annotated[int, typer.Option(min=2, help="Timed runs of each operator.")] = 20,
 ) -> None:
-    """Time the operators of a model on one device, for `predict` and `plan`.
+    """Time the operators of a model on one device.
 
-    Each distinct operator is timed once with its shape under each tensor-parallel degree. The
-    output shows how much the runs of an operator differ.
+    `predict` and `plan` use the result. Each distinct operator is timed once with its shape under
+    each tensor-parallel degree. The output shows how much the runs of an operator differ.
     """
     from schedmate.base.files import open_output
     from schedmate.schedulers.parallelism import models as known

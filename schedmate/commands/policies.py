@@ -73,9 +73,10 @@ def policies(
         return
     screen.line(what)
     screen.line()
-    table = Table("setting", "default")
+    table = Table("setting", "default", "meaning", below="meaning")
+    about = registry.meanings(policy)
     for key, default in settings.items():
-        table.add(key, default)
+        table.add(key, default, about.get(key, ""))
     screen.table(table)
     screen.line()
     screen.line(

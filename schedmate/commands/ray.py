@@ -691,7 +691,7 @@ JobsArgument = Annotated[list[int], typer.Argument(metavar="JOB...", help="Job n
 def cancel(
     jobs: JobsArgument, address: AddressOption = None, name: NameOption = DEFAULT_NAME
 ) -> None:
-    """Cancel jobs: waiting ones leave the queue, running ones are stopped."""
+    """Cancel jobs, waiting or running."""
     _change("cancel", "being cancelled", jobs, address, name)
 
 
@@ -699,7 +699,10 @@ def cancel(
 def hold(
     jobs: JobsArgument, address: AddressOption = None, name: NameOption = DEFAULT_NAME
 ) -> None:
-    """Keep waiting jobs from starting; a running one continues, but is not restarted."""
+    """Keep waiting jobs from starting.
+
+    A running job continues, but is not restarted.
+    """
     _change("hold", "held", jobs, address, name)
 
 

@@ -214,7 +214,7 @@ RecoveryOption = Annotated[
         "--recovery",
         metavar="FILE",
         help=f"The administrator's recovery.yaml. Default: ${RECOVERY_VARIABLE}, else {SITE_FILE} "
-        "if it is there. Without one, plans are made and nothing can be done.",
+        "if it is there. Without one, plans can be made but not carried out.",
     ),
 ]
 RecordOption = Annotated[

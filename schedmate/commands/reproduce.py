@@ -29,7 +29,9 @@ _COLUMNS = {"avg_jct_h": "mean JCT h", "makespan_h": "makespan h"}
 def reproduce(
     study: Annotated[
         str | None,
-        typer.Argument(metavar="STUDY", help="sia or philly; without it, both are described."),
+        typer.Argument(
+            metavar="STUDY", help="sia, philly or openb; without it, all are described."
+        ),
     ] = None,
     data: Annotated[
         Path | None,
@@ -45,8 +47,8 @@ def reproduce(
 ) -> None:
     """Repeat published results on the published traces.
 
-    Says where the trace is to be had, checks its sums, runs the simulation and prints the result
-    beside what was published and what schedmate recorded. Nothing is downloaded.
+    Says where to get the trace, checks its SHA-256, runs the simulation, and prints the result
+    beside the published one and the one that schedmate recorded. Downloads nothing.
 
     Example: schedmate reproduce sia --data artifacts/sia-simulator
     """
@@ -79,13 +81,27 @@ def _words(study: dict[str, Any], run: dict[str, Any], folder: str) -> list[str]
     return ["simulate", f"{folder}/{run['file']}", "--policy", policies, *study["options"]]
 
 
+def _columns(study: dict[str, Any]) -> dict[str, str]:
+    columns: dict[str, str] = study.get("columns", _COLUMNS)
+    return columns
+
+
+def _here(study: dict[str, Any], run: dict[str, Any], data: Path) -> dict[str, dict[str, float]]:
+    """What each policy, or rule of placement, gives on this machine."""
+    if "seeds" not in study:
+        return _simulate(_words(study, run, str(data)))
+    from schedmate.schedulers.fleet.openb import unallocated
+
+    return {rule: unallocated(data, rule, study["seeds"]) for rule in run["rows"]}
+
+
 def _rows(name: str, study: dict[str, Any], data: Path | None) -> Iterator[dict[str, Any]]:
     """A row for each policy of each run: what was published, recorded, and found here."""
     if data is not None:
         _check(study, data)
     with progress(f"reproducing {name}", len(study["runs"])) as advance:
         for number, run in enumerate(study["runs"], start=1):
-            here = _simulate(_words(study, run, str(data))) if data is not None else {}
+            here = _here(study, run, data) if data is not None else {}
             for policy, numbers in run["rows"].items():
                 yield {
                     "study": name,
@@ -104,14 +120,20 @@ def _check(study: dict[str, Any], data: Path) -> None:
     missing = [part for part in study["layout"] if not (data / part).exists()]
     if missing:
         raise InputError(f"{data} has no {', '.join(missing)}; name a copy of {source}.")
-    for run in study["runs"]:
-        with open_binary(data / run["file"]) as stream:
+    for name, digest in _digests(study).items():
+        with open_binary(data / name) as stream:
             found = file_digest(stream, "sha256").hexdigest()
-        if found != run["sha256"]:
+        if found != digest:
             raise InputError(
-                f"{data / run['file']} is not the published file (SHA-256 {found[:12]}..., not "
-                f"{run['sha256'][:12]}...); take it again from {source}."
+                f"{data / name} is not the published file (SHA-256 {found[:12]}..., not "
+                f"{digest[:12]}...); take it again from {source}."
             )
+
+
+def _digests(study: dict[str, Any]) -> dict[str, str]:
+    """The files that are read, with their SHA-256."""
+    more: dict[str, str] = study.get("more", {})
+    return {run["file"]: run["sha256"] for run in study["runs"]} | more
 
 
 def _simulate(words: list[str]) -> dict[str, dict[str, float]]:
@@ -140,9 +162,9 @@ def _describe(
         label="trace: ",
     )
     folder = str(data) if data is not None else where["folder"]
-    for run in study["runs"]:
-        screen.line(f"{run['sha256']}  {run['file']}", label="SHA-256: ")
-    for run in study["runs"]:
+    for file, digest in _digests(study).items():
+        screen.line(f"{digest}  {file}", label="SHA-256: ")
+    for run in study["runs"] if "options" in study else ():
         screen.line(join(["schedmate", *_words(study, run, folder)]), label="command: ")
     screen.line(study["published_by"], label="published by: ")
     screen.line(f"benchmarks/results/{study['recorded_in']}.json", label="recorded in: ")
@@ -150,11 +172,12 @@ def _describe(
         screen.line(f"schedmate reproduce {name} --data {folder}", label="to run it: ")
     screen.line()
     kinds = [kind for kind in ("published", "recorded", "here") if any(row[kind] for row in rows)]
-    numbers = [f"{label}, {kind}" for label in _COLUMNS.values() for kind in kinds]
+    columns = _columns(study)
+    numbers = [f"{label}, {kind}" for label in columns.values() for kind in kinds]
     table = Table("trace", "policy", *numbers, right=numbers)
     for row in rows:
         cells = (
-            f"{row[kind][column]:.4g}" if row[kind] else "" for column in _COLUMNS for kind in kinds
+            f"{row[kind][column]:.4g}" if row[kind] else "" for column in columns for kind in kinds
         )
         table.add(row["trace"], row["policy"], *cells)
     screen.table(table)

@@ -83,9 +83,9 @@ def site_report(
 ) -> None:
     """Report on all past jobs of a site.
 
-    Reads accounting and touches no cluster. Says how well run times would have been known beside
-    requested times and the last run, whether the queue can be modelled and what estimates would
-    have changed in it, what failed and what it cost, and what to switch on first.
+    Reads accounting records and contacts no cluster. Reports how well run times could have been
+    predicted (beside requested times and the last run), whether the queue can be modelled and what
+    estimates would have changed in it, what failures cost, and what to switch on first.
 
     Examples:
 

@@ -19,6 +19,7 @@ from schedmate.commands.options import (
     FollowLinks,
     Format,
     HistoryOption,
+    HtmlOption,
     LlmBaseUrl,
     LlmDeadline,
     LlmModel,
@@ -28,6 +29,7 @@ from schedmate.commands.options import (
     check_format,
     mixed_logs_warnings,
     named_logs,
+    write_page,
 )
 
 if TYPE_CHECKING:
@@ -48,8 +50,8 @@ def track(
         typer.Argument(
             metavar="LOG",
             help="The job's log: a file (also .gz, .zst), a directory with a file per rank, or - "
-            "for standard input; or a run of TensorBoard, W&B, MLflow, Lightning or Trainer. Where "
-            "the job's scheduler answers, the job's id does.",
+            "for standard input; or a run of TensorBoard, W&B, MLflow, Lightning or Trainer. On "
+            "the cluster, the job's id is enough.",
             show_default=False,
         ),
     ] = None,
@@ -67,7 +69,7 @@ def track(
         typer.Option(
             "--compare",
             metavar="A B",
-            help="Throughput of log B against log A: has the job slowed down?",
+            help="Compare the throughput in log B with that in log A: has the job slowed down?",
             show_default=False,
         ),
     ] = None,
@@ -83,8 +85,8 @@ def track(
         typer.Option(
             "--job",
             metavar="ID",
-            help="Job in the history: its estimate, given that it still runs, and the log together "
-            "say how long it takes.",
+            help="The job's id in the history. Its estimate and its log together give the time "
+            "that is left.",
         ),
     ] = None,
     elapsed: Annotated[
@@ -92,8 +94,7 @@ def track(
         typer.Option(
             "--elapsed",
             metavar="TIME",
-            help="How long that job has run, such as 90m; default: since the start that the "
-            "history has.",
+            help="How long that job has run, such as 90m. Default: since its start in the history.",
         ),
     ] = None,
     history: HistoryOption = None,
@@ -101,6 +102,7 @@ def track(
         bool, typer.Option("--json", help=f"One JSON document ({SCHEMA}); a line each to follow.")
     ] = False,
     form: Format = "text",
+    html: HtmlOption = None,
     follow_links: FollowLinks = False,
     output: Annotated[
         Path | None,
@@ -118,14 +120,13 @@ def track(
 ) -> None:
     """Show a job's speed and remaining time, from its log.
 
-    Reads the log backwards from its end, whatever its size, and knows the progress lines of some
-    fifty frameworks; others are read by their labels, units and timestamps. A log that states no
-    step time gets no answer. If a language model is named, it is shown one line of each unknown
-    kind and writes a pattern, which is checked against the other lines and kept.
+    Reads the log backwards from its end, so its size does not matter. Knows the progress lines of
+    some fifty frameworks, and reads others by their labels, units and timestamps. If nothing gives
+    a step time, none is shown. If a language model is named, it sees one line of each unknown kind
+    and writes a pattern for it, which is checked against the other lines and kept.
     """
     from schedmate.base.terminal import Screen
     from schedmate.logparse.progress.ratio import throughput_ratio
-    from schedmate.logparse.reading.log import is_directory
     from schedmate.report.jobs import show_comparison, show_progress, show_remaining
     from schedmate.settings import load_settings
 
@@ -138,14 +139,7 @@ def track(
     )
     if settings.mode != "static":
         announce_model(settings, "lines of the log")
-    if (log is None) == (compare is None):
-        raise UsageError("give one LOG, or two logs with --compare.")
-    if job is None and elapsed is not None:
-        raise UsageError("--elapsed says how long the job of --job has run; give both.")
-    if job is not None and (follow or compare is not None):
-        raise UsageError("--job takes one LOG, without --follow and --compare.")
-    if follow and (log is None or log == "-" or is_directory(Path(log)) or output is not None):
-        raise UsageError("--follow takes one file that is being written, and prints to the screen.")
+    _check(log, compare, html, output, job, elapsed, follow=follow)
     if compare is not None:
         before, after = (
             _track(str(path), 0, batch_size, settings, follow_links=follow_links)[0]
@@ -185,8 +179,60 @@ def track(
             show_progress(progress, screen)
             if remaining is not None:
                 show_remaining(remaining, screen)
+    if html is not None:
+        _write_page(html, log, progress, remaining, settings, follow_links=follow_links)
     if fail_on_abstain and progress.abstained:
         raise typer.Exit(ABSTAINED)
+
+
+def _check(
+    log: str | None,
+    compare: tuple[Path, Path] | None,
+    html: Path | None,
+    output: Path | None,
+    job: str | None,
+    elapsed: str | None,
+    *,
+    follow: bool,
+) -> None:
+    """Refuse options that do not go together."""
+    from schedmate.logparse.reading.log import is_directory
+
+    if (log is None) == (compare is None):
+        raise UsageError("give one LOG, or two logs with --compare.")
+    if job is None and elapsed is not None:
+        raise UsageError("--elapsed says how long the job of --job has run; give both.")
+    if job is not None and (follow or compare is not None):
+        raise UsageError("--job takes one LOG, without --follow and --compare.")
+    if html is not None and (follow or compare is not None or log == "-"):
+        raise UsageError("--html is for one LOG, a file, without --follow and --compare.")
+    if follow and (log is None or log == "-" or is_directory(Path(log)) or output is not None):
+        raise UsageError("--follow takes one file that is being written, and prints to the screen.")
+
+
+def _write_page(
+    page: Path,
+    log: str,
+    progress: Progress,
+    remaining: Remaining | None,
+    settings: Settings,
+    *,
+    follow_links: bool,
+) -> None:
+    """The answer as a page, with the curves of loss and step time."""
+    from schedmate.base.confine.limits import bounded
+    from schedmate.logparse.experiments import read_curve
+    from schedmate.report.answer import curves
+    from schedmate.report.jobs import show_progress, show_remaining
+
+    def show(screen: Screen) -> None:
+        show_progress(progress, screen)
+        if remaining is not None:
+            show_remaining(remaining, screen)
+
+    with bounded(f"the log {log}", settings.memory_mb):
+        points = read_curve(Path(log), follow_links=follow_links)
+    write_page(page, "track", log, show, curves(points))
 
 
 def _track(

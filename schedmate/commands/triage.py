@@ -71,7 +71,7 @@ def triage(
     form: Format = "text",
     since: Annotated[
         Literal["last"] | None,
-        typer.Option(help="last: show what is new against the batch before, by the ledger."),
+        typer.Option(help="last: show what is new since the previous batch in the ledger."),
     ] = None,
     as_lines: Annotated[
         bool,

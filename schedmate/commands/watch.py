@@ -49,7 +49,9 @@ def watch(
     follow: Annotated[
         bool,
         typer.Option(
-            "--follow", "-f", help="Look again and again, and print what begins and what is over."
+            "--follow",
+            "-f",
+            help="Keep watching; print each alarm when it begins and when it ends.",
         ),
     ] = False,
     every: Annotated[
@@ -68,7 +70,7 @@ def watch(
     ] = 1.0,
     slower: Annotated[
         float,
-        typer.Option(min=1.05, help="Factor by which steps must have become longer to be told."),
+        typer.Option(min=1.05, help="Report a slowdown when steps take this many times as long."),
     ] = 1.2,
     ends: Annotated[
         str | None,
@@ -87,8 +89,8 @@ def watch(
         str,
         typer.Option(
             metavar="TIME",
-            help="In a directory or a glob, logs that were not written for so long are of no "
-            "running job, and left out.",
+            help="In a directory or a glob: leave out logs that were not written to for this "
+            "long; their jobs have ended.",
         ),
     ] = "1d",
     webhook: Annotated[
@@ -145,12 +147,12 @@ def watch(
     ] = False,
     plain: PlainOption = False,
 ) -> None:
-    """Tell which running jobs hang, slow down or diverge.
+    """Find running jobs that hang, slow down or diverge.
 
-    A job is compared with its own past: the time since its last progress with how often its log
-    shows progress, pauses for evaluation and checkpoints included; its step times now with those
-    before. One line a job, the most urgent first. With --follow or a state file each alarm is told
-    once when it begins, and once when it is over.
+    Compares each job with its own past: the time since its last progress with how often its log
+    shows progress (pauses for evaluation and checkpoints included), and its step times now with
+    earlier ones. Prints a line for each job, the most urgent first. With --follow or a state file,
+    each alarm is reported once when it begins and once when it ends.
     """
     from schedmate.base.inputs import parse_duration
     from schedmate.base.terminal import Screen, say

@@ -28,12 +28,15 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from schedmate.base.data import load
 from schedmate.base.errors import InputError, UsageError
+from schedmate.base.inputs import format_duration
 from schedmate.base.reading import open_text, parse_document, parse_json, read_text
 from schedmate.jobs import JobState, Progress
 from schedmate.logparse.reading.lines import seconds_apart
 
 MOST_POINTS = 200_000
 """Points of a curve that are kept; more are thinned while they are read, every second one."""
+CURVE_LINES = 2_000
+"""Lines of a log, from its end, of which a curve is made."""
 MOST_RUNS = 10_000
 """Runs of a folder that are found."""
 MOST_FILES = 200_000
@@ -54,6 +57,7 @@ class Point(BaseModel):
     time: float | None = Field(None, description="[s since epoch]")
     elapsed_s: float | None = Field(None, description="Since the start of the run [s]")
     loss: float | None = None
+    step_time_s: float | None = Field(None, description="Of a step, as stated [s]")
 
 
 class Run(BaseModel):
@@ -67,6 +71,7 @@ class Run(BaseModel):
     points: list[Point] = Field(default_factory=list)
     total_steps: float | None = None
     total_epochs: float | None = None
+    steps_done: float | None = Field(None, description="By its end, where it is complete")
     start_time: float | None = Field(None, description="[s since epoch]")
     end_time: float | None = Field(None, description="[s since epoch]")
     stated_duration_s: float | None = Field(None, description="As the tracker states it [s]")
@@ -105,6 +110,7 @@ class Run(BaseModel):
                 self.notes.append("it ends before its last step: its run time is a lower bound")
             else:
                 self.state = "COMPLETED"
+                self.steps_done = done
                 self.notes.append(_END_UNKNOWN)
 
     def setting(self, field: str) -> str | int | float | bool | None:
@@ -272,7 +278,7 @@ def read_runs(path: Path) -> list[Run]:
         if not found:
             raise InputError(
                 f"{path} has no run of TensorBoard, W&B, MLflow, Lightning, Keras or Trainer, and "
-                f"no log ({', '.join(LOGS)}); name the file or folder of a run."
+                f"no log ({', '.join(LOGS)}); {_unread(path)}."
             )
     runs: list[Run] = []
     for one in found or [path]:
@@ -285,17 +291,68 @@ def read_runs(path: Path) -> list[Run]:
     return runs
 
 
+def _unread(path: Path) -> str:
+    """What to name instead of a folder without a run that can be read."""
+    if next(path.glob("*.wandb"), None) or next(path.glob("*/*.wandb"), None):
+        return (
+            "its .wandb files are W&B's own binary, which no library reads; name the run's output, "
+            "or a folder with files/wandb-summary.json"
+        )
+    if path.name == ".aim" or (path / ".aim").is_dir():
+        return "Aim's store is not read; export the metrics as CSV with the columns step and loss"
+    return "name the file or folder of a run"
+
+
 def curve_progress(path: Path) -> Progress | None:
     """The progress of a run that is no text of lines: event files, or a tracker's folder.
 
     None for what is read as a log, as is the output that a tracker stored.
     """
+    run = _run_of_curves(path)
+    return None if run is None else run.progress()
+
+
+def _run_of_curves(path: Path) -> Run | None:
     kind = kind_of(path)
     if kind is None or (kind != "tensorboard" and not path.is_dir()):
         return None
     if kind == "wandb" and any(path.rglob("output.log")):
         return None
-    return _READERS[kind](path).progress()
+    return _READERS[kind](path)
+
+
+def read_curve(path: Path, *, follow_links: bool = False) -> list[Point]:
+    """What a tracker, or the latest lines of a log, say of the course of a run, oldest first.
+
+    Within epochs, a line that counts its epoch's iterations is placed by that share of the epoch.
+    """
+    from schedmate.logparse.progress.series import one_stream
+    from schedmate.logparse.progress.tracker import track_log, track_series
+    from schedmate.logparse.reading import open_log
+
+    if (run := _run_of_curves(path)) is not None:
+        return run.points
+    with open_log(path, follow_links=follow_links) as log:
+        _, file = track_log(log)
+        _, used = track_series(file, enough=CURVE_LINES)
+    points = []
+    for sample in reversed(one_stream(used)):
+        step, epoch = sample.iteration, sample.epoch
+        if sample.in_epoch:
+            if step is not None and epoch is not None and sample.total:
+                epoch = math.floor(epoch) + step / sample.total
+            step = None
+        points.append(
+            Point(
+                step=step,
+                epoch=epoch,
+                time=sample.time,
+                elapsed_s=sample.elapsed_s,
+                loss=sample.loss,
+                step_time_s=sample.step_time_s,
+            )
+        )
+    return points
 
 
 # The log of a job that has ended.
@@ -349,9 +406,27 @@ def read_log(path: Path) -> Run:
         run.notes.append("the log ends before the training did: its run time is a lower bound")
     else:
         run.state = "COMPLETED"
+        run.steps_done = None if progress.in_epoch else done
         if progress.ended is None and not verdict.finished:
             run.notes.append(_END_UNKNOWN)
+    if run.state != "COMPLETED":
+        _note_pace(run, progress)
     return run
+
+
+def _note_pace(run: Run, progress: Progress) -> None:
+    """How long a run that ended early would have taken, and how to estimate from that."""
+    if progress.in_epoch or not (progress.iteration and progress.total_iterations):
+        done, total, what = progress.epoch, progress.total_epochs, "epochs"
+    else:
+        done, total, what = progress.iteration, progress.total_iterations, "iterations"
+    if run.stated_duration_s and done and total and done < total:
+        whole_s = run.stated_duration_s * total / done
+        run.notes.append(
+            f"{done:,.0f} of {total:,} {what}: at this pace all would take "
+            f"{format_duration(whole_s)}; to estimate from that, add it again with "
+            f"duration={whole_s:.0f} state=COMPLETED"
+        )
 
 
 # Names.

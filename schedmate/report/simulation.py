@@ -173,6 +173,8 @@ def show_simulation(runs: list[dict[str, Any]], screen: Screen) -> None:
 
 LITTLE_USE = 0.3
 """A cluster that is less in use, with next to no queue, tells policies apart by nothing."""
+WELL_USED = 0.8
+"""Share of a cluster in use at which policies differ."""
 NO_QUEUE = 0.01
 """A queueing delay that is a smaller share of the JCT is none."""
 
@@ -189,7 +191,8 @@ def too_large(runs: Sequence[dict[str, Any]]) -> str | None:
     most = max(run["utilisation"] for run in runs)
     return (
         f"at most {most:.1%} of the GPUs are in use and hardly a job waits, so the policies cannot "
-        "differ: give a smaller --cluster."
+        f"differ: give a smaller --cluster; one {WELL_USED / max(most, 1e-6):,.0f} times smaller "
+        f"would be about {WELL_USED:.0%} in use."
     )
 
 

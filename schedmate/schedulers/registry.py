@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from textwrap import dedent
 from typing import Any, NamedTuple
 
 from schedmate.base.errors import (
@@ -206,6 +207,22 @@ def parameters(policy: type[Policy]) -> list[Parameter]:
         if all(argument.kind is not argument.VAR_KEYWORD for argument in arguments):
             break
     return settings
+
+
+_ARGUMENT = re.compile(r"^(\w+(?:, \w+)*): (.+(?:\n +.+)*)", re.MULTILINE)
+
+
+def meanings(policy: type[Policy]) -> dict[str, str]:
+    """What each setting means: the `Args` in the docstrings of the policy, its constructor and the
+    classes that it extends."""
+    found: dict[str, str] = {}
+    for kind in policy.__mro__:
+        for owner in (kind, vars(kind).get("__init__")):
+            _, _, stated = inspect.cleandoc(owner.__doc__ or "").partition("Args:\n")
+            for names, text in _ARGUMENT.findall(dedent(stated.partition("\n\n")[0])):
+                for name in names.split(", "):
+                    found.setdefault(name, " ".join(text.split()).removesuffix("."))
+    return found
 
 
 def make(spec: str | PolicySpec) -> Policy:

@@ -17,6 +17,7 @@ from schedmate.cluster.slurm.reading import OUT_OF_SERVICE, ShapeError, hosts_of
 from schedmate.schedulers.fleet import openb
 from schedmate.schedulers.fleet.defrag import SearchOptions, search_moves
 from schedmate.schedulers.fleet.snapshot import MILLI, FleetSnapshot
+from schedmate.schedulers.space import Space
 
 HOST = "kubernetes.io/hostname"
 
@@ -501,6 +502,17 @@ def test_openb_filled(trace: Path) -> None:
     p100 = found.gpu_types.index("P100")
     for t, name in enumerate(found.jobs[code] for code in found.tasks.job):
         assert name != "p2" or found.nodes.gpu_type[found.tasks.node[t]] == p100
+
+
+def test_openb_as_it_fills_up(trace: Path) -> None:
+    found = openb.unallocated(trace, "fgd", (1, 2))
+    assert list(found) == [f"unallocated_{mark}" for mark in (90, 95, 100, 130)]
+    assert found["unallocated_130"] <= found["unallocated_90"] < 100
+    cluster, pods = openb.cluster_and_pods(trace)
+    *_, last = openb.fill(cluster, openb.arrivals(pods, cluster, 1), Space(cluster))
+    held = sum(job.gpus * job.share for job, _ in last.held)
+    assert last.unallocated == pytest.approx(100 * (1 - held / cluster.gpus))
+    assert len(last.refused) + len(last.held) >= len(pods)
 
 
 def test_openb_is_many_snapshots(trace: Path) -> None:

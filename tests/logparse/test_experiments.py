@@ -199,10 +199,16 @@ def test_one_finished_run_gives_the_next_job_its_estimate(tmp_path: Path, cli: C
     [
         ("", "COMPLETED", "from the first to the last time in the log"),
         ("Traceback (most recent call last):\nKeyError: 'x'\n", "FAILED", "lower bound"),
+        (
+            "Traceback (most recent call last):\nKeyError: 'y'\n",
+            "FAILED",
+            "50 of 100 iterations: at this pace all would take 1 h 38 min",
+        ),
     ],
 )
 def test_a_log_becomes_a_job(ending: str, state: str, told: str, tmp_path: Path, cli: Cli) -> None:
-    lines = [f"2026-03-02 08:{n:02d}:00 step {n}/50 loss 1.5\n" for n in range(1, 51)]
+    total = 100 if "pace" in told else 50
+    lines = [f"2026-03-02 08:{n:02d}:00 step {n}/{total} loss 1.5\n" for n in range(1, 51)]
     log = write(tmp_path / "job-7.out", "".join(lines) + ending)
     fields = ("model=resnet50", "dataset=imagenet", "gpus=4")
     found = cli("history", "add", "--from", str(log), "--history", str(tmp_path / "h"), *fields)
@@ -210,6 +216,14 @@ def test_a_log_becomes_a_job(ending: str, state: str, told: str, tmp_path: Path,
     assert told in found.err
     assert "49 min 00 s" in found.err
     assert "launch.gpus = 4" in found.out
+
+
+def test_a_run_is_as_long_as_its_log_where_nothing_states_it(tmp_path: Path, cli: Cli) -> None:
+    lines = [f"iter_dt 92.0ms; iter {n}: train loss 1.5\n" for n in range(0, 1001, 10)]
+    log = write(tmp_path / "job-7.out", "".join(lines))
+    fields = ("model=gpt2", "dataset=imdb", "--history", str(tmp_path / "h"))
+    found = cli("history", "add", "--from", str(log), *fields)
+    assert "metadata.training_config.iters = 1000\n" in found.out
 
 
 @pytest.mark.parametrize(
@@ -220,6 +234,8 @@ def test_a_log_becomes_a_job(ending: str, state: str, told: str, tmp_path: Path,
         (("--from", "{}", "-c", "python train.py"), "name its folder with --repo"),
         (("--from", "{}"), "does not say what it trained"),
         (("--from", "{}/nothing"), "nothing"),
+        (("--from", "{}/../binary"), "its .wandb files are W&B's own binary"),
+        (("--from", "{}/../aim"), "Aim's store is not read"),
     ],
 )
 def test_what_is_missing_is_said(
@@ -227,6 +243,8 @@ def test_what_is_missing_is_said(
 ) -> None:
     run = str(trainer_state(tmp_path / "out"))
     place = ("--history", str(tmp_path / "history"))
+    write(tmp_path / "binary" / "offline-run-1-a" / "run-a.wandb", ":W&B")
+    (tmp_path / "aim" / ".aim").mkdir(parents=True)
     found = cli("history", "add", *(word.format(run) for word in words), *place)
     assert found.code in (2, 3)
     assert told in found.err

@@ -7,12 +7,20 @@ import random
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
+from schedmate.base.terminal import Screen
 from schedmate.commands.triage import _strip_of
+from schedmate.logparse.experiments import read_curve
+from schedmate.logparse.failure import diagnose
+from schedmate.logparse.progress.tracker import track_log
+from schedmate.logparse.reading import open_log
 from schedmate.logparse.triage import Ledger, Triage, causes, find_targets, summarise, triage
+from schedmate.report.answer import answer_page, curves
 from schedmate.report.explanation import explanation_page
+from schedmate.report.jobs import show_diagnosis, show_progress
 from schedmate.report.simulation import Comparison, simulation_page
 from schedmate.report.triage import triage_page
 from schedmate.schedulers.model import Cluster, Job, Profile
@@ -150,6 +158,26 @@ def explanation_report() -> str:
     return explanation_page(explain_run_times(made, "150"), "trace.csv", synthetic=False)
 
 
+def answer() -> str:
+    """What `track` and `diagnose` say of a job that failed, with curves, on one page."""
+    steps = "".join(f"iteration {n}/ 900 | lm loss: {9 / n:.4f} | elapsed time per iteration (ms): "
+                    f"{400 + n % 7}.0\n" for n in range(1, 400))  # fmt: skip
+    end = OOM.format(
+        script=LONG, line=1, module="m", inner=2, asked=3, left=1, more=" ".join(NAMES)
+    )
+
+    def show(screen: Screen) -> None:
+        with open_log(path) as log:
+            show_progress(track_log(log)[0], screen)
+            screen.line()
+            show_diagnosis(diagnose(log), screen)
+
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "job.out"
+        path.write_text(steps + end)
+        return answer_page("track", f"/scratch/{LONG}/job.out", show, curves(read_curve(path)))
+
+
 MAKERS: dict[str, Callable[[Path], str]] = {
     "triage": triage_report,
     "triage names": lambda folder: triage_report(folder, NAMES, 24),
@@ -158,6 +186,7 @@ MAKERS: dict[str, Callable[[Path], str]] = {
     "simulation sweep": lambda _: simulation_report(sweep=True),
     "simulation names": lambda _: simulation_report(names=NAMES),
     "explanation": lambda _: explanation_report(),
+    "answer": lambda _: answer(),
 }
 
 

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.browser
 HERE = Path(__file__).parent
 MEASURE, CONTRAST = ((HERE / f"{name}.js").read_text() for name in ("measure", "contrast"))
 OPEN = "document.querySelectorAll('details').forEach((one) => { one.open = true; });"
-PAPER = {"triage": 703, "simulation": 1031, "explanation": 703}
+PAPER = {"triage": 703, "simulation": 1031, "explanation": 703, "answer": 703}
 """Width between the margins of A4, upright or lying [CSS pixels]."""
 MOST_PAGES = {
     "triage": 12,
@@ -23,6 +23,7 @@ MOST_PAGES = {
     "simulation sweep": 14,
     "simulation names": 9,
     "explanation": 6,
+    "answer": 3,
 }
 
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedmate.base.errors import UsageError
+from schedmate.schedulers import registry
 from schedmate.schedulers.registry import PolicySpec, has_setting, make, split_outside_quotes
 
 words = st.text("abcdefgh_.+", min_size=1)
@@ -78,3 +79,10 @@ def test_a_policy_of_somebody_elses_keeps_its_whole_name(
     assert has_setting("spec_policies:Mine:backfill=true", "backfill")
     with pytest.raises(UsageError, match="has no setting 'gone=1'"):
         make("spec_policies:Mine:gone=1")
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_every_setting_says_what_it_means(name: str) -> None:
+    policy = registry.policy_class(name)
+    said = registry.meanings(policy)
+    assert [one.name for one in registry.parameters(policy) if not said.get(one.name)] == []

@@ -76,6 +76,6 @@ def test_another_file_is_not_the_published_one(data: Path, cli: Cli) -> None:
 
 def test_the_bundled_studies_are_described(cli: Cli) -> None:
     studies: dict[str, Any] = json.loads(cli("reproduce", "--json").out)["studies"]
-    assert {"sia", "philly"} <= set(studies)
+    assert {"sia", "philly", "openb"} <= set(studies)
     recorded = Path(__file__).parents[2] / "benchmarks" / "results"
     assert all((recorded / f"{one['recorded_in']}.json").is_file() for one in studies.values())

@@ -9,9 +9,10 @@ share of all GPUs.
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +20,9 @@ from schedmate.base.errors import InputError
 from schedmate.base.reading import MOST_RECORDS, bounded_rows, open_text
 from schedmate.schedulers.fleet.room import NOWHERE, Part, Room
 from schedmate.schedulers.fleet.snapshot import MILLI, NONE, Builder, FleetSnapshot
+from schedmate.schedulers.fragmentation import EPSILON, FragmentationSpace
+from schedmate.schedulers.model import Allocation, Cluster, Job, Node
+from schedmate.schedulers.space import Space
 
 NODES = ("openb_node_list_gpu_node.csv", "openb_node_list_all_node.csv")
 PODS = "openb_pod_list_default.csv"
@@ -200,3 +204,89 @@ def _placed(
         if n != NOWHERE:
             room.put(t, n)
     return room
+
+
+# A cluster that fills up, as the authors of FGD (ATC'23) measured it.
+
+
+MARKS = (0.90, 0.95, 1.00, 1.30)
+"""Shares of all GPUs that have been asked for when the unallocated ones are counted."""
+
+
+class Filled(NamedTuple):
+    """The cluster when a share of its GPUs has been asked for."""
+
+    mark: float
+    unallocated: float
+    """[% of all GPUs]"""
+    held: Sequence[tuple[Job, Allocation]]
+    refused: Sequence[Job]
+
+
+def cluster_and_pods(folder: Path) -> tuple[Cluster, list[Job]]:
+    """Its nodes as a cluster, and its pods as jobs, those without GPUs included.
+
+    Raises `InputError` for files that are not of the trace.
+    """
+    pods = [
+        Job(
+            pod.name,
+            n,
+            0.0,
+            -(-pod.gpus // MILLI),
+            share=min(pod.gpus, MILLI) / MILLI or 1.0,
+            cpus=pod.cpus / MILLI,
+            memory_mb=pod.memory,
+            gpu_type="|".join(pod.types),
+        )
+        for n, pod in enumerate(read_pods(folder))
+    ]
+    nodes = (
+        Node(one["name"], one["gpus"], one["gpu_type"], one["cpus"], one["memory_mb"])
+        for one in read_nodes(folder)
+    )
+    return Cluster(tuple(nodes)), pods
+
+
+def arrivals(pods: Sequence[Job], cluster: Cluster, seed: int) -> list[Job]:
+    """All pods in random order, then drawn ones, until they ask for the last of `MARKS`."""
+    draw = np.random.default_rng(seed)
+    found = [pods[n] for n in draw.permutation(len(pods)).tolist()]
+    asked = sum(job.gpus * job.share for job in found)
+    while asked < MARKS[-1] * cluster.gpus:
+        found.append(pods[int(draw.integers(len(pods)))])
+        asked += found[-1].gpus * found[-1].share
+    return found
+
+
+def fill(cluster: Cluster, jobs: Sequence[Job], space: Space) -> Iterator[Filled]:
+    """What is allocated at each of `MARKS`, as jobs arrive one by one and stay."""
+    arrived = allocated = 0.0
+    held: list[tuple[Job, Allocation]] = []
+    refused: list[Job] = []
+    marks = list(MARKS)
+    for job in jobs:
+        arrived += job.gpus * job.share
+        if (allocation := space.place(job)) is not None:
+            allocated += job.gpus * job.share
+            held.append((job, allocation))
+        else:
+            refused.append(job)
+        while marks and arrived >= marks[0] * cluster.gpus - EPSILON:
+            yield Filled(marks.pop(0), 100 * (1 - allocated / cluster.gpus), held, refused)
+    for mark in marks:
+        yield Filled(mark, 100 * (1 - allocated / cluster.gpus), held, refused)
+
+
+def unallocated(folder: Path, rule: str, seeds: Sequence[int]) -> dict[str, float]:
+    """Mean share of GPUs left unallocated at each mark [%], by `fgd` or `fgd-priced`."""
+    cluster, pods = cluster_and_pods(folder)
+    found = []
+    for seed in seeds:
+        jobs = arrivals(pods, cluster, seed)
+        space = FragmentationSpace(cluster, jobs, priced=rule == "fgd-priced")
+        found.append([one.unallocated for one in fill(cluster, jobs, space)])
+    means = np.mean(found, axis=0).tolist()
+    return {
+        f"unallocated_{mark:.0%}".rstrip("%"): mean for mark, mean in zip(MARKS, means, strict=True)
+    }

@@ -268,7 +268,12 @@ class Preemptive(Policy):
 
 
 class Srtf(Preemptive):
-    """Shortest remaining time first: the estimate less the time it has run."""
+    """Shortest remaining time first: the estimate less the time it has run.
+
+    Args:
+        backfill: jobs that fit may pass one that does not.
+        quota: choose jobs by the number of GPUs alone, wherever these are free.
+    """
 
     name: ClassVar[str] = "srtf"
 
@@ -299,7 +304,8 @@ class Tiresias(Preemptive):
     first submitted goes first, or the one with the highest Gittins index.
 
     Args:
-        threshold_gpu_s: Lucid's authors compare with 5 GPU hours [GPU s].
+        threshold_gpu_s: GPU time received after which a job moves to the second queue [GPU s];
+            5 GPU hours, as Lucid's authors compare with.
         interval_s: time between decisions; 0: after every change [s].
         promote: PROMOTEKNOB: a job that has waited for this many times its run time so far moves to
             the first queue with its service reset, until it is stopped again; 0: never.

@@ -16,8 +16,9 @@ _new = tuple.__new__  # what a NamedTuple does in twice the time
 class Queue(Policy):
     """Start jobs by rank, each on the fewest nodes possible (consolidated best fit).
 
-    `backfill`: a job that does not fit lets later ones pass, without a reservation; otherwise it
-    blocks all later jobs that compete for the same nodes.
+    Args:
+        backfill: a job that does not fit lets later ones pass, without a reservation; otherwise it
+            blocks all later jobs that compete for the same nodes.
     """
 
     steady = True
@@ -63,8 +64,10 @@ class Sjf(Queue):
 class SjfAgeing(Queue):
     """Shortest job first with ageing, so that no job starves.
 
-    A job's estimate is lowered by `weight` seconds for each second that it has waited. All jobs age
-    at the same rate, so their order never changes while they wait.
+    All jobs age at the same rate, so their order never changes while they wait.
+
+    Args:
+        weight: seconds by which a job's estimate is lowered for each second that it has waited.
     """
 
     name: ClassVar[str] = "sjf-ageing"

@@ -228,3 +228,11 @@ def test_the_document_fits_its_schema(cli: Cli, tmp_path: Path) -> None:
         path = tmp_path / "job.out"
         path.write_text(text)
         jsonschema.validate(json.loads(cli("diagnose", str(path), "--json").out), schema)
+
+
+def test_a_page_of_documentation_is_said_to_be_no_log(cli: Cli, tmp_path: Path) -> None:
+    page = tmp_path / "README.md"
+    page.write_text(
+        "# Training\n\nIf you see `CUDA out of memory`, use a smaller batch size.\n" * 3
+    )
+    assert cli("diagnose", str(page)).err.startswith(f"warning: {page} is hardly a job's log: ")
