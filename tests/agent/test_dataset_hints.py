@@ -91,17 +91,6 @@ def test_what_the_code_says_goes_before_the_readme(tmp_path: Path) -> None:
     assert found.get("dataset_config.train") == "MNIST"
 
 
-def test_a_path_without_a_name_is_named_by_the_readme(tmp_path: Path) -> None:
-    (tmp_path / "main.py").write_text(
-        "import trainlib\nimport pandas\ntrainlib.fit(pandas.read_csv('data/train.csv'))\n"
-    )
-    found = extract(tmp_path, "python main.py").metadata
-    assert found.get("dataset_config.train") == "data/train.csv"
-    (tmp_path / "README.md").write_text("# Entities\n\nUse BERT to do CoNLL-2003 NER!\n")
-    found = extract(tmp_path, "python main.py").metadata
-    assert found.get("dataset_config.train") == "CoNLL-2003"
-
-
 @pytest.mark.parametrize(
     ("links", "name"),
     [

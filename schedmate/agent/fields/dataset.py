@@ -89,7 +89,6 @@ def _choose_datasets(
         for event in trace.calls
         for use in uses_of_call(event)
         if not (use.file and model and normal_name(str(use.candidate.data)) == normal_name(model))
-        if not (use.file and is_named_for_project(use.candidate, readmes))
         # a test set that is opened and never handed on is not evaluated by this run
         if use.evaluates is not True
         or (
@@ -102,9 +101,6 @@ def _choose_datasets(
     from_settings.extend(
         by_rule("section", [*datasets_from_sections(settings), *datasets_from_components(settings)])
     )
-    from_settings = [
-        candidate for candidate in from_settings if not is_named_for_project(candidate, readmes)
-    ]
     weighed += [*by_rule("opened", (use.candidate for use in uses)), *from_settings]
     opened = [use.candidate for use in uses if use.evaluates is not True]
     train = best_candidate(
@@ -272,21 +268,7 @@ def find_hint(
         _from_launch(settings, plan, path is None)
         or _from_files(settings, plan)
         or (_from_links(links or {}) if path is None else None)
-        or (_from_readme(plan, readmes) if path is None or _says_less(path, plan) else None)
-    )
-
-
-def _says_less(path: Candidate, plan: LaunchPlan) -> bool:
-    """Whether what is read says less than the README: no name, no word of the launch.
-
-    Of `--data_dir data`, the `data/train.txt` that the program opens there is not the launch's.
-    """
-    words = [str(value.data) for value in [*plan.argv, *plan.facts.values()]]
-    whole = any(str(path.data) in word for word in words)
-    return (
-        path.rule != CLASS_NAME
-        and not (whole and is_launched(path.origin))
-        and not is_known(str(path.data), "datasets")
+        or (_from_readme(plan, readmes) if path is None else None)
     )
 
 
@@ -461,15 +443,6 @@ def _from_readme(plan: LaunchPlan, readmes: Sequence[About]) -> Candidate | None
 def _of_project(name: str, about: About) -> bool:
     """Whether an unknown name is that of the project itself."""
     return not is_known(name, "datasets") and normal_name(name) in normal_name(about.folder)
-
-
-def is_named_for_project(candidate: Candidate, readmes: Sequence[About]) -> bool:
-    """Whether a place is named for the project that lies there: `~/work/trainer`."""
-    name = str(candidate.data)
-    return len(name) > 4 and any(
-        _of_project(name, readme) and normal_name(readme.folder).endswith(normal_name(name))
-        for readme in readmes
-    )
 
 
 def _named_in(section: _Section, alone: bool) -> tuple[str, int] | None:
