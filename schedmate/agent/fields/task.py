@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, cast
 
 from schedmate.agent.fields import prior
-from schedmate.agent.fields.about import README, About
+from schedmate.agent.fields.about import README
 from schedmate.agent.fields.candidates import Candidate, rules
 from schedmate.agent.fields.settings import Setting, normal_name
 from schedmate.agent.interp.trace import CallEvent, Trace
@@ -34,13 +34,12 @@ def find_task(
     settings: list[Setting],
     model: Candidate | None,
     datasets: list[Candidate],
-    readmes: Sequence[About] = (),
     program: tuple[str, str] | None = None,
 ) -> tuple[Candidate, TaskType] | None:
     """The job's domain and what decided it, None when nothing or too little speaks for one.
 
     What is trained decides: the program, model, data, libraries and settings. What the names of the
-    program's own functions and files tip, or `readmes` where these leave it open, is never sure.
+    program's own functions and files tip is never sure, and a name that only prose says has no say.
     `program` is a library's that is run, which trains for one domain only, with its name.
     """
     ballot = _Ballot()
@@ -49,32 +48,21 @@ def find_task(
         origin = Origin("library", text=program[1])
         weight = prior.task["program"]
         ballot.vote(program[0], weight, origin, "program", f"program {program[1]}")
-    of_code = [one for one in datasets if one.rule != README]
-    trained_model = None if model is None or model.rule == README else model
-    _vote_names(trained_model, of_code, words, ballot)
+    if model is not None and model.rule == README:
+        model = None
+    _vote_names(model, datasets, words, ballot)
     _vote_calls(trace, words["calls"], words["imports"], ballot.vote)
     _vote_settings(settings, words, ballot.vote)
     trained = _Ballot(ballot.votes.copy())
-    trained.join_senses(trained_model, captions=False)
+    trained.join_senses(model, captions=False)
     _vote_words(trace, words["words"], ballot.vote)
-    ballot.join_senses(trained_model, _is_about_captions(trace))
-    decided = ballot.winner()
+    ballot.join_senses(model, _is_about_captions(trace))
+    decided = ballot.winner() or ballot.winner("little", "little margin")
     most, why = 100.0, ""
     if decided is None or decided[0] != (trained.winner() or ("",))[0]:
         most, why = prior.task["names alone"], "; what is trained leaves it open"
     if decided is None:
-        alone = ballot.winner("little", "little margin")
-        prose_model = model if trained_model is None else None
-        _vote_names(prose_model, [one for one in datasets if one.rule == README], words, ballot)
-        for about in readmes:
-            _vote_readme(about, words, ballot.vote)
-            if ballot.winner() is not None:
-                break
-        decided = ballot.winner("little", "little margin")
-        if decided is None:
-            return None
-        if alone is None or alone[0] != decided[0]:
-            most, why = prior.task["README alone"], "; a README decides"
+        return None
     domain, weight, runner_up = decided
     _, origin, rule, reason = ballot.reasons[domain]
     lead = min(1.0, (weight - runner_up) / prior.task["clear lead"])
@@ -199,28 +187,6 @@ def _model_weight(name: str, domain: str, of_data: set[str]) -> float:
     if _GAN.search(name):
         return prior.task["adversarial"]
     return prior.task["multimodal model" if domain == "Multimodal" else "model"]
-
-
-def _vote_readme(
-    readme: About, tables: dict[str, dict[str, str]], vote: Callable[..., None]
-) -> None:
-    """What the README is about: its heading says more than the lines below it."""
-    origin = Origin("code", readme.file, readme.line)
-    title, text = (re.sub(r"[_ ./]+", "-", part.lower()) for part in (readme.title, readme.text))
-
-    def vote_heading(domain: str, pattern: str) -> None:
-        if re.search(pattern, title):
-            heading = f"the README's heading, {readme.title[:60]}"
-            vote(domain, prior.task["heading"], origin, README, heading)
-
-    for domain, pattern in tables["words"].items():
-        vote_heading(domain, pattern)
-        words = set(re.findall(pattern, text))
-        if words:
-            score = min(prior.task["text at most"], prior.task["word"] * len(words))
-            vote(domain, score, origin, README, f"{readme.file}")
-    for domain, pattern in tables["models"].items():
-        vote_heading(domain, pattern)
 
 
 def _vote_words(trace: Trace, table: dict[str, str], vote: Callable[..., None]) -> None:
