@@ -40,6 +40,7 @@ _MODEL_RULES = {
     "_experiment_names": "file name",
     "_config_classes": "configured class",
     "config_classes": "configured class",
+    "_assembled": "part of an assembly",
     "_named_by": "call",
 }
 _DATA_RULES = {

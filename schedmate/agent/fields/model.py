@@ -632,6 +632,14 @@ _INNER = (
 )
 
 
+_ASSEMBLY = re.compile(
+    r"(Cascade)?EncoderDecoder(Decoupled)?|(\w*Image)?Classifier|(TopDown|Topdown|BottomUp|Bottomup)\w*|"
+    r"Recognizer(2D|3D|GCN)|(Single|Two)StageDetector|BaseDetector|TextRecognizer|\w*Wrapper|"
+    r"MODNet|DiffusionEngine|Base\w*Model"
+)
+"""Classes that only put parts together, of which one gives the model its name."""
+
+
 def models_from_classes(settings: list[Setting]) -> list[Candidate]:
     """`model: {type: X}` and `model: {_target_: pkg.X}` of config-driven programs."""
     out: list[Candidate] = []
@@ -660,6 +668,9 @@ def models_from_classes(settings: list[Setting]) -> list[Candidate]:
             name = text.split(".")[-2]  # a module of the package that is named after it
         if name in word_list("not_models") or NOT_MODEL.search(name):
             continue
+        if _ASSEMBLY.fullmatch(name):
+            out.extend(_assembled_models(setting, settings))
+            score += prior.configured_class["assembly"]
         inner = parts[-1] in _INNER and (len(parts) > 1 or parts[-1] == "network_g")
         if inner and any(re.fullmatch(r"(agent|algo(rithm)?)s?", part) for part in parts[:-1]):
             score += prior.configured_class["of an agent"]
@@ -671,6 +682,51 @@ def models_from_classes(settings: list[Setting]) -> list[Candidate]:
             score += prior.configured_class["wrapper"]
         out.append(Candidate(name, setting.value.origin, score, rule="configured class"))
     return out
+
+
+def _assembled_models(setting: Setting, settings: list[Setting]) -> list[Candidate]:
+    """The name of an assembly: from its configuration file's name, its head, or its backbone."""
+    candidates: list[Candidate] = []
+    rule = "part of an assembly"
+    file = setting.owner.rsplit("/", 1)[-1].rsplit(".", 1)[0]
+    for word in re.split(r"[_.]", file):
+        if is_known(word, "models") and not is_known(word, "datasets"):
+            candidates.append(
+                Candidate(
+                    word,
+                    setting.value.origin,
+                    prior.part_of_an_assembly["file name"],
+                    "the configuration's name",
+                    rule,
+                )
+            )
+            break
+    for other in settings:
+        parts = [part.lower() for part in other.path]
+        if other.owner != setting.owner or len(parts) < 3:
+            continue
+        if parts[-1] not in class_keys("path", "class", "tag"):
+            continue
+        text = text_of(other.value)
+        if parts[:-2] != [part.lower() for part in setting.path[:-1]] or text is None:
+            continue
+        name = text.rsplit(".", 1)[-1]
+        if parts[-2] == "backbone":
+            candidates.append(
+                Candidate(
+                    name, other.value.origin, prior.part_of_an_assembly["backbone"], rule=rule
+                )
+            )
+        elif parts[-2] == "decode_head" and is_known(name, "models"):
+            candidates.append(
+                Candidate(
+                    name.removesuffix("Head"),
+                    other.value.origin,
+                    prior.part_of_an_assembly["head"],
+                    rule=rule,
+                )
+            )
+    return candidates
 
 
 # What the program did with words and folders, which tells what a setting's value means.
