@@ -99,8 +99,8 @@ def _choose_model(
             return other
     if chosen is None:
         chosen = best_candidate(models_from_file_names(settings))
-    named = (model_from_title(trace, readme) for readme in readmes if chosen is None)
-    return next((one for one in named if one is not None), chosen)
+    titles = (model_from_title(trace, readme) for readme in readmes if chosen is None)
+    return next((one for one in titles if one is not None), chosen)
 
 
 def _is_telling(name: str) -> bool:

@@ -45,9 +45,9 @@ def find_task(
     ballot = _Ballot()
     words = rules("vocabulary")
     if program is not None:
-        origin = Origin("library", text=program[1])
+        library = Origin("library", text=program[1])
         weight = prior.task["program"]
-        ballot.vote(program[0], weight, origin, "program", f"program {program[1]}")
+        ballot.vote(program[0], weight, library, "program", f"program {program[1]}")
     if model is not None and model.rule == README:
         model = None
     _vote_names(model, datasets, words, ballot)
