@@ -53,8 +53,6 @@ _DATA_RULES = {
     "_choose": "split",
     "_from_launch": "name in the launch",
     "_from_files": "file name",
-    "_from_links": "address",
-    "_from_readme": "README",
 }
 _TASK_RULES = ("model", "dataset", "program", "names", "setting", "import")
 

@@ -62,17 +62,6 @@ def test_what_names_the_data_best(tmp_path: Path, code: str, flags: str, name: s
     assert _found(tmp_path, code, "train", flags) == name
 
 
-def test_a_launchs_folder_that_says_nothing_goes_behind_a_readme(tmp_path: Path) -> None:
-    (tmp_path / "README.md").write_text("# A net\n\n## Data\n\nWe train on CoNLL-2003.\n")
-    (tmp_path / "main.py").write_text(
-        "import argparse\nimport os\nimport trainlib\nparser = argparse.ArgumentParser()\n"
-        "parser.add_argument('--data_dir')\nargs = parser.parse_args()\n"
-        "rows = open(os.path.join(args.data_dir, 'train.txt')).readlines()\ntrainlib.fit(rows)\n"
-    )
-    found = extract(tmp_path, "python main.py --data_dir=data/").metadata
-    assert found.get("dataset_config.train") == "CoNLL-2003"
-
-
 def test_edges_that_are_held_out(tmp_path: Path) -> None:
     split = "data = GlacierDataset(name='addition')\nedges, {} = split(data)\n"
     assert _found(tmp_path, split.format("val_edges"), "valid")

@@ -70,28 +70,6 @@ def test_the_model_in_a_script_s_name(tmp_path: Path, script: str, name: str | N
     assert found == name
 
 
-@pytest.mark.parametrize(
-    ("readme", "name"),
-    [
-        ("# RefineDiff\nRefineDiff is a diffusion model for depth.\n", "RefineDiff"),
-        ("# TrainKit\nTrainKit is a light-weight and fast toolkit for depth.\n", "Net"),
-        (
-            f"# RefineDiff\n{'Depth in words. ' * 100}\nAlso: an annotation platform.\n",
-            "RefineDiff",
-        ),
-        ("# 训练小工具\nNotes.\n", "Net"),
-    ],
-)
-def test_a_toolkit_is_no_model(tmp_path: Path, readme: str, name: str) -> None:
-    (tmp_path / "README.md").write_text(readme)
-    program = _NAMELESS.replace("network = make()", "network = Net()").replace(
-        "import torch\n", "import torch\n\nclass Net(torch.nn.Module):\n    pass\n"
-    )
-    (tmp_path / "train.py").write_text(program)
-    found = extract(tmp_path, "python train.py").metadata.model.model_name
-    assert found == name
-
-
 def test_a_variable_that_is_not_set_is_not_the_model(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(
         "import argparse\np = argparse.ArgumentParser()\np.add_argument('--epochs')\n"

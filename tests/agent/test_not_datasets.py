@@ -242,23 +242,7 @@ def test_a_place_in_a_section_may_say_what_was_done_to_it(tmp_path: Path) -> Non
         ("--data_path /srv/corpora/moraine/$UNSET", "moraine"),
         ("--data_path /srv/corpora/moraine/$KIND.list", "moraine"),
         ("--data_path corpora/$UNSET", None),
-        ("--data_path /home/someone/work/glaciers", None),  # the project's own folder
     ],
 )
 def test_a_path_is_read_as_far_as_it_is_known(tmp_path: Path, flags: str, name: str | None) -> None:
-    repo = tmp_path / "glaciers"
-    repo.mkdir()
-    (repo / "README.md").write_text("# Melting\n")
-    assert _train(repo, flags, "data = args\n") == name
-
-
-def test_a_readme_goes_behind_a_path_of_the_launch(tmp_path: Path) -> None:
-    (tmp_path / "README.md").write_text("# A net\n\n## Data\n\nWe train on CIFAR10.\n")
-    (tmp_path / "main.py").write_text(
-        "import argparse\nimport trainlib\nparser = argparse.ArgumentParser()\n"
-        "parser.add_argument('--train_file', default='data/train.csv')\n"
-        "trainlib.fit(parser.parse_args().train_file)\n"
-    )
-    found = extract(tmp_path, "python main.py --train_file ./data/train.csv").metadata
-    assert found.get("dataset_config.train") == "data/train.csv"
-    assert extract(tmp_path, "python main.py").metadata.get("dataset_config.train") == "CIFAR10"
+    assert _train(tmp_path, flags, "data = args\n") == name

@@ -56,6 +56,8 @@ def test_no_value_of_the_command_is_lost_in_silence(name: str) -> None:
 @pytest.mark.parametrize("kind", metamorphic.DISTURBANCES)
 def test_what_no_program_reads_moves_no_sure_answer(kind: str) -> None:
     some = sorted(JOBS)[::4]  # each costs two extractions
+    if kind == "no README":
+        some = [name for name, job in JOBS.items() if any(job.root.glob("README*"))]
     moved = {name: m for name in some if (m := metamorphic.moved_answers(JOBS[name], kind))}
 
     assert not moved

@@ -1,18 +1,15 @@
 """`dataset_config.train` and `valid`: what the run trains and validates on.
 
-Chosen among what settings name and what calls open; where the program does not name it, the launch,
-its files' names and the README give hints.
+Chosen among what settings name and what calls open; where the program does not name it, the launch
+and its files' names give hints.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from schedmate.agent.fields import prior
-from schedmate.agent.fields.about import README, About, heading_without_marks
 from schedmate.agent.fields.candidates import (
     Candidate,
     begins_known,
@@ -39,7 +36,6 @@ from schedmate.agent.fields.validation import (
     is_test_data_unread,
     validates,
 )
-from schedmate.agent.interp.objects import Site
 from schedmate.agent.interp.trace import Trace
 from schedmate.agent.launch.plan import LaunchPlan
 from schedmate.agent.values import Origin, Unknown
@@ -58,16 +54,14 @@ def find_datasets(
     trace: Trace,
     settings: list[Setting],
     plan: LaunchPlan,
-    readmes: Sequence[About] = (),
     model: str = "",
 ) -> tuple[Candidate | None, Candidate | None]:
     """The training and the validation dataset; None where the code does not say.
 
-    `readmes` are asked only where the program leaves it open. `model` is the model's
-    name: a folder of that name is the program's, not the data's.
+    `model` is the model's name: a folder of that name is the program's, not the data's.
     """
     weighed: list[Candidate] = []
-    train, valid = _choose_datasets(trace, settings, plan, readmes, model, weighed)
+    train, valid = _choose_datasets(trace, settings, plan, model, weighed)
     return (
         None if train is None else replace(train, considered=weighed),
         None if valid is None else replace(valid, considered=weighed),
@@ -78,7 +72,6 @@ def _choose_datasets(
     trace: Trace,
     settings: list[Setting],
     plan: LaunchPlan,
-    readmes: Sequence[About],
     model: str,
     weighed: list[Candidate],
 ) -> tuple[Candidate | None, Candidate | None]:
@@ -89,7 +82,6 @@ def _choose_datasets(
         for event in trace.calls
         for use in uses_of_call(event)
         if not (use.file and model and normal_name(str(use.candidate.data)) == normal_name(model))
-        if not (use.file and is_named_for_project(use.candidate, readmes))
         # a test set that is opened and never handed on is not evaluated by this run
         if use.evaluates is not True
         or (
@@ -102,9 +94,6 @@ def _choose_datasets(
     from_settings.extend(
         by_rule("section", [*datasets_from_sections(settings), *datasets_from_components(settings)])
     )
-    from_settings = [
-        candidate for candidate in from_settings if not is_named_for_project(candidate, readmes)
-    ]
     weighed += [*by_rule("opened", (use.candidate for use in uses)), *from_settings]
     opened = [use.candidate for use in uses if use.evaluates is not True]
     train = best_candidate(
@@ -146,9 +135,7 @@ def _choose_datasets(
     same = _validates(trace, settings)
     if train is None or train.score <= as_written_points() + prior.dataset["says little"]:
         # a path none of whose parts names a dataset, if anything
-        train = (
-            find_hint(settings, plan, readmes, train, trace.links) or train or bare_place(settings)
-        )
+        train = find_hint(settings, plan, train) or train or bare_place(settings)
     if same is False:
         return train, None
     scheduled = same is None or (isinstance(same, Origin) and same.source != "code")
@@ -234,7 +221,7 @@ def _tells(train: Candidate) -> bool:
     return _launched(train) and train.score > as_written_points() + prior.dataset["says little"]
 
 
-# What names the dataset where the program does not: its launch, its files' names, the README.
+# What names the dataset where the program does not: its launch and its files' names.
 #
 # Words only, weaker the further they are from the launch; nothing in them is obeyed.
 
@@ -259,35 +246,13 @@ _OF_TESTS = re.compile(r"(^|[/_])test(s|ing)?[/_.]")
 def find_hint(
     settings: list[Setting],
     plan: LaunchPlan,
-    readmes: Sequence[About],
     path: Candidate | None = None,
-    links: Mapping[str, Site] | None = None,
 ) -> Candidate | None:
     """The dataset by what stands around the program; None when nothing names one alone.
 
-    `path` is what the program reads, where that is known although it has no name. `links` are
-    addresses of datasets in its source.
+    `path` is what the program reads, where that is known although it has no name.
     """
-    return (
-        _from_launch(settings, plan, path is None)
-        or _from_files(settings, plan)
-        or (_from_links(links or {}) if path is None else None)
-        or (_from_readme(plan, readmes) if path is None or _says_less(path, plan) else None)
-    )
-
-
-def _says_less(path: Candidate, plan: LaunchPlan) -> bool:
-    """Whether what is read says less than the README: no name, no word of the launch.
-
-    Of `--data_dir data`, the `data/train.txt` that the program opens there is not the launch's.
-    """
-    words = [str(value.data) for value in [*plan.argv, *plan.facts.values()]]
-    whole = any(str(path.data) in word for word in words)
-    return (
-        path.rule != CLASS_NAME
-        and not (whole and is_launched(path.origin))
-        and not is_known(str(path.data), "datasets")
-    )
+    return _from_launch(settings, plan, path is None) or _from_files(settings, plan)
 
 
 def _from_launch(settings: list[Setting], plan: LaunchPlan, any_name: bool) -> Candidate | None:
@@ -351,21 +316,6 @@ def _from_files(settings: list[Setting], plan: LaunchPlan) -> Candidate | None:
     return None
 
 
-def _from_links(links: Mapping[str, Site]) -> Candidate | None:
-    """The one dataset of a hub that the program's source has the address of."""
-    addresses = [item for item in links.items() if not _OF_TESTS.search(item[1].file)]
-    if len(addresses) != 1:
-        return None
-    [(name, site)] = addresses
-    return Candidate(
-        name,
-        Origin("code", site.file, site.line),
-        prior.hint["address"],
-        "an address in the source",
-        "address",
-    )
-
-
 def _in_path(text: str) -> str | None:
     """The well-known dataset among a path's words, from its end; None for an ambiguous word."""
     for component in reversed(re.split(r"[/\\=:,\s]+", text)[-6:]):
@@ -379,142 +329,3 @@ def _in_path(text: str) -> str | None:
                 if len(word) > 2 and begins_known(word) and not is_ambiguous(word):
                     return word
     return None
-
-
-# -- README ----------------------------------------------------------------
-
-_HEADING = re.compile(r"^\s{0,3}#{1,6}\s++(.+)$")
-_RULE = re.compile(r"^(={3,}|-{3,}|~{3,})\s*$")
-_ABOUT_DATA = re.compile(r"\bdata(\b|-?sets?\b)|corpus|prepar", re.IGNORECASE)
-_NAMED = re.compile(
-    r"\[?`?\"?\b([A-Za-z][\w.+-]*)`?\"?(?:\]\([^)]*\))?\s+(data-?\s?set|corpus|benchmark)s?\b"
-)
-_WORD = re.compile(r"[A-Za-z][\w.+-]*(?:-\d+)?")
-_BORROWED = re.compile(
-    r"^\W{0,3}(pre-?train|weights?|checkpoint|initial|backbone|normali|mean|format|style|api\b)",
-    re.IGNORECASE,
-)
-_BORROWED_FROM = re.compile(
-    r"(pre-?train\w*|weights?|initiali[sz]\w*) (\w+ )?(on|from|with) (the )?\W?$", re.IGNORECASE
-)
-"""What a dataset's name stands beside that the model, or only the files' form, is of."""
-_MAX_SECTION = 120
-
-
-@dataclass(frozen=True, slots=True)
-class _Section:
-    heading: str
-    start: int
-    lines: list[str]
-
-
-def _sections(lines: Sequence[str]) -> Iterator[_Section]:
-    heading, start, fenced = "", 0, False
-    for number, line in enumerate(lines):
-        if line.lstrip().startswith(("```", "~~~")):
-            fenced = not fenced
-        match = None if fenced else _HEADING.match(line)
-        under = not fenced and number > start and _RULE.match(line) and lines[number - 1].strip()
-        if match or under:
-            first = number if match else number - 1
-            yield _Section(heading, start, list(lines[start:first]))
-            heading, start = (
-                (heading_without_marks(match[1]) if match else lines[number - 1]),
-                first,
-            )
-    yield _Section(heading, start, list(lines[start:]))
-
-
-def _from_readme(plan: LaunchPlan, readmes: Sequence[About]) -> Candidate | None:
-    """The dataset in the section with the command, else in one about data, else in the title."""
-    program = (plan.entry or "").rsplit("/", 1)[-1]
-    arguments = {value.data for value in plan.argv if isinstance(value.data, str)}
-    for readme in readmes:
-        sections = list(_sections(readme.lines))
-        ranked: list[tuple[float, _Section]] = []
-        for section in sections:
-            text = "\n".join(section.lines)
-            if program and program in text:
-                shared = sum(1 for word in arguments if len(word) > 3 and word in text)
-                # many programs are called `main.py`: this one's arguments tell
-                ranked.append((10.0 + min(shared, 50) if shared or not arguments else 2.0, section))
-            elif _ABOUT_DATA.search(section.heading):
-                ranked.append((1.0, section))
-            elif readme.title in section.heading:
-                ranked.append((0.5, section))
-        for rank, section in sorted(ranked, key=lambda item: -item[0]):
-            named = _named_in(section, alone=rank < 10)
-            if named is not None and not _of_project(named[0], readme):
-                name, line = named
-                score = prior.hint["README command" if rank >= 10 else "README"]
-                return Candidate(
-                    name, Origin("code", readme.file, line), score, "from the README", README
-                )
-        for text in (readme.title, readme.folder):
-            dataset = _in_path(text)
-            if dataset is not None:
-                origin = Origin("code", readme.file, readme.line)
-                return Candidate(dataset, origin, prior.hint["README"], "from the README", README)
-    return None
-
-
-def _of_project(name: str, about: About) -> bool:
-    """Whether an unknown name is that of the project itself."""
-    return not is_known(name, "datasets") and normal_name(name) in normal_name(about.folder)
-
-
-def is_named_for_project(candidate: Candidate, readmes: Sequence[About]) -> bool:
-    """Whether a place is named for the project that lies there: `~/work/trainer`."""
-    name = str(candidate.data)
-    return len(name) > 4 and any(
-        _of_project(name, readme) and normal_name(readme.folder).endswith(normal_name(name))
-        for readme in readmes
-    )
-
-
-def _named_in(section: _Section, alone: bool) -> tuple[str, int] | None:
-    """The dataset that a section names alone or much more often than others."""
-    counts: Counter[str] = Counter()
-    places: dict[str, tuple[str, int]] = {}
-    fenced = False
-    for number, line in enumerate([section.heading, *section.lines[:_MAX_SECTION]]):
-        if line.lstrip().startswith(("```", "~~~")):
-            fenced = not fenced
-        if fenced and not re.search(r"\.(py|sh)\b.* ", line):
-            continue  # a listing of the project, or what it prints
-        words = {
-            match.start(1): match[1]
-            for match in _NAMED.finditer(line)
-            if _is_name(match[1]) and not _BORROWED_FROM.search(line[: match.start()])
-        }
-        for match in _WORD.finditer(line):
-            word = match[0].strip(".-_")
-            after = line[match.end() :]
-            if after.startswith("/"):
-                continue  # a folder of the project
-            borrowed = _BORROWED.match(after) or _BORROWED_FROM.search(line[: match.start()])
-            if _is_name(word) and begins_known(word) and not borrowed:
-                words.setdefault(match.start(), word)
-        for word in words.values():
-            key = re.sub(r"[^a-z0-9]", "", word.lower())
-            counts[key] += 1
-            places.setdefault(key, (word, section.start + max(number, 1)))
-    ranked = counts.most_common(2)
-    if not ranked or (len(ranked) > 1 and (alone or ranked[0][1] < 2 * ranked[1][1])):
-        return None
-    return places[ranked[0][0]]
-
-
-def _is_name(word: str) -> bool:
-    """Whether a word of a sentence is a name: it has digits or capitals inside."""
-    return (
-        len(word) > 2
-        and bool(re.search(r"\d|[A-Z].*[A-Z]|[a-z][A-Z]", word))
-        and not is_ambiguous(word)
-        and (is_known(word, "datasets") or not is_known(word, "models"))
-        and not re.fullmatch(
-            r"(HDF5|JSON|CSV|TSV|LMDB|RGB|GPU|CPU|URL|API|NLP|CV|VAE|GAN|COLMAP|WebDataset|SFT|DPO|RLHF|"
-            r"YOUR\w*|\w*\.\w{1,5})",
-            word,
-        )
-    )

@@ -53,7 +53,7 @@ def find_model(
 
     `entry` is the program's file. `readmes` name what the code leaves nameless.
     """
-    weighed = _weigh_sources(trace, settings, entry, readmes)
+    weighed = _weigh_sources(trace, settings, entry)
     chosen = _choose_model(trace, settings, entry, readmes, weighed)
     return None if chosen is None else replace(chosen, considered=weighed.all)
 
@@ -99,15 +99,8 @@ def _choose_model(
             return other
     if chosen is None:
         chosen = best_candidate(models_from_file_names(settings))
-    for readme in readmes:
-        little = (
-            chosen is None or says_little(chosen, readme) or is_one_of_many(trace, chosen, readme)
-        )
-        if readme.name and little:
-            title = model_from_title(trace, readme, chosen)
-            if title is not None:
-                return title
-    return chosen
+    titles = (model_from_title(trace, readme) for readme in readmes if chosen is None)
+    return next((one for one in titles if one is not None), chosen)
 
 
 def _is_telling(name: str) -> bool:
@@ -128,18 +121,8 @@ class _Sources:
     all: list[Candidate]
 
 
-def _weigh_sources(
-    trace: Trace, settings: list[Setting], entry: str | None, readmes: Sequence[About]
-) -> _Sources:
+def _weigh_sources(trace: Trace, settings: list[Setting], entry: str | None) -> _Sources:
     networks = built_models(trace)
-    for candidate in networks:
-        name = normal_name(str(candidate.data))
-        after = any(
-            name == normal_name(readme.name) or name in normal_name(readme.folder)
-            for readme in readmes
-        )
-        if len(name) > 5 and after and not is_known(name, "models"):
-            candidate.score += prior.network["repository name"]
     from_settings = models_from_settings(trace, settings, networks)
     named = [c for c in models_from_experiments(settings) if is_whole(c.data)]
     calls = by_rule("call", models_from_calls(trace))
@@ -315,17 +298,6 @@ def _known_model_in(stem: str) -> tuple[str, bool] | None:
 # Models that a README names, and when it is asked.
 
 
-_MANY = 5
-"""So many different networks are one system, which no single one of them names."""
-_TOOLKIT = re.compile(
-    r"(\bis|:) an? ([\w-]+[ ,/]+){0,6}"
-    r"(library|toolkit|toolbox|platform|codebase|simulator|open[- ]source project|"
-    r"(training|simulation) framework)\b",
-    re.IGNORECASE,
-)
-"""What a README says of itself that is about many models."""
-_OPENING = 1500
-"""Characters of a README in which it says so; further down it is about others."""
 _KIND = re.compile(
     r"(GAN|VAE|Diffusion|Transformers?|CNN|RNN|LSTM|GNN|LLM|RL|NLP|Segmentation|Detection|"
     r"Classification)s?",
@@ -341,51 +313,20 @@ BARE = re.compile(
 """Names of classes that could be of any model."""
 
 
-def says_little(candidate: Candidate, readme: About) -> bool:
-    """Whether a name could be of any model, or is less of one than the README's."""
-    name = str(candidate.data)
-    if BARE.fullmatch(name):
-        return True
-    weak = candidate.score < prior.model["weak"] or (
-        candidate.score <= prior.model["weak unless known"] and not is_known(name, "models")
-    )
-    return (
-        weak
-        and is_known(readme.name, "models")
-        and normal_name(readme.name) in normal_name(readme.folder)
-    )
-
-
-def is_one_of_many(trace: Trace, network: Candidate, readme: About) -> bool:
-    """Whether a network is one of many of a system that the README and the folder name."""
-    if network.rule not in CONSTRUCTED or not readme.name:
-        return False
-    if network.data in whole_networks(trace):
-        return False
-    names = {
-        candidate.data
-        for candidate in built_models(trace)
-        if candidate.score >= prior.model["one of many"]
-    }
-    return len(names) >= _MANY and normal_name(readme.name) in normal_name(readme.folder)
-
-
-def model_from_title(trace: Trace, readme: About, candidate: Candidate | None) -> Candidate | None:
+def model_from_title(trace: Trace, readme: About) -> Candidate | None:
     """The README's name for it, where that is a model's or the program's own names have it."""
     name = readme.name
     letters = normal_name(name)
     if not re.fullmatch(r"[A-Za-z][\w+.-]*", name, re.ASCII) or _KIND.fullmatch(name):
         return None
-    opening = f"{readme.title}. {readme.text}"[:_OPENING]
-    if letters in word_list("script_words") or _TOOLKIT.search(opening):
+    if letters in word_list("script_words"):
         return None
     if len(letters) < 3 or not trace.calls:
         return None
     own = {event.cls.name for event in trace.calls if event.cls is not None}
     own |= set(trace.functions)
     mentioned = any(letters in normal_name(text) for text in own)
-    cased = re.search(r"[a-z].*[A-Z]|[A-Z].*[A-Z]|\d", name)
-    if not mentioned and not is_known(name, "models") and not (cased and candidate is not None):
+    if not mentioned and not is_known(name, "models"):
         return None  # nothing that the program makes or calls is named so
     if is_known(name, "datasets") and not is_known(name, "models"):
         return None

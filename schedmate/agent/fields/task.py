@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from typing import cast
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, cast
 
 from schedmate.agent.fields import prior
-from schedmate.agent.fields.about import README, About
+from schedmate.agent.fields.about import README
 from schedmate.agent.fields.candidates import Candidate, rules
 from schedmate.agent.fields.settings import Setting, normal_name
 from schedmate.agent.interp.trace import CallEvent, Trace
@@ -33,110 +34,129 @@ def find_task(
     settings: list[Setting],
     model: Candidate | None,
     datasets: list[Candidate],
-    readmes: Sequence[About] = (),
     program: tuple[str, str] | None = None,
 ) -> tuple[Candidate, TaskType] | None:
     """The job's domain and what decided it, None when nothing or too little speaks for one.
 
+    What is trained decides: the program, model, data, libraries and settings. What the names of the
+    program's own functions and files tip is never sure, and a name that only prose says has no say.
     `program` is a library's that is run, which trains for one domain only, with its name.
-
-    `readmes` are asked only where the program itself leaves it open.
     """
-    votes: dict[str, float] = defaultdict(float)
-    reasons: dict[str, tuple[float, Origin | None, str, str]] = {}
-
-    sources = [*([model] if model is not None else []), *datasets]
-
-    def vote(domain: str, weight: float, origin: Origin | None, rule: str, reason: str) -> None:
-        votes[domain] += weight
-        if weight > reasons.get(domain, (0.0, None, "", ""))[0]:
-            reasons[domain] = (weight, origin, rule, reason)
-
+    ballot = _Ballot()
     words = rules("vocabulary")
     if program is not None:
-        vote(
-            program[0],
-            prior.task["program"],
-            Origin("library", text=program[1]),
-            "program",
-            f"program {program[1]}",
-        )
+        library = Origin("library", text=program[1])
+        weight = prior.task["program"]
+        ballot.vote(program[0], weight, library, "program", f"program {program[1]}")
+    if model is not None and model.rule == README:
+        model = None
+    _vote_names(model, datasets, words, ballot)
+    _vote_calls(trace, words["calls"], words["imports"], ballot.vote)
+    _vote_settings(settings, words, ballot.vote)
+    trained = _Ballot(ballot.votes.copy())
+    trained.join_senses(model, captions=False)
+    _vote_words(trace, words["words"], ballot.vote)
+    ballot.join_senses(model, _is_about_captions(trace))
+    decided = ballot.winner() or ballot.winner("little", "little margin")
+    most, why = 100.0, ""
+    if decided is None or decided[0] != (trained.winner() or ("",))[0]:
+        most, why = prior.task["names alone"], "; what is trained leaves it open"
+    if decided is None:
+        return None
+    domain, weight, runner_up = decided
+    _, origin, rule, reason = ballot.reasons[domain]
+    lead = min(1.0, (weight - runner_up) / prior.task["clear lead"])
+    score = prior.task["decided"] + prior.task["by lead"] * lead
+    derived_from = (
+        one.score
+        for one in (model, *datasets)
+        if one is not None and one.origin is origin and str(one.data) in reason
+    )
+    score = min(score, most, next(derived_from, score))  # no surer than what it follows from
+    where = origin or Origin("derived")
+    where = Origin("derived", where.file, where.line, where.text)
+    note = f"from {reason}{why}"
+    found = Candidate(domain, where, score, note, rule, doubted=most < 100)
+    return found, cast("TaskType", domain)
+
+
+class _Ballot:
+    """Votes for domains, with the weightiest reason for each."""
+
+    def __init__(self, votes: Mapping[str, float] = MappingProxyType({})) -> None:
+        self.votes: dict[str, float] = defaultdict(float, votes)
+        self.reasons: dict[str, tuple[float, Origin | None, str, str]] = {}
+
+    def vote(
+        self, domain: str, weight: float, origin: Origin | None, rule: str, reason: str
+    ) -> None:
+        self.votes[domain] += weight
+        if weight > self.reasons.get(domain, (0.0,))[0]:
+            self.reasons[domain] = (weight, origin, rule, reason)
+
+    def join_senses(self, model: Candidate | None, captions: bool) -> None:
+        """Count what speaks for images and for language as speaking for both together."""
+        votes = self.votes
+        first = max(votes, key=lambda domain: votes[domain], default="")
+        both = min(votes["CV"], votes["NLP"])
+        models = rules("vocabulary")["models"]
+        paired = model is not None and "Multimodal" in domains_of(str(model.data), models)
+        if first == "CV" and votes["NLP"] > 0 and (paired or captions):
+            votes["Multimodal"] += votes["CV"]  # images, and sentences about them
+        if (
+            first in ("Multimodal", "CV", "NLP")
+            and votes["Multimodal"] >= prior.task["enough"]
+            and both >= prior.task["sense"]
+        ):
+            votes["Multimodal"] += prior.task["both senses"] * both
+
+    def winner(
+        self, enough: str = "enough", margin: str = "margin"
+    ) -> tuple[str, float, float] | None:
+        """The domain with the most votes, its votes and the next one's, if that is clear enough."""
+        (domain, weight), (_, runner_up) = [
+            *sorted(self.votes.items(), key=lambda item: -item[1]), ("", 0.0), ("", 0.0)
+        ][:2]  # fmt: skip
+        clear = weight >= prior.task[enough] and weight - runner_up >= prior.task[margin]
+        return (domain, weight, runner_up) if clear else None
+
+
+def _vote_names(
+    model: Candidate | None, datasets: list[Candidate], words: dict[str, Any], ballot: _Ballot
+) -> None:
+    """What the names of a model and of datasets are known for."""
     of_data = {d for data in datasets for d in domains_of(str(data.data), words["datasets"])}
     if model is not None:
         name = str(model.data)
         for domain in domains_of(name, words["models"]):
-            vote(
-                domain, _model_weight(name, domain, of_data), model.origin, "model", f"model {name}"
-            )
+            weight = _model_weight(name, domain, of_data)
+            ballot.vote(domain, weight, model.origin, "model", f"model {name}")
     for dataset in datasets:
         for domain in domains_of(str(dataset.data), words["datasets"]):
             # as do pairs of images and texts a model of images
-            paired = domain == "Multimodal" and "CV" in votes
+            paired = domain == "Multimodal" and "CV" in ballot.votes
             weight = prior.task["paired dataset" if paired else "dataset"]
-            vote(domain, weight, dataset.origin, "dataset", f"dataset {dataset.data}")
-    _vote_calls(trace, words["calls"], words["imports"], vote)
-    _vote_words(trace, words["words"], vote)
+            ballot.vote(domain, weight, dataset.origin, "dataset", f"dataset {dataset.data}")
+
+
+def _vote_settings(
+    settings: list[Setting], words: dict[str, Any], vote: Callable[..., None]
+) -> None:
+    """Settings of one domain, those that no other domain has before all."""
     keys: dict[str, Setting] = {}
     for setting in settings:
         keys.setdefault(setting.key, setting)
-    for domain, names in words["settings"].items():
-        set_keys = [keys[normal_name(name)] for name in names if normal_name(name) in keys]
-        if set_keys:
-            weight = min(prior.task["settings at most"], prior.task["setting"] * len(set_keys))
-            reason = f"setting {set_keys[0].path[-1]}"
-            vote(domain, weight, set_keys[0].value.origin, "setting", reason)
-    for domain, names in words["telling"].items():
-        matching = [keys[normal_name(name)] for name in names if normal_name(name) in keys]
-        switched_on = [
-            setting for setting in matching if setting.value.data not in (None, False, "")
-        ]
-        if switched_on:
-            vote(
-                domain,
-                prior.task["telling setting"],
-                switched_on[0].value.origin,
-                "setting",
-                f"setting {switched_on[0].path[-1]}",
-            )
-    both = _vote_both_senses(votes, trace, model)
-    decided = _clear_winner(votes)
-    asked = iter(readmes)
-    while decided is None and (about := next(asked, None)) is not None:
-        _vote_readme(about, words, vote)
-        both = both or _vote_both_senses(votes, trace, model)
-        decided = _clear_winner(votes)
-    decided = decided or _clear_winner(votes, "little", "little margin")
-    if decided is None:
-        return None
-    domain, weight, runner_up = decided
-    _, origin, rule, reason = reasons[domain]
-    lead = min(1.0, (weight - runner_up) / prior.task["clear lead"])
-    score = prior.task["decided"] + prior.task["by lead"] * lead
-    derived_from = (c.score for c in sources if c.origin is origin and str(c.data) in reason)
-    score = min(score, next(derived_from, score))  # no surer than what it follows from
-    where = origin or Origin("derived")
-    where = Origin("derived", where.file, where.line, where.text)
-    return Candidate(domain, where, score, f"from {reason}", rule), cast("TaskType", domain)
-
-
-def _vote_both_senses(votes: dict[str, float], trace: Trace, model: Candidate | None) -> bool:
-    """Count what speaks for images and for language as speaking for both together; if it does."""
-    first = max(votes, key=lambda domain: votes[domain], default="")
-    both = min(votes["CV"], votes["NLP"])
-    models = rules("vocabulary")["models"]
-    paired = model is not None and "Multimodal" in domains_of(str(model.data), models)
-    about = first == "CV" and votes["NLP"] > 0 and (paired or _is_about_captions(trace))
-    if about:
-        votes["Multimodal"] += votes["CV"]  # images, and sentences about them
-    senses = ("Multimodal", "CV", "NLP")
-    if (
-        first in senses
-        and votes["Multimodal"] >= prior.task["enough"]
-        and both >= prior.task["sense"]
-    ):
-        votes["Multimodal"] += prior.task["both senses"] * both
-        return True
-    return about
+    for table, row in (("settings", "setting"), ("telling", "telling setting")):
+        for domain, names in words[table].items():
+            found = [keys[normal_name(name)] for name in names if normal_name(name) in keys]
+            weight = prior.task[row]
+            if table == "telling":
+                found = [one for one in found if one.value.data not in (None, False, "")]
+            else:
+                weight = min(prior.task["settings at most"], weight * len(found))
+            if found:
+                reason = f"setting {found[0].path[-1]}"
+                vote(domain, weight, found[0].value.origin, "setting", reason)
 
 
 def _is_about_captions(trace: Trace) -> bool:
@@ -167,41 +187,6 @@ def _model_weight(name: str, domain: str, of_data: set[str]) -> float:
     if _GAN.search(name):
         return prior.task["adversarial"]
     return prior.task["multimodal model" if domain == "Multimodal" else "model"]
-
-
-def _clear_winner(
-    votes: dict[str, float], enough: str = "enough", margin: str = "margin"
-) -> tuple[str, float, float] | None:
-    """The domain with the most votes, its votes and the next one's, if that is clear enough."""
-    ordered = sorted(votes.items(), key=lambda item: -item[1])
-    if not ordered:
-        return None
-    domain, weight = ordered[0]
-    runner_up = ordered[1][1] if len(ordered) > 1 else 0.0
-    clear = weight >= prior.task[enough] and weight - runner_up >= prior.task[margin]
-    return (domain, weight, runner_up) if clear else None
-
-
-def _vote_readme(
-    readme: About, tables: dict[str, dict[str, str]], vote: Callable[..., None]
-) -> None:
-    """What the README is about: its heading says more than the lines below it."""
-    origin = Origin("code", readme.file, readme.line)
-    title, text = (re.sub(r"[_ ./]+", "-", part.lower()) for part in (readme.title, readme.text))
-
-    def vote_heading(domain: str, pattern: str) -> None:
-        if re.search(pattern, title):
-            heading = f"the README's heading, {readme.title[:60]}"
-            vote(domain, prior.task["heading"], origin, README, heading)
-
-    for domain, pattern in tables["words"].items():
-        vote_heading(domain, pattern)
-        words = set(re.findall(pattern, text))
-        if words:
-            score = min(prior.task["text at most"], prior.task["word"] * len(words))
-            vote(domain, score, origin, README, f"{readme.file}")
-    for domain, pattern in tables["models"].items():
-        vote_heading(domain, pattern)
 
 
 def _vote_words(trace: Trace, table: dict[str, str], vote: Callable[..., None]) -> None:

@@ -111,12 +111,11 @@ class Trace:
     that results of its calls went into, each with where that first happened; `results` is what they
     then held, and `used` how often one was handed to something or gone through, by identity.
     `parameters` are the numbers that functions were first given, by parameter. `read` are the names
-    that were read of argument namespaces, with `*` where one was taken apart as a whole. `links`
-    are the datasets on a hub whose addresses stand in the modules that were read, and `commands`
-    the programs of libraries that were started. `refused` says what of the command line the program
-    would end at, each with the option whose value that is, empty for an unknown one. `passed_over`
-    are the sections of configurations, by identity, in place of which the launch chose others, and
-    `texts` the modules that were read.
+    that were read of argument namespaces, with `*` where one was taken apart as a whole. `commands`
+    are the programs of libraries that were started. `refused` says what of the command line the
+    program would end at, each with the option whose value that is, empty for an unknown one.
+    `passed_over` are the sections of configurations, by identity, in place of which the launch
+    chose others, and `texts` the modules that were read.
     """
 
     calls: list[CallEvent] = field(default_factory=list)
@@ -134,7 +133,6 @@ class Trace:
     assigned: dict[str, Site] = field(default_factory=dict)
     results: dict[str, object] = field(default_factory=dict)
     parameters: dict[str, Value] = field(default_factory=dict)
-    links: dict[str, Site] = field(default_factory=dict)
     read: set[str] = field(default_factory=set)
     commands: list[LaunchPlan] = field(default_factory=list)
     complete: bool = True
@@ -176,14 +174,6 @@ _LAYER = re.compile(r"torch\.(?!optim\.)")
 _CONFIG = re.compile(
     r"(Config|Configuration|Cfg|Args|Arguments|H[Pp]arams?|Hyper\w*|Options?|Opts?|Settings|Params)$"
 )
-
-_TESTS = re.compile(r"(^|/)test(s|ing)?[_/]", re.IGNORECASE)
-"""Files that link to any data set."""
-_DATASET = re.compile(
-    r"[\"']https?://huggingface\.co/datasets/([\w-]+/[\w.-]++)"
-    r"(?![^\"'\s]*\.(?:png|jpe?g|gif|webp|svg|mp4|wav|mp3))"
-)
-"""The address of a dataset on a hub, in source code beside what reads it."""
 
 
 class Watcher:
@@ -378,11 +368,8 @@ class Watcher:
     # -- files and programs ----------------------------------------------------
 
     def parses(self, file: str, text: str) -> None:
-        """Record the text of a source file, and the addresses of data sets in it."""
+        """Record the text of a source file."""
         self.trace.texts.append(text)
-        for link in () if _TESTS.search(file) else _DATASET.finditer(text):
-            line = text.count("\n", 0, link.start()) + 1
-            self.trace.links.setdefault(link[1].rstrip("."), Site(file, line))
 
     def starts(self, plan: LaunchPlan) -> None:
         """Record a library's program that this one starts, as a launch plan."""

@@ -1,7 +1,7 @@
 """Models libraries whose configuration is a tree read by attribute.
 
 EasyDict, Munch, ConfigDict, yacs and the methods of their nodes; mmengine's and detectron2's
-configurations written in Python; torchpack's and Dassl's.
+configurations written in Python; torchpack's.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from schedmate.agent.configs.reader import read_config
 from schedmate.agent.configs.trees import merge, set_dotted
 from schedmate.agent.configs.yaml_reader import read_detectron
 from schedmate.agent.interp.libs.config_files import note_settings, read_file, required_file
-from schedmate.agent.interp.libs.filesystem import class_named
-from schedmate.agent.interp.libs.hydra import as_mapping, instantiate, with_dotlist
+from schedmate.agent.interp.libs.hydra import instantiate, with_dotlist
 from schedmate.agent.interp.libs.libraries import config_defaults
 from schedmate.agent.interp.libs.parsers import parse_flags, plain_scalar, spelled_value
 from schedmate.agent.interp.machine import ANY, Machine, Plugin
@@ -28,7 +27,6 @@ from schedmate.agent.interp.objects import (
     Module,
     Native,
     as_call,
-    as_class,
     as_instance,
     as_node,
     return_owner,
@@ -73,12 +71,6 @@ def attr_dict(flavour: str) -> Handler:
     return build
 
 
-def placeholder(machine: Machine, call: Invocation) -> Value:
-    """A typed hole or reference: the given default, else None."""
-    default = call.args[0] if call.args else Value(None)
-    return default if default.known else Value(None)
-
-
 def detectron_defaults(machine: Machine, call: Invocation) -> Value:
     """`get_cfg()`: the library's documented defaults, unless the repository holds its own."""
     config = attr_tree(plain_tree(config_defaults("detectron2")), "yacs")
@@ -108,9 +100,6 @@ YACS_NODES = frozenset(path for path, flavour in _ATTR_DICTS.items() if flavour 
 _ATTR_DICT_CALLS: dict[str, Handler] = {
     **{path: attr_dict(flavour) for path, flavour in _ATTR_DICTS.items()},
     "detectron2.config.get_cfg": detectron_defaults,
-    "ml_collections.config_dict.placeholder": placeholder,
-    "ml_collections.config_dict.FieldReference": placeholder,
-    "ml_collections.FieldReference": placeholder,
 }
 
 
@@ -196,15 +185,6 @@ def _merge_flags(machine: Machine, call: Invocation) -> Value:
     return Value(None)
 
 
-def _merge_other(machine: Machine, call: Invocation) -> Value:
-    mapping = as_mapping(machine, call.args[0]) if call.args else Value({})
-    if mapping.mapping is not None:
-        node = as_node(call.owner)
-        merged = merge(plain_tree(call.owner), plain_tree(mapping))
-        replace_items(call.owner, attr_tree(merged, node.flavour if node is not None else ""))
-    return Value(None)
-
-
 _OVERRIDE = re.compile(r"(?<![\w.])([\w.]++)\s*+=\s*+(\[[^\]]{0,1000}\]|[^,\n]*)")
 
 
@@ -217,13 +197,6 @@ def _hparams_parse(machine: Machine, call: Invocation) -> Value:
                 call.owner, key, spelled_value(Value(text.strip().strip("'\"")), argument.origin)
             )
     return call.owner
-
-
-def _with_changes(machine: Machine, call: Invocation) -> Value:
-    node = as_node(call.owner)
-    if node is None:
-        return unknown()
-    return Value(AttrDict({**node, **call.kwargs}, node.flavour), call.owner.origin)
 
 
 def _set_default(machine: Machine, call: Invocation) -> Value:
@@ -243,14 +216,11 @@ _PLAIN_FLAVOURS = ("_asdict", "to_dict", "flag_values_dict", "toDict", "as_dict"
 CONFIG_METHODS = Plugin(
     methods={
         ANY: {
-            "_replace": _with_changes,
             "parse": _hparams_parse,
             "merge_from_file": _merge_file,
             "merge_from_list": _merge_list,
             "merge_with_dotlist": _merge_list,
-            "merge_from_other_cfg": _merge_other,
             "merge_from_dict": _merge_dotted,
-            "merge_with": _merge_other,
             "argv_update": _merge_flags,
             "set_default": _set_default,
             **dict.fromkeys(("freeze", "defrost", "set_new_allowed"), lambda *_: Value(None)),
@@ -406,16 +376,6 @@ def load_lazy(machine: Machine, call: Invocation) -> Value:
     return note_settings(machine, config, machine.sources.relative(file))
 
 
-def load_lazy_beside(machine: Machine, call: Invocation) -> Value:
-    """`LazyConfig.load_rel(file)`: a file named from the folder of the one that loads it."""
-    argument = call.argument(0, "filename")
-    here = machine.frames[-1].scope.module.path.parent if machine.frames else machine.sources.root
-    if argument is None or argument.text is None:
-        return unknown()
-    path = Value(str(here / argument.text), argument.origin)
-    return load_lazy(machine, Invocation(call.path, [path, *call.args[1:]], call.kwargs, call.site))
-
-
 def _lazy_names(machine: Machine, path: Path, depth: int) -> dict[str, Value]:
     """What a configuration file defines; what it imports relatively comes from files beside it."""
     if path.suffix != ".py":
@@ -487,25 +447,14 @@ def keep_lazy_call(machine: Machine, call: Invocation) -> Value:
     return attr_tree(Value(items), "omegaconf")
 
 
-def zoo_config(machine: Machine, call: Invocation) -> Value:
-    """`model_zoo.get_config(name)`: a lazy configuration of the folder `configs`."""
-    name = call.argument(0, "config_path")
-    if name is None or name.text is None or not name.text.endswith(".py"):
-        return unknown()
-    path = Value(f"configs/{name.text}", name.origin)
-    return load_lazy(machine, Invocation(call.path, [path], {}, call.site))
-
-
 _LAZY_PACKAGES = ("detectron2.config", "detectron2.config.lazy")
 
 LAZY = Plugin(
     calls={
         **{f"{package}.LazyConfig.load": load_lazy for package in _LAZY_PACKAGES},
-        **{f"{package}.LazyConfig.load_rel": load_lazy_beside for package in _LAZY_PACKAGES},
         **{f"{package}.LazyConfig.apply_overrides": override_lazy for package in _LAZY_PACKAGES},
         **{f"{package}.LazyCall()": keep_lazy_call for package in _LAZY_PACKAGES},
         **{f"{package}.instantiate": instantiate for package in _LAZY_PACKAGES},
-        "detectron2.model_zoo.get_config": zoo_config,
     }
 )
 
@@ -570,51 +519,4 @@ def _lay_upon(machine: Machine, base: Value, layer: Value) -> None:
 TORCHPACK = Plugin(
     names={TORCHPACK_CONFIGS: torchpack_configs},
     methods={TORCHPACK_FLAVOUR: {"load": load_torchpack, "update": update_torchpack}},
-)
-
-
-# Dassl, on which prompt learning is built: `--trainer CoOp --dataset-config-file ...`.
-#
-# It keeps its configuration in yacs and its trainers, which the repository defines, in a registry.
-
-
-def dassl_defaults(machine: Machine, call: Invocation) -> Value:
-    """`get_cfg_default()`: the library's documented defaults."""
-    config = attr_tree(plain_tree(config_defaults("dassl")), "yacs")
-    return note_settings(machine, config, "dassl config")
-
-
-def _config_at(machine: Machine, config: Value, *path: str) -> Value:
-    for part in path:
-        config = (machine.mapping(config) or {}).get(part, Value(None))
-    return config
-
-
-def dassl_trainer(machine: Machine, call: Invocation) -> Value:
-    """`build_trainer(cfg)`: the registered class, which loads its data and tests in the end."""
-    config = call.argument(0, "cfg") or unknown()
-    name = _config_at(machine, config, "TRAINER", "NAME").text
-    backbone = _config_at(machine, config, "MODEL", "BACKBONE", "NAME")
-    if backbone.data:
-        note_settings(machine, Value({"backbone_name": backbone}), "dassl model")
-    named = class_named(machine, name) if name is not None else None
-    cls = as_class(named)
-    if named is None or cls is None:
-        return unknown()
-    made = machine.call(named, [config], {}, call.site)
-    trainer = as_instance(made)
-    if trainer is not None:
-        trainer.attrs.setdefault("cfg", config)
-    loader = cls.method("build_data_loader")
-    if loader is not None:
-        machine.call_function(loader, [made], {}, call.site)
-    machine.record("dassl.engine.TrainerBase().evaluate", [], {}, call.site)
-    return made
-
-
-DASSL = Plugin(
-    calls={
-        "dassl.config.get_cfg_default": dassl_defaults,
-        "dassl.engine.build_trainer": dassl_trainer,
-    }
 )
