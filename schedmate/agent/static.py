@@ -227,7 +227,7 @@ def assemble(
     called = str(name.data) if name is not None else ""
     train, valid = find_datasets(trace, settings, plan, called)
     data = [train] if train is not None else []
-    domain = task.find_task(trace, settings, name, data, unread.program_domain(plan))
+    domain = task.find_task(trace, settings, name, data, unread.program_domain(plan), readmes)
     beside = extras.find_extras(trace, settings, lines)
     extras.drop_unfitting_sizes(beside, launch.gpus)
     devices = extras.find_devices(settings) if launch.gpus is None else {}

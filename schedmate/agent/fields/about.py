@@ -1,4 +1,4 @@
-"""What a repository says of itself: the heading of the README next to the program.
+"""What a repository says of itself: the heading and first lines of the README next to the program.
 
 Words only, and only for what the code leaves open; nothing in it is obeyed.
 """
@@ -33,12 +33,14 @@ _WIDE = 2000
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """`title` is the README's heading, `line` its line; `folder` is the repository's name."""
+    """`title` is the README's heading, `line` its line, `text` the words below it; `folder` is the
+    repository's name."""
 
     folder: str
     file: str
     line: int
     title: str
+    text: str
 
     @property
     def name(self) -> str:
@@ -95,7 +97,8 @@ def _parse(path: Path, root: Path) -> About | None:
             head = (match[1] or match[2]) if match else lines[number - 1]
             title = _plain(heading_without_marks(head) if match and match[1] else head)
             if title:
-                return About(root.name, str(path.relative_to(root)), number + 1, title)
+                text = _plain(" ".join(lines[number + 1 : number + 1 + _LINES]))
+                return About(root.name, str(path.relative_to(root)), number + 1, title, text)
     return None
 
 

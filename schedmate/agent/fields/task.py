@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, cast
 
 from schedmate.agent.fields import prior
-from schedmate.agent.fields.about import README
+from schedmate.agent.fields.about import README, About
 from schedmate.agent.fields.candidates import Candidate, rules
 from schedmate.agent.fields.settings import Setting, normal_name
 from schedmate.agent.interp.trace import CallEvent, Trace
@@ -35,12 +35,14 @@ def find_task(
     model: Candidate | None,
     datasets: list[Candidate],
     program: tuple[str, str] | None = None,
+    readmes: Sequence[About] = (),
 ) -> tuple[Candidate, TaskType] | None:
     """The job's domain and what decided it, None when nothing or too little speaks for one.
 
     What is trained decides: the program, model, data, libraries and settings. What the names of the
-    program's own functions and files tip is never sure, and a name that only prose says has no say.
-    `program` is a library's that is run, which trains for one domain only, with its name.
+    program's own functions and files tip is never sure, and READMEs are asked only where all of
+    that leaves it open. `program` is a library's that is run, which trains for one domain only,
+    with its name.
     """
     ballot = _Ballot()
     words = rules("vocabulary")
@@ -61,6 +63,11 @@ def find_task(
     most, why = 100.0, ""
     if decided is None or decided[0] != (trained.winner() or ("",))[0]:
         most, why = prior.task["names alone"], "; what is trained leaves it open"
+    asked = iter(readmes)
+    while decided is None and (about := next(asked, None)) is not None:
+        _vote_readme(about, words, ballot.vote)
+        decided = ballot.winner() or ballot.winner("little", "little margin")
+        most, why = prior.task["README alone"], "; nothing that is run says it"
     if decided is None:
         return None
     domain, weight, runner_up = decided
@@ -187,6 +194,20 @@ def _model_weight(name: str, domain: str, of_data: set[str]) -> float:
     if _GAN.search(name):
         return prior.task["adversarial"]
     return prior.task["multimodal model" if domain == "Multimodal" else "model"]
+
+
+def _vote_readme(readme: About, words: dict[str, Any], vote: Callable[..., None]) -> None:
+    """What the README is about: its heading says more than the lines below it."""
+    origin = Origin("code", readme.file, readme.line)
+    title, text = (re.sub(r"[_ ./]+", "-", part.lower()) for part in (readme.title, readme.text))
+    for domain, pattern in (*words["words"].items(), *words["models"].items()):
+        if re.search(pattern, title):
+            heading = f"the README's heading, {readme.title[:60]}"
+            vote(domain, prior.task["heading"], origin, README, heading)
+    for domain, pattern in words["words"].items():
+        if found := set(re.findall(pattern, text)):
+            weight = min(prior.task["text at most"], prior.task["word"] * len(found))
+            vote(domain, weight, origin, README, readme.file)
 
 
 def _vote_words(trace: Trace, table: dict[str, str], vote: Callable[..., None]) -> None:
