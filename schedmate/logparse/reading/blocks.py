@@ -3,7 +3,8 @@ attempts.
 
 Tracebacks are put together also if the output of ranks interleaves. A job that was restarted and
 appended to the same log is split into its attempts by the lines that begin and end one
-(`attempts.yaml`), or by its own first line.
+(`attempts.yaml`), by its own first line, or by a counter of steps or epochs that falls back to
+where it began after the run before has ended.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 from schedmate.base.data import load
-from schedmate.logparse.reading.lines import Line, plain
+from schedmate.logparse.reading.lines import Line, parse_line, plain, seconds_apart
 from schedmate.logparse.reading.log import LogFile
 
 TRACEBACK_START = "Traceback (most recent call last"
@@ -215,6 +217,14 @@ OPENING = 20
 """Lines among which it must be the only one of its form."""
 LONGEST, LEAST_WORDS = 300, 3
 """A line that is recognised again has at most this many bytes and at least this many words."""
+COUNTED_WITHIN = 1 << 18
+"""Bytes in which the first counter of steps or epochs has to be."""
+BETWEEN = 1 << 18
+"""Bytes before a counter that fell back in which the end of the run before is looked for."""
+PAUSE_S, PAUSES = 300.0, 5.0
+"""A pause between two runs is at least this long, and so many times the longest before it."""
+REPEATED = 5
+"""Lines of the beginning that show a new process without a pause when they come again."""
 # What a library prints whenever one more process imports it is no beginning of a job.
 _BY_ANY_PROCESS = re.compile(
     rb"(?i:warn|deprecat|tensorflow|cuda|\bTF_)|^\W*[DIWE]\d{4}|^\s|\.py:\d+|^wandb:"
@@ -251,9 +261,11 @@ def attempts(file: LogFile) -> list[Attempt]:
 
     At the start of one attempt every process and every layer of launchers prints a line of its own:
     a second one begins another attempt only if the job showed progress in between. The same applies
-    if the log repeats its own beginning (`opening`).
+    if the log repeats its own beginning (`opening`). A counter that falls back to its first value
+    begins a run only if the one before shows an end (`_Counter`): inner loops fall back, too.
     """
-    patterns = _with_opening(_patterns(), opening_form(file))
+    counter = _Counter.of(file)
+    patterns = _with_forms(_patterns(), opening_form(file), counter)
     cuts: list[_Mark] = []
     seen: dict[int, _Mark] = {}
     ended = False
@@ -270,6 +282,14 @@ def attempts(file: LogFile) -> list[Attempt]:
                 ended = False
             continue
         before = seen.get(mark.kind)
+        if counter is not None and mark.kind == patterns.counter and not ended:
+            cut = None if before is None else counter.begin_of_run(file, before, mark)
+            if cut is not None:
+                cuts.append(cut)
+                seen.clear()
+                begun = cut
+            seen[mark.kind] = mark
+            continue
         between = patterns.failed if mark.kind == patterns.opening else patterns.work
         if ended or (before is not None and _matches_between(file, between, before, mark)):
             cuts.append(mark)
@@ -296,8 +316,10 @@ class _Patterns(NamedTuple):
     restarts: int
     work: Any
     failed: Any
+    finished: Any
     texts: tuple[str, ...] = ()
     opening: int = -1
+    counter: int = -1
 
 
 @cache
@@ -316,22 +338,128 @@ def _patterns() -> _Patterns:
         len(ends) + len(restarts),
         re2.compile(_any_of([one["pattern"] for one in data["work"]])),
         re2.compile(_any_of([one["pattern"] for one in data["failed"]])),
+        re2.compile(_any_of([one["pattern"] for one in data["finished"]])),
         texts,
     )
 
 
-def _with_opening(patterns: _Patterns, form: bytes | None) -> _Patterns:
-    """The patterns, with the log's own first line as one more kind of beginning."""
-    if form is None:
-        return patterns
+def _with_forms(patterns: _Patterns, opening: bytes | None, counter: _Counter | None) -> _Patterns:
+    """The patterns, with the log's own first line and its first count as kinds of beginnings."""
     import re2
 
-    alternatives = _any_of(patterns.texts)
+    forms = {"opening": opening, "counter": counter.first if counter is not None else None}
+    own = {name: form for name, form in forms.items() if form is not None}
+    if not own:
+        return patterns
+    kinds = {name: len(patterns.single) + n for n, name in enumerate(own)}
     return patterns._replace(
-        any=re2.compile(alternatives + b"|" + form),
-        single=[*patterns.single, re2.compile(form)],
-        opening=len(patterns.single),
+        any=re2.compile(b"|".join([_any_of(patterns.texts), *own.values()])),
+        single=[*patterns.single, *map(re2.compile, own.values())],
+        **kinds,
     )
+
+
+_COUNT = (
+    rb"(?im)(?:^|[^\w-])(?:(?:global|train)[ _])?"
+    rb"(epoch|iter(?:ation)?|step)\b[^\w\n]{1,8}(\d{1,9})\b"
+)
+
+
+@cache
+def _count() -> Any:
+    import re2
+
+    return re2.compile(_COUNT)
+
+
+@dataclass(frozen=True)
+class _Counter:
+    """The outermost counter of a log: the form of its first count, and the lines before that.
+
+    Where a log counts epochs, they are it: steps may start anew with each.
+    """
+
+    first: bytes
+    beginning: frozenset[bytes]
+
+    @classmethod
+    def of(cls, file: LogFile) -> _Counter | None:
+        head = file.read(0, COUNTED_WITHIN)
+        found = next(_count().finditer(head), None)
+        if found is None:
+            return None
+        epoch = next((one for one in _count().finditer(head) if one[1].lower() == b"epoch"), found)
+        start = head.rfind(b"\n", 0, epoch.start(1)) + 1
+        line = head[start : head.find(b"\n", start) % (len(head) + 1)]
+        counts = list(_count().finditer(line))[:2]
+        form = b"[^\\n]*".join(
+            rb"\b%s\b[^\w\n]{1,8}0*%d\b" % (one[1], int(one[2])) for one in counts
+        )
+        before = head[: found.start(1)].split(b"\n")[:-1]
+        told = {_masked(one) for one in before[:OPENING] if len(_WORDS.findall(one)) >= 2}
+        return cls(form, frozenset(told))
+
+    def begin_of_run(self, file: LogFile, before: _Mark, mark: _Mark) -> _Mark | None:
+        """Where the run begins that counts from the start again at `mark`; None within a run."""
+        import re2
+
+        start = file.align(max(before.offset, mark.offset - BETWEEN))
+        data = file.read(start, mark.offset - start)
+        others = [one for one in _count().finditer(data) if one.start(1) > 0]
+        first = re2.compile(self.first)
+        rest = data.find(b"\n", others[-1].end() if others else 0) + 1
+        if not any(not first.search(_line_at(data, one.start(1))) for one in others) or not rest:
+            return None  # it has not advanced
+        at = self._end(data, rest)
+        if at is None:
+            return None
+        lines = data.count(b"\n", at)
+        reason = plain(data[at:].partition(b"\n")[0])[:500] or mark.text
+        return _Mark(mark.line - lines, start + at, mark.kind, reason)
+
+    def _end(self, data: bytes, rest: int) -> int | None:
+        """The byte after the end of a run, in what follows its last count at `rest`."""
+        patterns = _patterns()
+        for pattern in (patterns.failed, patterns.finished):
+            said = list(pattern.finditer(data[rest:]))
+            if said:
+                return data.find(b"\n", rest + said[-1].end() - 1) + 1 or None
+        told: list[int] = []
+        at = rest
+        for line in data[rest:].split(b"\n")[:-1]:
+            if _masked(line) in self.beginning:
+                told.append(at)
+            at += len(line) + 1
+        kinds = {_masked(_line_at(data, one)) for one in told}
+        if len(kinds) >= REPEATED or (told and _paused(data, rest)):
+            return told[0]
+        return None
+
+
+def _masked(line: bytes) -> bytes:
+    return _VARIES.sub(b"0", line.strip())
+
+
+def _line_at(data: bytes, at: int) -> bytes:
+    end = data.find(b"\n", at)
+    return data[data.rfind(b"\n", 0, at) + 1 : end if end >= 0 else len(data)]
+
+
+def _paused(data: bytes, rest: int) -> bool:
+    """Whether the log paused after `rest` for much longer than before, by its lines' times."""
+    times = [(0 if n < rest else 1, parse_line(line, 1).time) for n, line in _offsets(data)]
+    known = [(after, time) for after, time in times if time is not None]
+    gaps: list[list[float]] = [[], []]
+    for (_, one), (after, other) in pairwise(known):
+        gaps[after].append(seconds_apart(other, one) or 0.0)
+    return max(gaps[1], default=0.0) >= max(PAUSE_S, PAUSES * max(gaps[0], default=0.0))
+
+
+def _offsets(data: bytes) -> Iterator[tuple[int, bytes]]:
+    at = 0
+    for line in data.split(b"\n")[:-1]:
+        yield at, line
+        at += len(line) + 1
 
 
 def opening_form(file: LogFile) -> bytes | None:
