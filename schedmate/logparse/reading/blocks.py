@@ -10,6 +10,7 @@ where it began after the run before has ended.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -264,8 +265,7 @@ def attempts(file: LogFile) -> list[Attempt]:
     if the log repeats its own beginning (`opening`). A counter that falls back to its first value
     begins a run only if the one before shows an end (`_Counter`): inner loops fall back, too.
     """
-    counter = _Counter.of(file)
-    patterns = _with_forms(_patterns(), opening_form(file), counter)
+    patterns = _with_opening(_patterns(), opening_form(file))
     cuts: list[_Mark] = []
     seen: dict[int, _Mark] = {}
     ended = False
@@ -282,14 +282,6 @@ def attempts(file: LogFile) -> list[Attempt]:
                 ended = False
             continue
         before = seen.get(mark.kind)
-        if counter is not None and mark.kind == patterns.counter and not ended:
-            cut = None if before is None else counter.begin_of_run(file, before, mark)
-            if cut is not None:
-                cuts.append(cut)
-                seen.clear()
-                begun = cut
-            seen[mark.kind] = mark
-            continue
         between = patterns.failed if mark.kind == patterns.opening else patterns.work
         if ended or (before is not None and _matches_between(file, between, before, mark)):
             cuts.append(mark)
@@ -297,7 +289,10 @@ def attempts(file: LogFile) -> list[Attempt]:
             begun = mark
         ended = False
         seen[mark.kind] = mark
-    return _between_cuts(file, cuts)
+    for before, restart, at in _restarts(file):
+        if not any(before < cut.offset <= at for cut in cuts):
+            cuts.append(restart)
+    return _between_cuts(file, sorted(cuts, key=lambda cut: cut.offset))
 
 
 def _between_cuts(file: LogFile, cuts: list[_Mark]) -> list[Attempt]:
@@ -317,9 +312,9 @@ class _Patterns(NamedTuple):
     work: Any
     failed: Any
     finished: Any
+    ended: tuple[bytes, ...]
     texts: tuple[str, ...] = ()
     opening: int = -1
-    counter: int = -1
 
 
 @cache
@@ -339,100 +334,132 @@ def _patterns() -> _Patterns:
         re2.compile(_any_of([one["pattern"] for one in data["work"]])),
         re2.compile(_any_of([one["pattern"] for one in data["failed"]])),
         re2.compile(_any_of([one["pattern"] for one in data["finished"]])),
+        tuple(one["pattern"].encode() for part in ("failed", "finished") for one in data[part]),
         texts,
     )
 
 
-def _with_forms(patterns: _Patterns, opening: bytes | None, counter: _Counter | None) -> _Patterns:
-    """The patterns, with the log's own first line and its first count as kinds of beginnings."""
+def _with_opening(patterns: _Patterns, form: bytes | None) -> _Patterns:
+    """The patterns, with the log's own first line as one more kind of beginning."""
+    if form is None:
+        return patterns
     import re2
 
-    forms = {"opening": opening, "counter": counter.first if counter is not None else None}
-    own = {name: form for name, form in forms.items() if form is not None}
-    if not own:
-        return patterns
-    kinds = {name: len(patterns.single) + n for n, name in enumerate(own)}
+    alternatives = _any_of(patterns.texts)
     return patterns._replace(
-        any=re2.compile(b"|".join([_any_of(patterns.texts), *own.values()])),
-        single=[*patterns.single, *map(re2.compile, own.values())],
-        **kinds,
+        any=re2.compile(alternatives + b"|" + form),
+        single=[*patterns.single, re2.compile(form)],
+        opening=len(patterns.single),
     )
 
 
 _COUNT = (
     rb"(?im)(?:^|[^\w-])(?:(?:global|train)[ _])?"
-    rb"(epoch|iter(?:ation)?|step)\b[^\w\n]{1,8}(\d{1,9})\b"
+    rb"(%s)\b[^\w\n]{1,8}(\d{1,9})\b"
 )
 
 
 @cache
-def _count() -> Any:
+def _count(words: bytes = rb"epoch|iter(?:ation)?|step") -> Any:
     import re2
 
-    return re2.compile(_COUNT)
+    return re2.compile(_COUNT % words)
+
+
+def _restarts(file: LogFile) -> Iterator[tuple[int, _Mark, int]]:
+    """The runs by their counter: the end of the first count before each, where it begins, its own."""
+    counter = _Counter.of(file)
+    firsts: list[tuple[int, int]] = []
+    for chunk in file.chunks() if counter is not None else ():
+        for match in counter.first.finditer(chunk.data):
+            start, stop = chunk.offset_of(match.start()), chunk.offset_of(match.end())
+            if firsts and start <= firsts[-1][1] + LONGEST:  # nothing advanced in between
+                firsts[-1] = firsts[-1][0], stop
+            else:
+                firsts.append((start, stop))
+    if counter is None or len(firsts) < 2:
+        return
+    hints = [
+        chunk.offset_of(match.start())
+        for chunk in file.chunks(file.align(firsts[0][0]))
+        for match in counter.ends.finditer(chunk.data)
+    ]
+    for (_, before), (start, _) in pairwise(firsts):
+        if bisect_left(hints, before) < bisect_left(hints, start):
+            cut = counter.begin_of_run(file, before, start)
+            if cut is not None:
+                yield before, cut, start
 
 
 @dataclass(frozen=True)
 class _Counter:
-    """The outermost counter of a log: the form of its first count, and the lines before that.
+    """The outermost counter of a log: its first count, what ends a run, and how the log begins.
 
     Where a log counts epochs, they are it: steps may start anew with each.
     """
 
-    first: bytes
+    first: Any
+    ends: Any
     beginning: frozenset[bytes]
 
     @classmethod
     def of(cls, file: LogFile) -> _Counter | None:
-        head = file.read(0, COUNTED_WITHIN)
-        found = next(_count().finditer(head), None)
-        if found is None:
-            return None
-        epoch = next((one for one in _count().finditer(head) if one[1].lower() == b"epoch"), found)
-        start = head.rfind(b"\n", 0, epoch.start(1)) + 1
-        line = head[start : head.find(b"\n", start) % (len(head) + 1)]
-        counts = list(_count().finditer(line))[:2]
-        form = b"[^\\n]*".join(
-            rb"\b%s\b[^\w\n]{1,8}0*%d\b" % (one[1], int(one[2])) for one in counts
-        )
-        before = head[: found.start(1)].split(b"\n")[:-1]
-        told = {_masked(one) for one in before[:OPENING] if len(_WORDS.findall(one)) >= 2}
-        return cls(form, frozenset(told))
-
-    def begin_of_run(self, file: LogFile, before: _Mark, mark: _Mark) -> _Mark | None:
-        """Where the run begins that counts from the start again at `mark`; None within a run."""
         import re2
 
-        start = file.align(max(before.offset, mark.offset - BETWEEN))
-        data = file.read(start, mark.offset - start)
-        others = [one for one in _count().finditer(data) if one.start(1) > 0]
-        first = re2.compile(self.first)
-        rest = data.find(b"\n", others[-1].end() if others else 0) + 1
-        if not any(not first.search(_line_at(data, one.start(1))) for one in others) or not rest:
-            return None  # it has not advanced
-        at = self._end(data, rest)
-        if at is None:
+        head = file.read(0, COUNTED_WITHIN)
+        any_count = _count().search(head)
+        if any_count is None:
             return None
-        lines = data.count(b"\n", at)
-        reason = plain(data[at:].partition(b"\n")[0])[:500] or mark.text
-        return _Mark(mark.line - lines, start + at, mark.kind, reason)
+        found = _count(b"epoch").search(head) or any_count
+        line = _line_at(head, found.start(1))
+        counts = [(one[1], int(one[2])) for one in _count().finditer(line)][:2]
+        first = b"[^\n]*".join(rb"\b%s\b[^\w\n]{1,8}0*%d\b" % count for count in counts)
+        before = head[: any_count.start(1)].split(b"\n")[:-1]
+        told = [
+            line.strip()
+            for line in before[:OPENING]
+            if len(line) <= LONGEST and len(_WORDS.findall(line)) >= 2
+        ]
+        again = [rb"[\w.:+-]+".join(map(re.escape, _VARIES.split(line))) for line in told]
+        ends = [*_patterns().ended, *(rb"^\s*%s\s*$" % one for one in again)]
+        options = re2.Options()
+        options.encoding = re2.Options.Encoding.LATIN1
+        return cls(
+            re2.compile(first),
+            re2.compile(b"(?m)" + b"|".join(b"(?:%s)" % one for one in ends), options),
+            frozenset(map(_masked, told)),
+        )
+
+    def begin_of_run(self, file: LogFile, before: int, at: int) -> _Mark | None:
+        """Where the run begins whose first count is at byte `at`; None if no run ended before it.
+
+        `before` is the end of the first count before it.
+        """
+        start = file.align(max(before, at - BETWEEN))
+        data = file.read(start, at - start)
+        data = data[: data.rfind(b"\n") + 1]
+        others = list(_count().finditer(data))
+        if all(self.first.search(_line_at(data, one.start(1))) for one in others):
+            return None  # it has not advanced
+        cut = self._end(data, data.find(b"\n", others[-1].end()) + 1)
+        if cut is None:
+            return None
+        line = data[cut:].partition(b"\n")[0] or _line_at(file.read(at, LONGEST), 0)
+        return _Mark(file.line_number(start + cut), start + cut, -1, plain(line)[:500])
 
     def _end(self, data: bytes, rest: int) -> int | None:
         """The byte after the end of a run, in what follows its last count at `rest`."""
-        patterns = _patterns()
-        for pattern in (patterns.failed, patterns.finished):
+        for pattern in (_patterns().failed, _patterns().finished):
             said = list(pattern.finditer(data[rest:]))
             if said:
-                return data.find(b"\n", rest + said[-1].end() - 1) + 1 or None
-        told: list[int] = []
-        at = rest
-        for line in data[rest:].split(b"\n")[:-1]:
-            if _masked(line) in self.beginning:
-                told.append(at)
-            at += len(line) + 1
-        kinds = {_masked(_line_at(data, one)) for one in told}
-        if len(kinds) >= REPEATED or (told and _paused(data, rest)):
-            return told[0]
+                return data.find(b"\n", rest + said[-1].end() - 1) + 1
+        told = [
+            (rest + at, masked)
+            for at, line in _offsets(data[rest:])
+            if (masked := _masked(line)) in self.beginning
+        ]
+        if len({masked for _, masked in told}) >= REPEATED or (told and _paused(data, rest)):
+            return told[0][0]
         return None
 
 
