@@ -289,8 +289,8 @@ def attempts(file: LogFile) -> list[Attempt]:
             begun = mark
         ended = False
         seen[mark.kind] = mark
-    for before, restart, at in _restarts(file):
-        if not any(before < cut.offset <= at for cut in cuts):
+    for start, restart, stop in _restarts(file):
+        if not any(start < cut.offset <= stop for cut in cuts):
             cuts.append(restart)
     return _between_cuts(file, sorted(cuts, key=lambda cut: cut.offset))
 
@@ -367,17 +367,19 @@ def _count(words: bytes = rb"epoch|iter(?:ation)?|step") -> Any:
 
 
 def _restarts(file: LogFile) -> Iterator[tuple[int, _Mark, int]]:
-    """The runs by their counter: the end of the first count before each, where it begins, its own."""
+    """The runs by their counter, each between the first count before it and its own."""
     counter = _Counter.of(file)
     firsts: list[tuple[int, int]] = []
-    for chunk in file.chunks() if counter is not None else ():
+    if counter is None:
+        return
+    for chunk in file.chunks():
         for match in counter.first.finditer(chunk.data):
             start, stop = chunk.offset_of(match.start()), chunk.offset_of(match.end())
             if firsts and start <= firsts[-1][1] + LONGEST:  # nothing advanced in between
                 firsts[-1] = firsts[-1][0], stop
             else:
                 firsts.append((start, stop))
-    if counter is None or len(firsts) < 2:
+    if len(firsts) < 2:
         return
     hints = [
         chunk.offset_of(match.start())
