@@ -373,7 +373,7 @@ def _restarts(file: LogFile) -> Iterator[tuple[int, _Mark, int]]:
     if counter is None:
         return
     for chunk in file.chunks():
-        for match in counter.first.finditer(chunk.data):
+        for match in counter.first.finditer(chunk.data):  # one of lines that follow each other
             start, stop = chunk.offset_of(match.start()), chunk.offset_of(match.end())
             if firsts and start <= firsts[-1][1] + LONGEST:  # nothing advanced in between
                 firsts[-1] = firsts[-1][0], stop
@@ -427,7 +427,7 @@ class _Counter:
         options = re2.Options()
         options.encoding = re2.Options.Encoding.LATIN1
         return cls(
-            re2.compile(first),
+            re2.compile(b"(?m)^(?:[^\n]*%s[^\n]*(?:\n|$))+" % first, options),
             re2.compile(b"(?m)" + b"|".join(b"(?:%s)" % one for one in ends), options),
             frozenset(map(_masked, told)),
         )
