@@ -497,6 +497,22 @@ def _read_trainer_state(path: Path) -> Run:
     return run
 
 
+def wandb_output(path: Path) -> Run | None:
+    """What W&B keeps beside the output of a run, `run-*/files/output.log`; None for other files."""
+    files = path.parent
+    if path.name != "output.log" or _WANDB_RUN.match(files.parent.name) is None:
+        return None
+    run = Run(format="wandb", name=_WANDB_RUN.sub("", files.parent.name), path=str(files.parent))
+    about = files / "wandb-metadata.json"
+    with suppress(InputError):
+        if about.is_file():
+            _read_wandb_metadata(run, parse_json(read_text(about, errors="replace"), about))
+    return run
+
+
+_WANDB_RUN = re.compile(r"^(?:offline-)?run-\d+_\d+-")
+
+
 def _read_wandb(path: Path) -> Run:
     folder = path if path.is_dir() else path.parent
     files = folder / "files" if (folder / "files").is_dir() else folder
@@ -506,7 +522,7 @@ def _read_wandb(path: Path) -> Run:
     own = summary.get("_wandb")
     run = Run(
         format="wandb",
-        name=re.sub(r"^(?:offline-)?run-\d+_\d+-", "", top.absolute().name),
+        name=_WANDB_RUN.sub("", top.absolute().name),
         path=str(top),
         points=[_point(summary)],
         end_time=_moment(summary.get("_timestamp")),
