@@ -28,9 +28,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from schedmate.base.data import load
 from schedmate.base.errors import InputError, UsageError
+from schedmate.base.inputs import moment_of
 from schedmate.base.reading import open_text, parse_document, parse_json, read_text
 from schedmate.jobs import JobState, Progress
+from schedmate.logparse.reading import Log, LogFile
 from schedmate.logparse.reading.lines import seconds_apart
+from schedmate.logparse.reading.storage import Memory
 
 MOST_POINTS = 200_000
 """Points of a curve that are kept; more are thinned while they are read, every second one."""
@@ -290,12 +293,41 @@ def curve_progress(path: Path) -> Progress | None:
 
     None for what is read as a log, as is the output that a tracker stored.
     """
+    run = _curve(path)
+    return None if run is None else run.progress()
+
+
+def is_curve(path: Path) -> bool:
+    """Whether a path is the curve of one run that trains, with no log of it beside that."""
+    if not path.is_dir():
+        return path.is_file() and kind_of(path) in ("tensorboard", "csv")
+    logs = any(one.suffix in LOGS for one in path.iterdir())
+    return not logs and kind_of(path) in ("tensorboard", "csv", "mlflow")
+
+
+def curve_log(path: Path) -> Log | None:
+    """The curve of such a run as the lines of a log, for what follows a job by its log."""
+    run = _curve(path)
+    if run is None:
+        return None
+    total = "" if run.total_steps is None else f"/{int(run.total_steps)}"
+    lines = [
+        f"{moment_of(point.time):%Y-%m-%dT%H:%M:%S.%fZ} step {int(point.step)}{total}"
+        + ("" if point.loss is None else f" loss {point.loss:.6g}")
+        for point in run.points
+        if point.time is not None and point.step is not None
+    ]
+    text = "".join(f"{line}\n" for line in lines)
+    return Log(str(path), [LogFile(path.name, Memory(text.encode()))])
+
+
+def _curve(path: Path) -> Run | None:
     kind = kind_of(path)
     if kind is None or (kind != "tensorboard" and not path.is_dir()):
         return None
     if kind == "wandb" and any(path.rglob("output.log")):
         return None
-    return _READERS[kind](path).progress()
+    return _READERS[kind](path)
 
 
 # The log of a job that has ended.
