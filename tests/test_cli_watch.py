@@ -43,6 +43,38 @@ def write_log(
     return path
 
 
+@pytest.mark.parametrize("tracker", ["tensorboard", "csv"])
+def test_a_run_is_followed_by_what_its_tracker_keeps(
+    cli: Cli, tmp_path: Path, tracker: str
+) -> None:
+    last = time.time() - 3600
+    times = [(n, last - 2.0 * (200 - n)) for n in range(1, 201)]
+    run = tmp_path / "run"
+    if tracker == "csv":
+        run.mkdir()
+        rows = [f"{n},{at:.3f},{4 - n / 100}\n" for n, at in times]
+        (run / "metrics.csv").write_text("step,wall_time,train_loss\n" + "".join(rows))
+        source = run / "metrics.csv"
+    else:
+        pytest.importorskip("tensorboard")
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+        writer = EventFileWriter(str(run))
+        for n, at in times:
+            value = Summary.Value(tag="train/loss", simple_value=4 - n / 100)
+            writer.add_event(Event(wall_time=at, step=n, summary=Summary(value=[value])))
+        writer.close()
+        source = run
+    for file in run.iterdir():
+        os.utime(file, (last, last))
+    os.utime(run, (last, last))
+    done = cli("watch", str(source))
+    assert done.code == 0, done.err
+    assert "stalled: last progress 1 h 00 min ago; usual interval 2 s" in done.out
+
+
 def test_jobs_are_listed_by_urgency(cli: Cli, tmp_path: Path) -> None:
     write_log(tmp_path / "a.out")
     write_log(tmp_path / "b.out", ended_s_ago=3600)

@@ -192,12 +192,14 @@ def triage(
         if table is not None:
             with open_output(table) as stream:
                 write_csv(result, stream)
+            say(f"table: {table}")
         if out is not None:
             from schedmate.report.triage import triage_page
 
             page = triage_page(result, partial(_strip_of, batch))
             with open_output(out) as stream:
                 stream.write(page)
+            say(f"report: {out}")
         for warning in result.warnings[:20]:
             say(f"note: {warning}")
     if as_json:

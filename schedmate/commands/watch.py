@@ -233,10 +233,11 @@ def _targets(
 
     With `missing_ok` what has gone meanwhile has no jobs.
     """
+    from schedmate.logparse.experiments import is_curve
     from schedmate.logparse.triage import Target, find_targets
 
     path = Path(source)
-    if path.is_file() and path.suffix.lower() != ".csv":
+    if is_curve(path) or (path.is_file() and path.suffix.lower() != ".csv"):
         return [Target(0, path.stem, path, follow_links=follow_links)], []
     try:
         batch = find_targets(
@@ -278,6 +279,7 @@ def _written(target: Target) -> float | None:
 
 def _look(target: Target, alarms: Alarms, limits: WatchLimits) -> Look:
     from schedmate.base.confine.limits import bounded
+    from schedmate.logparse.experiments import curve_log
     from schedmate.logparse.watch.health import watch_log
     from schedmate.settings import load_settings
 
@@ -287,7 +289,10 @@ def _look(target: Target, alarms: Alarms, limits: WatchLimits) -> Look:
         limits = limits._replace(gpus=max(1, round(target.gpus)))
     name = target.name if target.objects else str(Path(target.name).absolute())
     try:
-        with bounded(f"the log {target.name}", load_settings().memory_mb), target.open() as log:
+        with (
+            bounded(f"the log {target.name}", load_settings().memory_mb),
+            (None if target.objects else curve_log(target.log)) or target.open() as log,
+        ):
             now = time.time()
             before = alarms.before(target.job_id, name)
             written = _written(target) or now

@@ -29,6 +29,9 @@ This folder may be deleted at any time.
 """
 
 
+USERS = ("ada", "grace", "alan", "edsger")
+
+
 def prepare(directory: Path) -> None:
     """Write the files of the demonstration; a history that is there already is left alone.
 
@@ -121,7 +124,7 @@ def write_logs(directory: Path) -> None:
         + "[rank3]: torch.distributed.DistBackendError: NCCL error: remote process exited\n"
         + "slurmstepd: error: *** STEP 4711.0 ON gpu-016 CANCELLED AT 2026-03-02T08:09:58 ***\n"
     )
-    rows = ["job_id,log,duration,gpus,nodes,state"]
+    rows = ["job_id,log,duration,gpus,nodes,state,user"]
     for number in range(60):
         node = NODE_NAMES[number % len(NODE_NAMES)]
         kinds = ["ecc"] if node == BAD_NODE else ["done", "done", "oom", "key", "file"]
@@ -134,7 +137,8 @@ def write_logs(directory: Path) -> None:
         )
         (directory / name).write_text(text)
         state = "COMPLETED" if kind == "done" else "FAILED"
-        rows.append(f"{number},{name},{rng.randrange(30, 3000)}m,8,{node},{state}")
+        user = USERS[number % len(USERS)]
+        rows.append(f"{number},{name},{rng.randrange(30, 3000)}m,8,{node},{state},{user}")
     (directory / "jobs.csv").write_text("\n".join(rows) + "\n")
 
 

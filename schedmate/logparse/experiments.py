@@ -28,10 +28,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from schedmate.base.data import load
 from schedmate.base.errors import InputError, UsageError
-from schedmate.base.inputs import format_duration
+from schedmate.base.inputs import format_duration, moment_of
 from schedmate.base.reading import open_text, parse_document, parse_json, read_text
 from schedmate.jobs import JobState, Progress
+from schedmate.logparse.reading import Log, LogFile
 from schedmate.logparse.reading.lines import seconds_apart
+from schedmate.logparse.reading.storage import Memory
 
 MOST_POINTS = 200_000
 """Points of a curve that are kept; more are thinned while they are read, every second one."""
@@ -308,11 +310,35 @@ def curve_progress(path: Path) -> Progress | None:
 
     None for what is read as a log, as is the output that a tracker stored.
     """
-    run = _run_of_curves(path)
+    run = _curve(path)
     return None if run is None else run.progress()
 
 
-def _run_of_curves(path: Path) -> Run | None:
+def is_curve(path: Path) -> bool:
+    """Whether a path is the curve of one run that trains, with no log of it beside that."""
+    if not path.is_dir():
+        return path.is_file() and kind_of(path) in ("tensorboard", "csv")
+    logs = any(one.suffix in LOGS for one in path.iterdir())
+    return not logs and kind_of(path) in ("tensorboard", "csv", "mlflow")
+
+
+def curve_log(path: Path) -> Log | None:
+    """The curve of such a run as the lines of a log, for what follows a job by its log."""
+    run = _curve(path)
+    if run is None:
+        return None
+    total = "" if run.total_steps is None else f"/{int(run.total_steps)}"
+    lines = [
+        f"{moment_of(point.time):%Y-%m-%dT%H:%M:%S.%fZ} step {int(point.step)}{total}"
+        + ("" if point.loss is None else f" loss {point.loss:.6g}")
+        for point in run.points
+        if point.time is not None and point.step is not None
+    ]
+    text = "".join(f"{line}\n" for line in lines)
+    return Log(str(path), [LogFile(path.name, Memory(text.encode()))])
+
+
+def _curve(path: Path) -> Run | None:
     kind = kind_of(path)
     if kind is None or (kind != "tensorboard" and not path.is_dir()):
         return None
@@ -330,7 +356,7 @@ def read_curve(path: Path, *, follow_links: bool = False) -> list[Point]:
     from schedmate.logparse.progress.tracker import track_log, track_series
     from schedmate.logparse.reading import open_log
 
-    if (run := _run_of_curves(path)) is not None:
+    if (run := _curve(path)) is not None:
         return run.points
     with open_log(path, follow_links=follow_links) as log:
         _, file = track_log(log)
@@ -572,6 +598,22 @@ def _read_trainer_state(path: Path) -> Run:
     return run
 
 
+def wandb_output(path: Path) -> Run | None:
+    """What W&B keeps beside the output of a run, `run-*/files/output.log`; None for other files."""
+    files = path.parent
+    if path.name != "output.log" or _WANDB_RUN.match(files.parent.name) is None:
+        return None
+    run = Run(format="wandb", name=_WANDB_RUN.sub("", files.parent.name), path=str(files.parent))
+    about = files / "wandb-metadata.json"
+    with suppress(InputError):
+        if about.is_file():
+            _read_wandb_metadata(run, parse_json(read_text(about, errors="replace"), about))
+    return run
+
+
+_WANDB_RUN = re.compile(r"^(?:offline-)?run-\d+_\d+-")
+
+
 def _read_wandb(path: Path) -> Run:
     folder = path if path.is_dir() else path.parent
     files = folder / "files" if (folder / "files").is_dir() else folder
@@ -581,7 +623,7 @@ def _read_wandb(path: Path) -> Run:
     own = summary.get("_wandb")
     run = Run(
         format="wandb",
-        name=re.sub(r"^(?:offline-)?run-\d+_\d+-", "", top.absolute().name),
+        name=_WANDB_RUN.sub("", top.absolute().name),
         path=str(top),
         points=[_point(summary)],
         end_time=_moment(summary.get("_timestamp")),

@@ -9,12 +9,12 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from schedmate.base.data import load
-from schedmate.logparse.reading import Line, LogFile
+from schedmate.logparse.reading import Attempt, Line, LogFile, attempts
 from schedmate.logparse.reading.lines import uncoloured
 
 STEPS = 3
 """Number of further steps that show that an earlier failure did not stop the job."""
-WINDOW = 1 << 16
+WINDOW = 1 << 13
 LARGEST = 1 << 22
 DENIALS = {"finished": "denied", "success": "denied", "checkpoint": "unsaved"}
 """The part of `denied.yaml` that negates the words of a kind in their own line."""
@@ -192,6 +192,19 @@ def line_of(file: LogFile, sign: Sign) -> Line:
     first, *more = file.lines(number, number + 1)
     begins = file.read(sign.offset, 1) in (b"\n", b"\r")
     return more[0] if more and (begins or not first.text.strip()) else first
+
+
+RUNS_WITHIN = 1 << 26
+"""Size of the largest log whose runs are told apart to follow the last one [bytes]."""
+
+
+def last_run(file: LogFile) -> Attempt:
+    """The last run in a log that shows progress, or all of the log."""
+    if file.size <= RUNS_WITHIN:
+        for run in reversed(attempts(file)):
+            if last_sign("progress", file, run.offset, run.end) is not None:
+                return run._replace(last_line=file.line_count(), end=file.size)
+    return Attempt(1, file.line_count(), 0, file.size, "")
 
 
 def last_sign(kind: str, file: LogFile, start: int, end: int) -> Sign | None:

@@ -226,11 +226,24 @@ def group_title(group: Group) -> str:
     return " · ".join([*parts, *([component] if component else [])])
 
 
-def plan_in_short(plan: Recovery | None) -> str:
+def plan_in_short(plan: Recovery | None, limit: int = PLAN) -> str:
     """The beginning of a plan's first sentence, as a row of a table shows it."""
     if plan is None:
         return ""
-    return clean(re.split(r"\.(?=\s|$)", plan.summary, maxsplit=1)[0], PLAN)
+    return clean(re.split(r"\.(?=\s|$)", plan.summary, maxsplit=1)[0], limit)
+
+
+def plan_in_brief(plan: Recovery | None) -> str:
+    """The steps of a plan in a few words each; whom to tell only if that is all of it."""
+    steps = []
+    for step in plan.steps if plan is not None else ():
+        if step.action != "notify":
+            what = step.detail if step.action == "restart" else step.node
+            parts = (step.action, what, "if so" if step.only_if else None)
+            steps.append(" ".join(part for part in parts if part))
+    if plan is not None and not steps:
+        return f"tell the {plan.notify}" if plan.notify != "nobody" else ""
+    return clean(", ".join(steps), PLAN)
 
 
 SINCE_NAMED = 3

@@ -6,10 +6,11 @@ Text of a log is quoted in code that it cannot end, so that nothing of it is for
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from schedmate.base.terminal import clean, counted
 from schedmate.jobs import Diagnosis, Progress
-from schedmate.logparse.triage.document import Triage
+from schedmate.logparse.triage.document import Group, JobVerdict, Triage
 from schedmate.report.batch import batch_headlines, group_title, plan_in_short, since_words
 from schedmate.report.jobs import (
     LINES_QUOTED,
@@ -21,6 +22,8 @@ from schedmate.report.jobs import (
 
 CAUSES_LISTED = 20
 """Most root causes in the table of a batch; the report has all of them."""
+OWNERS = 10
+"""Most owners of a root cause's jobs that are named."""
 CELL = 120
 """Characters of a log's line in a cell."""
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~@])")
@@ -67,6 +70,17 @@ def progress_markdown(progress: Progress) -> str:
     """How far the job is, how fast it goes, and on what this is based."""
     first, *rest = (escaped(line) for line in progress_headline(progress))
     return "\n\n".join([f"**{first}**", *rest]) + "\n"
+
+
+def cause_markdown(group: Group, example: JobVerdict, owners: Sequence[tuple[str, int]]) -> str:
+    """A root cause: its jobs, cost and owners, and the diagnosis of the job that stands for it."""
+    cost = f", {group.gpu_hours:,.1f} GPU-hours" if group.gpu_hours_known else ""
+    lines = [f"{counted(len(group.jobs), 'job')}{cost}, for example {code(example.job_id, 200)}"]
+    if owners:
+        named = ", ".join(f"{escaped(owner, 60)} ({count})" for owner, count in owners[:OWNERS])
+        lines[0] += f"; owners: {named}{', ...' if len(owners) > OWNERS else ''}"
+    found = example.diagnosis
+    return "\n".join([*lines, "", diagnosis_markdown(found) if found is not None else ""])
 
 
 def triage_markdown(triage: Triage) -> str:

@@ -84,16 +84,16 @@ for (const source of document.querySelectorAll("[data-copy]")) {
 
 // data-save: buttons that save what the page holds as files.
 for (const place of document.querySelectorAll("[data-save]")) {
-  const table = document.getElementById(place.dataset.table);
-  if (table) button("Save as CSV", place, () => save(`${place.dataset.save}.csv`, csv(table), "text/csv"));
+  const tables = (place.dataset.table || "").split(" ").map((id) => document.getElementById(id)).filter(Boolean);
+  if (tables.length) button("Save as CSV", place, () => save(`${place.dataset.save}.csv`, csv(tables), "text/csv"));
   const data = document.getElementById("data");
   if (data) button("Save as JSON", place, () => save(`${place.dataset.save}.json`, data.textContent, "application/json"));
 }
 
-function csv(table) {
+function csv(tables) { // with the same columns
   // a spreadsheet must not take the text of a log for a formula
   const cell = (text) => `"${(/^[=+@\t-]/.test(text) && Number.isNaN(Number(text)) ? "'" + text : text).replaceAll('"', '""')}"`;
-  const rows = [[...table.tHead.rows].at(-1), ...table.tBodies[0].rows];
+  const rows = [[...tables[0].tHead.rows].at(-1), ...tables.flatMap((table) => [...table.tBodies[0].rows])];
   return rows.map((row) => [...row.cells].flatMap((one) =>
     [cell(one.dataset.csv ?? one.textContent.trim().replace(/\s+/g, " ")), ...Array(one.colSpan - 1).fill("")]).join(",")).join("\n") + "\n";
 }
@@ -109,7 +109,8 @@ function save(name, text, type) {
 // Printed is what is open, and the first of the cards.
 let opened = [];
 addEventListener("beforeprint", () => {
-  opened = [...document.querySelectorAll("details.card")].slice(0, 25).filter((one) => !one.open);
+  opened = [...document.querySelectorAll("details.card")].slice(0, 25);
+  opened = [...new Set([...opened.map((one) => one.closest(".fold")), ...opened])].filter((one) => one && !one.open);
   opened.forEach((one) => { one.open = true; });
 });
 addEventListener("afterprint", () => opened.forEach((one) => { one.open = false; }));

@@ -3,7 +3,8 @@ const anchor = () => decodeURIComponent(location.hash.slice(1).split("?")[0]);
 const chosen = () => new URLSearchParams(location.hash.split("?")[1] || "");
 const filters = [...document.querySelectorAll("[data-filter]")].map((place) => {
   const name = place.dataset.filter;
-  const rows = [...document.getElementById(place.dataset.table).tBodies[0].rows];
+  const tables = place.dataset.table.split(" ").map((id) => document.getElementById(id));
+  const rows = tables.flatMap((table) => [...table.tBodies[0].rows]);
   const texts = rows.map((row) => row.textContent.toLowerCase());
   const words = place.querySelector("input[type=search]");
   const boxes = [...place.querySelectorAll("input[type=checkbox]")];
@@ -17,16 +18,18 @@ const filters = [...document.querySelectorAll("[data-filter]")].map((place) => {
   more.type = "button";
   more.className = "do more";
   more.addEventListener("click", () => { most = Infinity; apply(); });
-  document.getElementById(place.dataset.table).after(more);
-  function apply() {
+  tables[0].after(more);
+  function apply(unfold) {
     const parts = words.value.toLowerCase().split(/\s+/).filter(Boolean);
     const wanted = new Set(kinds());
     let shown = 0;
     rows.forEach((row, i) => {
-      const fits = (!boxes.length || wanted.has(row.dataset.kind)) && parts.every((part) => texts[i].includes(part));
+      const fits = (!boxes.length || !row.dataset.kind || wanted.has(row.dataset.kind)) && parts.every((part) => texts[i].includes(part));
       const show = fits && shown < most;
       if (row.hidden === show) row.hidden = !show;
       shown += fits;
+      const fold = show && unfold && parts.length ? row.closest("details.fold") : null;
+      if (fold) fold.open = true;
     });
     more.hidden = shown <= most;
     more.textContent = `Show all ${shown.toLocaleString("en")}`;
@@ -42,21 +45,22 @@ const filters = [...document.querySelectorAll("[data-filter]")].map((place) => {
   }
   function restore() {
     const state = chosen();
-    if (![...state.keys()].length) return;
+    if (![...state.keys()].length) return false;
     words.value = state.get(name) || "";
     const some = (state.get(`${name}-kinds`) ?? first).split(",");
     boxes.forEach((box) => { box.checked = some.includes(box.value); });
+    return true;
   }
-  for (const one of [words, ...boxes]) one.addEventListener("input", () => { apply(); keep(); });
+  for (const one of [words, ...boxes]) one.addEventListener("input", () => { apply(true); keep(); });
   place.hidden = false;
-  return () => { restore(); apply(); };
+  return () => apply(restore());
 });
 
 // A link to a card opens it.
 function open() {
   filters.forEach((again) => again());
   const target = document.getElementById(anchor());
-  if (target && target.tagName === "DETAILS") target.open = true;
+  for (let one = target; one; one = one.parentElement) if (one.tagName === "DETAILS") one.open = true;
   if (target && location.hash.includes("?")) target.scrollIntoView();
 }
 addEventListener("hashchange", open);

@@ -13,10 +13,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import PurePosixPath
 
 import numpy as np
 
+from schedmate.base.terminal import visible
 from schedmate.jobs import Diagnosis, EvidenceLine
 from schedmate.logparse.failure.side import FRAME, LIBRARY
 from schedmate.logparse.triage import JobVerdict, Strip, Triage
@@ -31,10 +33,12 @@ from schedmate.report.batch import (
     kinds_of_causes,
     merged_words,
     model_words,
+    plan_in_brief,
     plan_in_short,
     type_meanings,
 )
 from schedmate.report.charts import Figure
+from schedmate.report.markdown import cause_markdown, triage_markdown
 from schedmate.report.page import embedded, render
 
 _ASKED_MEMORY = re.compile(r"Tried to allocate ([\d.]+ ?[KMGT]?i?B)")
@@ -65,15 +69,15 @@ class Telling:
     facts: Sequence[str]
 
 
-def telling(job: JobVerdict) -> Telling:
-    """Details shown beside the error name of a failed job."""
+def telling(job: JobVerdict, *, placed: bool = True) -> Telling:
+    """Details shown beside the error name of a failed job, where it ran only if `placed`."""
     diagnosis = job.diagnosis
     if diagnosis is None or not job.failed:
         return Telling("", ())
     facts = [*_memory_facts(diagnosis), *_telling_frames(diagnosis)]
-    if job.workload:
+    if placed and job.workload:
         facts.append(job.workload)
-    if diagnosis.node:
+    if placed and diagnosis.node:
         facts.append(f"node {diagnosis.node}")
     if diagnosis.rank is not None:
         facts.append(f"rank {diagnosis.rank}")
@@ -142,6 +146,8 @@ LINE_KINDS = {
     "other": "Other",
 }
 """Kinds of new lines; the first three are shown at first, if there are any."""
+PLAN = 160
+"""Characters of a plan beside its cause."""
 FAILURE_KINDS = ("infrastructure", "framework", "script", "unknown")
 ROW_CAPS = ((5_000, 150), (2_000, 80), (1_000, 40), (300, 15), (50, 5))
 """Rows of the table of jobs and cards of groups, tried in turn until the report is small enough."""
@@ -161,6 +167,9 @@ class Card:
     hints: Sequence[EvidenceLine]
     jobs: Sequence[JobVerdict]
     share: float
+    owners: Sequence[tuple[str, int]]
+    """Users with the number of their jobs, where the job list names them."""
+    markdown: str
 
 
 def triage_page(triage: Triage, strip_of: Callable[[JobVerdict], Strip | None]) -> str:
@@ -207,8 +216,9 @@ def _page(
     ordered = [groups[bar.group] for bar in triage.pareto.bars]
     shares = {bar.group: bar.share for bar in triage.pareto.bars}
     # failures and unreadable logs before jobs that did not fail, when not all rows fit
-    listed = sorted(triage.jobs, key=lambda job: (not job.failed and not job.error, job.index))
-    shown = sorted(listed[:rows], key=lambda job: job.index)
+    listed = sorted(triage.jobs, key=lambda job: (_kind_of_job(job) == "none", job.index))
+    shown = listed[:rows]
+    kinded = [(job, _kind_of_job(job)) for job in shown]
     folder, names = short_names(triage.jobs)
     new = _new_lines(triage)
     return render(
@@ -219,25 +229,28 @@ def _page(
         meanings=type_meanings(triage),
         kinds=kinds_of_causes(triage) if len(ordered) > CAUSES_LISTED else [],
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        bars=[
-            (bar, group_title(group), group, jobs[group.example], telling(jobs[group.example]))
-            for bar in triage.pareto.bars[:25]
-            for group in [groups[bar.group]]
-        ],
-        widest=max((bar.value for bar in triage.pareto.bars), default=0) or 1,
+        markdown=visible(triage_markdown(triage)),
+        widest=max(shares.values(), default=0) or 1,
         cards=[_card(one, jobs, strip, shares[one.id]) for one in ordered[:cards]],
         groups_left_out=max(0, len(ordered) - cards),
-        rows=[(job, telling(job), _kind_of_job(job)) for job in shown],
+        at_once=CAUSES_LISTED,
+        rows=[(job, telling(job, placed=False), kind) for job, kind in kinded if kind != "none"],
+        fine=[(job, Telling("", ()), "") for job, kind in kinded if kind == "none"],
         columns={
+            "plan": any(job.failed and job.diagnosis and job.diagnosis.plan for job in shown),
             "line": any(job.diagnosis and job.diagnosis.line for job in shown),
             "node": any(_node_of_job(job) for job in shown),
             "hours": any(job.gpu_hours is not None for job in shown),
+            "owner": any(job.user for job in shown),
             "workload": any(job.workload for job in shown),
             "group": any(job.group for job in shown),
         },
-        kinds_of_jobs=_counted((_kind_of_job(job) for job in shown), _KINDS_OF_JOBS),
+        kinds_of_jobs=_counted((kind for _, kind in kinded), _KINDS_OF_JOBS),
         node_of=_node_of_job,
-        in_short=plan_in_short,
+        in_short=partial(plan_in_short, limit=PLAN),
+        in_brief=plan_in_brief,
+        suspects=[one for one in triage.node_test.nodes if one.suspect],
+        sound=[one for one in triage.node_test.nodes if not one.suspect],
         folder=folder,
         names=names,
         notes=[*merged_words(triage, most=50), *triage.warnings],
@@ -256,14 +269,19 @@ _KINDS_OF_JOBS = {
     "framework": "Framework",
     "script": "Script",
     "unknown": "Unknown",
-    "none": "No failure",
+    "silent": "No failure in the log",
+    "stopped": "Stopped",
     "unread": "Not read",
 }
 
 
 def _kind_of_job(job: JobVerdict) -> str:
-    """The value of the page's type filter that shows this job."""
-    return "unread" if job.diagnosis is None else job.diagnosis.error_type
+    """The value of the page's type filter that shows this job; `none` where nothing is wrong."""
+    if job.diagnosis is None:
+        return "unread"
+    if job.diagnosis.error_type != "none":
+        return job.diagnosis.error_type
+    return "silent" if job.silent else "stopped" if job.diagnosis.error_name else "none"
 
 
 def _node_of_job(job: JobVerdict) -> str:
@@ -334,6 +352,8 @@ def _card(
 ) -> Card:
     example = jobs[group.example]
     evidence = example.diagnosis.evidence if example.diagnosis is not None else []
+    members = [jobs[index] for index in group.jobs]
+    owners = Counter(job.user for job in members if job.user).most_common()
     return Card(
         group=group,
         title=group_title(group),
@@ -343,6 +363,8 @@ def _card(
         decided=[line for line in evidence if line.note in (None, "decided")],
         cascade=[line for line in evidence if line.note == "followed"],
         hints=[line for line in evidence if line.note not in (None, "decided", "followed")],
-        jobs=[jobs[index] for index in group.jobs[:50]],
+        jobs=members[:50],
         share=share,
+        owners=owners,
+        markdown=visible(cause_markdown(group, example, owners)),
     )

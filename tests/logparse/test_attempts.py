@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from schedmate.base.data import load
 from schedmate.jobs import Diagnosis, Progress
@@ -109,6 +112,61 @@ def test_a_first_line_that_comes_again_and_again_begins_no_attempt() -> None:
     assert len(attempts(file_of((line + steps(1, 5)) * 6))) == 1
     ranks = "Loading the configuration of the model\n" * 8
     assert len(attempts(file_of(ranks + steps(1, 5) + OOM + ranks))) == 1
+
+
+HEAD = "Loading the configuration\n+ modules: cuda, nccl\nreading 12 shards\nmodel has 7 layers\n"
+HEAD += "optimiser is AdamW\nstarting from scratch\n"
+
+
+def dated(text: str, start: int) -> str:
+    """The lines with a time each, a minute apart."""
+    first = datetime(2024, 1, 1) + timedelta(minutes=start)  # noqa: DTZ001 - as logs write it
+    lines = enumerate(text.splitlines())
+    return "".join(f"{first + timedelta(minutes=n)} {line}\n" for n, line in lines)
+
+
+def epochs(count: int, inner: int = 4) -> str:
+    lines = (f"Epoch {e} step {s}/{inner} loss 2.{s}" for e in range(count) for s in range(inner))
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("end", [OOM, "Training completed in 3 h\n", "Done.\n", HEAD])
+@pytest.mark.parametrize("run", [steps(10, 40), epochs(3)])
+def test_a_counter_that_starts_again_after_an_end_begins_a_run(end: str, run: str) -> None:
+    """As in a sweep: no banner tells one run from the next."""
+    head = HEAD if end == HEAD else "warming up\n"
+    parts = [head + run + end.replace(HEAD, "")] * 3
+    found = attempts(file_of("".join(parts)))
+    lines = parts[0].count("\n")
+    assert [one.first_line for one in found] == [1, lines + 1, 2 * lines + 1]
+
+
+def test_a_counter_that_starts_again_after_a_long_pause_begins_a_run() -> None:
+    """As of a job that the scheduler killed and put back into the queue without a word."""
+    run = "Loading the configuration\n" + steps(10, 40)
+    requeued = dated(run, 0) + dated(run, 300)
+    assert [one.first_line for one in attempts(file_of(requeued))] == [1, 32]
+    assert went(requeued).failure is None
+    at_once = dated(run, 0) + dated(run, 31)
+    assert len(attempts(file_of(at_once))) == 1
+
+
+@given(
+    st.integers(2, 6),
+    st.integers(2, 6),
+    st.sampled_from(["", "evaluating: accuracy 0.7\n", "Saved a checkpoint to /ckpt\n"]),
+    st.sampled_from(["Epoch {e}\n", "Epoch {e}/9\n", "", "epoch {e}: "]),
+    st.integers(1, 600),
+)
+def test_steps_that_start_again_with_each_epoch_begin_no_run(
+    outer: int, inner: int, between: str, header: str, pause: int
+) -> None:
+    text, minute = "Loading the configuration\n", 0
+    for e in range(outer):
+        lines = header.format(e=e) + "".join(f"step {s}/{inner} loss 2.{s}\n" for s in range(inner))
+        text += dated(lines + between, minute)
+        minute += lines.count("\n") + pause
+    assert len(attempts(file_of(text))) == 1
 
 
 def test_every_mark_knows_its_example() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from schedmate.base.terminal import Screen
 from schedmate.commands.triage import _strip_of
+from schedmate.demo import write_logs
 from schedmate.logparse.experiments import read_curve
 from schedmate.logparse.failure import diagnose
 from schedmate.logparse.progress.tracker import track_log
@@ -104,6 +105,12 @@ def triage_report(folder: Path, names: Sequence[str] = (), count: int = 60) -> s
     return _page(found, source)
 
 
+def sixty_jobs(folder: Path) -> str:
+    """The batch of `schedmate demo`."""
+    write_logs(folder)
+    return _page(triaged(folder / "jobs.csv", folder / "ledger.sqlite"), folder / "jobs.csv")
+
+
 def empty_report(folder: Path) -> str:
     """A batch in which nothing failed."""
     logs = folder / "fine"
@@ -182,6 +189,7 @@ MAKERS: dict[str, Callable[[Path], str]] = {
     "triage": triage_report,
     "triage names": lambda folder: triage_report(folder, NAMES, 24),
     "triage empty": empty_report,
+    "triage sixty": sixty_jobs,
     "simulation": lambda _: simulation_report(),
     "simulation sweep": lambda _: simulation_report(sweep=True),
     "simulation names": lambda _: simulation_report(names=NAMES),

@@ -19,6 +19,7 @@ MOST_PAGES = {
     "triage": 12,
     "triage names": 24,
     "triage empty": 1,
+    "triage sixty": 8,
     "simulation": 8,
     "simulation sweep": 14,
     "simulation names": 9,
@@ -61,6 +62,22 @@ def test_printed(pages: Pages, window: Browser, name: str) -> None:
     assert window.pages_printed() <= MOST_PAGES[name]
     opened = "return document.querySelectorAll('details.card[open]').length"
     assert window.run(opened) <= 3  # what printing opened is closed again
+
+
+def test_sixty_jobs_are_read_without_much_scrolling(pages: Pages, window: Browser) -> None:
+    window.resize(1280)
+    window.open(pages["triage sixty"])
+    assert window.run("return document.documentElement.scrollHeight") < 4000
+    heads = window.run("return [...document.querySelectorAll('#all th')].map((o) => o.textContent)")
+    assert {"Plan", "Owner"} <= set(heads)
+    copied = window.run(
+        "return [...document.querySelectorAll('[data-copy=\"Copy as Markdown\"]')]"
+        ".map((one) => one.textContent)"
+    )
+    assert copied[0].startswith("**38 of 60 jobs failed")
+    assert all(one.startswith(("11 jobs, ", "5 jobs, ")) for one in copied[1:])
+    assert "owners: ada" in copied[1]
+    assert "**Plan:**" in copied[1]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -186,7 +186,7 @@ def _open_with_markup(report: Path, window: Browser, image: str) -> None:
 def test_in_a_browser_sort_filter_and_links(report: Path, window: Browser) -> None:
     window.open(report)
     visible = (
-        "return [...document.querySelectorAll('#all tbody tr')].filter((r) => !r.hidden).length"
+        "return [...document.querySelectorAll('#jobs tbody tr')].filter((r) => !r.hidden).length"
     )
     assert window.run(visible) == len(HOSTILE) + 1
     window.type("#jobs input[type=search]", "no failure")
@@ -200,7 +200,7 @@ def test_in_a_browser_sort_filter_and_links(report: Path, window: Browser) -> No
         "return [...document.querySelectorAll('#all td.ln')].map((one) => +one.textContent)"
     )
     assert lines == sorted(lines, reverse=True)
-    assert lines[0] > lines[-1] == 0
+    assert len(lines) == len(HOSTILE)
     window.run("document.querySelectorAll('details').forEach((one) => { one.open = false; });")
     window.run("document.querySelector('#all td.id a').click()")
     opened = "return [...document.querySelectorAll('details[open]')].map((one) => '#' + one.id)"
@@ -335,6 +335,7 @@ def test_ranks_that_contradict_each_other_are_shown(cli: Cli, tmp_path: Path) ->
     out = tmp_path / "report.html"
     done = cli("triage", str(tmp_path / "logs"), "--one-job-per-folder", "--out", str(out))
     assert done.code == 0, done.err
+    assert f"report: {out}" in done.err.replace("\n  ", "")
     page = out.read_text()
     assert "Open to doubt:" in page
     assert "rank 1 reports ECC Error" in page or "rank 0 reports Key Error" in page

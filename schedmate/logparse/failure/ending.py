@@ -15,6 +15,7 @@ from schedmate.logparse.failure.scan import FileScan, scan
 from schedmate.logparse.progress.line import read_line
 from schedmate.logparse.progress.tracker import NUMBERED, track_log
 from schedmate.logparse.reading import Attempt, Log, LogFile, attempts
+from schedmate.logparse.signs import last_run
 
 TAIL = 1 << 20
 """The end of a log in which a failure is looked for [bytes]."""
@@ -56,8 +57,7 @@ def _verdict_on(file: LogFile, attempt: Attempt) -> Verdict:
 
 def _set_first_loss(progress: Progress, file: LogFile) -> None:
     """The iteration of the first loss that is no number, which may stand far above the end."""
-    whole = FileScan(file, Attempt(1, file.line_count(), 0, file.size, ""), 0)
-    line = non_finite_loss_from(whole)
+    line = non_finite_loss_from(FileScan(file, last_run(file), 0))
     sample = read_line(line.text) if line is not None else None
     if sample is not None and sample.iteration is not None and sample.iteration >= 0:
         known = progress.loss_state_since

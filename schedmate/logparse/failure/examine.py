@@ -72,13 +72,13 @@ def examine(log: Log, rules: RuleSet, usual: Healthy, locator: Locator = "auto")
             last = Attempt(1, max(1, file.line_count()), 0, file.size, "")
             last, probes = bisect_to_failure(file, last)
             result.probes += probes
+            scanned = scan(file, last, rules)
         else:
             file_attempts = attempts(file)
-            last = _last_telling_attempt(file, file_attempts, rules)
+            last, scanned = _last_telling_attempt(file, file_attempts, rules)
             if len(file_attempts) > result.attempts:
                 result.attempts, result.attempt = len(file_attempts), file_attempts.index(last) + 1
                 result.sequence = file, file_attempts
-        scanned = scan(file, last, rules)
         scanned.events = [event for event in scanned.events if not usual.knows(event)]
         result.scans.append(scanned)
         file.close()
@@ -87,20 +87,23 @@ def examine(log: Log, rules: RuleSet, usual: Healthy, locator: Locator = "auto")
 
 def _last_telling_attempt(
     file: LogFile, file_attempts: Sequence[Attempt], rules: RuleSet
-) -> Attempt:
-    """The last attempt, or the last failed one if those after it show nothing.
+) -> tuple[Attempt, FileScan]:
+    """The last attempt, or the last failed one if those after it show nothing, and its scan.
 
     An attempt supersedes earlier ones if it trains, ends well or fails itself. Lines that only look
     like the beginning of an attempt do not count.
     """
+    newest: FileScan | None = None
     for attempt in reversed(file_attempts):
         scanned = scan(file, attempt, rules)
+        newest = newest or scanned
         if scanned.events:
-            return attempt
+            return attempt, scanned
         trained = last_sign("progress", file, attempt.offset, attempt.end)
         if trained is not None or end_of([scanned]) is not None:
             break
-    return file_attempts[-1]
+    assert newest is not None  # there is one attempt at least
+    return file_attempts[-1], newest
 
 
 # Whether a log without a failure shows that its job finished, and on which line.

@@ -406,9 +406,9 @@ def rule_by_memory_use(event: Event, scan: FileScan | None, rules: RuleSet) -> R
         return rule
     use = stated_use(" ".join(line.text for line in event.lines))
     if use is None and scan is not None and "alloc" in event.text.lower():
-        first = scan.attempt.first_line
-        last = min(first + LINES_AT_START, event.number)
-        use = initial_use(line.text for line in scan.file.lines(first, last))
+        last = min(scan.attempt.first_line + LINES_AT_START, event.number)
+        start = scan.file.chunks(scan.attempt.offset, scan.file.line_offset(last + 1))
+        use = initial_use(plain(raw) for chunk in start for raw in chunk.data.split(b"\n"))
     if use is None:
         return rule
     if use.taken:

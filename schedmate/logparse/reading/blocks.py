@@ -3,19 +3,22 @@ attempts.
 
 Tracebacks are put together also if the output of ranks interleaves. A job that was restarted and
 appended to the same log is split into its attempts by the lines that begin and end one
-(`attempts.yaml`), or by its own first line.
+(`attempts.yaml`), by its own first line, or by a counter of steps or epochs that falls back to
+where it began after the run before has ended.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 from schedmate.base.data import load
-from schedmate.logparse.reading.lines import Line, plain
+from schedmate.logparse.reading.lines import Line, parse_line, plain, seconds_apart
 from schedmate.logparse.reading.log import LogFile
 
 TRACEBACK_START = "Traceback (most recent call last"
@@ -215,6 +218,14 @@ OPENING = 20
 """Lines among which it must be the only one of its form."""
 LONGEST, LEAST_WORDS = 300, 3
 """A line that is recognised again has at most this many bytes and at least this many words."""
+COUNTED_WITHIN = 1 << 18
+"""Bytes in which the first counter of steps or epochs has to be."""
+BETWEEN = 1 << 18
+"""Bytes before a counter that fell back in which the end of the run before is looked for."""
+PAUSE_S, PAUSES = 300.0, 5.0
+"""A pause between two runs is at least this long, and so many times the longest before it."""
+REPEATED = 5
+"""Lines of the beginning that show a new process without a pause when they come again."""
 # What a library prints whenever one more process imports it is no beginning of a job.
 _BY_ANY_PROCESS = re.compile(
     rb"(?i:warn|deprecat|tensorflow|cuda|\bTF_)|^\W*[DIWE]\d{4}|^\s|\.py:\d+|^wandb:"
@@ -251,7 +262,8 @@ def attempts(file: LogFile) -> list[Attempt]:
 
     At the start of one attempt every process and every layer of launchers prints a line of its own:
     a second one begins another attempt only if the job showed progress in between. The same applies
-    if the log repeats its own beginning (`opening`).
+    if the log repeats its own beginning (`opening`). A counter that falls back to its first value
+    begins a run only if the one before shows an end (`_Counter`): inner loops fall back, too.
     """
     patterns = _with_opening(_patterns(), opening_form(file))
     cuts: list[_Mark] = []
@@ -277,7 +289,10 @@ def attempts(file: LogFile) -> list[Attempt]:
             begun = mark
         ended = False
         seen[mark.kind] = mark
-    return _between_cuts(file, cuts)
+    for start, restart, stop in _restarts(file):
+        if not any(start < cut.offset <= stop for cut in cuts):
+            cuts.append(restart)
+    return _between_cuts(file, sorted(cuts, key=lambda cut: cut.offset))
 
 
 def _between_cuts(file: LogFile, cuts: list[_Mark]) -> list[Attempt]:
@@ -296,6 +311,8 @@ class _Patterns(NamedTuple):
     restarts: int
     work: Any
     failed: Any
+    finished: Any
+    ended: tuple[bytes, ...]
     texts: tuple[str, ...] = ()
     opening: int = -1
 
@@ -316,6 +333,8 @@ def _patterns() -> _Patterns:
         len(ends) + len(restarts),
         re2.compile(_any_of([one["pattern"] for one in data["work"]])),
         re2.compile(_any_of([one["pattern"] for one in data["failed"]])),
+        re2.compile(_any_of([one["pattern"] for one in data["finished"]])),
+        tuple(one["pattern"].encode() for part in ("failed", "finished") for one in data[part]),
         texts,
     )
 
@@ -332,6 +351,144 @@ def _with_opening(patterns: _Patterns, form: bytes | None) -> _Patterns:
         single=[*patterns.single, re2.compile(form)],
         opening=len(patterns.single),
     )
+
+
+_COUNT = (
+    rb"(?im)(?:^|[^\w-])(?:(?:global|train)[ _])?"
+    rb"(%s)\b[^\w\n]{1,8}(\d{1,9})\b"
+)
+
+
+@cache
+def _count(words: bytes = rb"epoch|iter(?:ation)?|step") -> Any:
+    import re2
+
+    return re2.compile(_COUNT % words)
+
+
+def _restarts(file: LogFile) -> Iterator[tuple[int, _Mark, int]]:
+    """The runs by their counter, each between the first count before it and its own."""
+    counter = _Counter.of(file)
+    firsts: list[tuple[int, int]] = []
+    if counter is None:
+        return
+    for chunk in file.chunks():
+        for match in counter.first.finditer(chunk.data):  # one of lines that follow each other
+            start, stop = chunk.offset_of(match.start()), chunk.offset_of(match.end())
+            if firsts and start <= firsts[-1][1] + LONGEST:  # nothing advanced in between
+                firsts[-1] = firsts[-1][0], stop
+            else:
+                firsts.append((start, stop))
+    if len(firsts) < 2:
+        return
+    hints = [
+        chunk.offset_of(match.start())
+        for chunk in file.chunks(file.align(firsts[0][0]))
+        for match in counter.ends.finditer(chunk.data)
+    ]
+    for (_, before), (start, _) in pairwise(firsts):
+        if bisect_left(hints, before) < bisect_left(hints, start):
+            cut = counter.begin_of_run(file, before, start)
+            if cut is not None:
+                yield before, cut, start
+
+
+@dataclass(frozen=True)
+class _Counter:
+    """The outermost counter of a log: its first count, what ends a run, and how the log begins.
+
+    Where a log counts epochs, they are it: steps may start anew with each.
+    """
+
+    first: Any
+    ends: Any
+    beginning: frozenset[bytes]
+
+    @classmethod
+    def of(cls, file: LogFile) -> _Counter | None:
+        import re2
+
+        head = file.read(0, COUNTED_WITHIN)
+        any_count = _count().search(head)
+        if any_count is None:
+            return None
+        found = _count(b"epoch").search(head) or any_count
+        line = _line_at(head, found.start(1))
+        counts = [(one[1], int(one[2])) for one in _count().finditer(line)][:2]
+        first = b"[^\n]*".join(rb"\b%s\b[^\w\n]{1,8}0*%d\b" % count for count in counts)
+        before = head[: any_count.start(1)].split(b"\n")[:-1]
+        told = [
+            line.strip()
+            for line in before[:OPENING]
+            if len(line) <= LONGEST and len(_WORDS.findall(line)) >= 2
+        ]
+        again = [rb"[\w.:+-]+".join(map(re.escape, _VARIES.split(line))) for line in told]
+        ends = [*_patterns().ended, *(rb"^\s*%s\s*$" % one for one in again)]
+        options = re2.Options()
+        options.encoding = re2.Options.Encoding.LATIN1
+        return cls(
+            re2.compile(b"(?m)^(?:[^\n]*%s[^\n]*(?:\n|$))+" % first, options),
+            re2.compile(b"(?m)" + b"|".join(b"(?:%s)" % one for one in ends), options),
+            frozenset(map(_masked, told)),
+        )
+
+    def begin_of_run(self, file: LogFile, before: int, at: int) -> _Mark | None:
+        """Where the run begins whose first count is at byte `at`; None if no run ended before it.
+
+        `before` is the end of the first count before it.
+        """
+        start = file.align(max(before, at - BETWEEN))
+        data = file.read(start, at - start)
+        data = data[: data.rfind(b"\n") + 1]
+        others = list(_count().finditer(data))
+        if all(self.first.search(_line_at(data, one.start(1))) for one in others):
+            return None  # it has not advanced
+        cut = self._end(data, data.find(b"\n", others[-1].end()) + 1)
+        if cut is None:
+            return None
+        line = data[cut:].partition(b"\n")[0] or _line_at(file.read(at, LONGEST), 0)
+        return _Mark(file.line_number(start + cut), start + cut, -1, plain(line)[:500])
+
+    def _end(self, data: bytes, rest: int) -> int | None:
+        """The byte after the end of a run, in what follows its last count at `rest`."""
+        for pattern in (_patterns().failed, _patterns().finished):
+            said = list(pattern.finditer(data[rest:]))
+            if said:
+                return data.find(b"\n", rest + said[-1].end() - 1) + 1
+        told = [
+            (rest + at, masked)
+            for at, line in _offsets(data[rest:])
+            if (masked := _masked(line)) in self.beginning
+        ]
+        if len({masked for _, masked in told}) >= REPEATED or (told and _paused(data, rest)):
+            return told[0][0]
+        return None
+
+
+def _masked(line: bytes) -> bytes:
+    return _VARIES.sub(b"0", line.strip())
+
+
+def _line_at(data: bytes, at: int) -> bytes:
+    end = data.find(b"\n", at)
+    return data[data.rfind(b"\n", 0, at) + 1 : end if end >= 0 else len(data)]
+
+
+def _paused(data: bytes, rest: int) -> bool:
+    """Whether the log paused after `rest` for much longer than before, by its lines' times."""
+    times = [(0 if n < rest else 1, parse_line(line, 1).time) for n, line in _offsets(data)]
+    known = [(after, time) for after, time in times if time is not None]
+    gaps: list[list[float]] = [[], []]
+    for (_, one), (after, other) in pairwise(known):
+        gaps[after].append(seconds_apart(other, one) or 0.0)
+    return max(gaps[1], default=0.0) >= max(PAUSE_S, PAUSES * max(gaps[0], default=0.0))
+
+
+def _offsets(data: bytes) -> Iterator[tuple[int, bytes]]:
+    at = 0
+    for line in data.split(b"\n")[:-1]:
+        yield at, line
+        at += len(line) + 1
 
 
 def opening_form(file: LogFile) -> bytes | None:

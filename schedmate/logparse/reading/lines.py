@@ -59,7 +59,7 @@ def decode(raw: bytes) -> str:
 def plain(raw: bytes) -> str:
     """A piece of a line as text without escape sequences and control characters."""
     text = decode(raw)
-    if text.isprintable():
+    if text.isprintable() or text.replace("\t", " ").isprintable():
         return text
     return _CONTROL.sub("", strip_escapes(text))
 
@@ -87,6 +87,9 @@ def parse_line(raw: bytes, number: int, layout: Layout | None = None) -> Line:
 
 def sniff_layout(sample: bytes) -> Layout:
     """The prefixes that count in a file of which `sample` is a part."""
+    if b"\r" not in sample and b"\b" not in sample:  # as `refreshes`, all at once
+        texts = (line[:400] for line in decode(sample).split("\n"))
+        return layout_of([text if text.isprintable() else plain(text.encode()) for text in texts])
     return layout_of([shown[0] for raw in sample.split(b"\n") if (shown := refreshes(raw[:400]))])
 
 
@@ -253,6 +256,7 @@ _UNDATED = datetime(1999, 1, 1, tzinfo=UTC).timestamp()
 _DATED = datetime(NO_YEAR + 1, 1, 1, tzinfo=UTC).timestamp()
 _MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec"
 _CLOCK = r"(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?"
+_CLOCKED = re.compile(r"\d:\d")
 _ZONE = r"(?:\s?(Z|UTC|GMT|[+-]\d\d:?\d\d))?"
 
 _SHAPES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], float]], ...]
@@ -263,7 +267,7 @@ def parse_time(text: str) -> float | None:
     head = text[:STAMP_WITHIN]
     if ":" not in head and head[:1] not in ("[", "<", "(", "1"):
         return None
-    for pattern, read in _SHAPES:
+    for pattern, read in _SHAPES if _CLOCKED.search(head) else _COUNTS:
         if match := pattern.search(head):
             with suppress(ValueError, OverflowError):
                 if (time := bounded_time(read(match))) is not None:
@@ -407,6 +411,8 @@ _SHAPES = (
     # the kernel's seconds since boot: [12345.678901]
     (re.compile(r"^(?:<\d+>)?\[\s*(\d{1,10}\.\d{3,6})\]"), _number),
 )
+_COUNTS = tuple(shape for shape in _SHAPES if shape[1] is _number)
+"""The shapes without a time of day."""
 
 
 # Removes colour escape sequences from the bytes of a log, and maps positions back.

@@ -142,7 +142,7 @@ class LogFile:
                     yield Piece(offset, part)
                 offset -= 1
 
-    def matching_reversed(self, pattern: Any, *, block: int = 1 << 16) -> Iterator[Piece]:
+    def matching_reversed(self, pattern: Any, *, block: int = 1 << 13) -> Iterator[Piece]:
         """The pieces that an RE2 pattern matches, in the order of `pieces_reversed`.
 
         Regions without a match are skipped at half a gigabyte a second.

@@ -37,6 +37,7 @@ from schedmate.base.objects import (
 )
 from schedmate.base.reading import MOST_RECORDS, bounded_rows, open_binary, open_text
 from schedmate.base.terminal import clean, counted
+from schedmate.logparse.experiments import wandb_output
 from schedmate.logparse.numbers import bounded_time
 from schedmate.logparse.reading import Log, LogFile, open_log
 from schedmate.logparse.reading.folder import Folder, FolderFiles, LogError, is_of_tracker
@@ -266,8 +267,34 @@ def _batch(
         Target(i, ids[i], log, tuple(run.files), folder, run.why or None)
         for i, (log, run) in enumerate(ordered)
     ]
+    named = [_named(target) for target in targets]
+    if len({target.job_id for target in named}) == len(named):
+        targets = named
     split = _split(ordered, folder.root) if job == "run" else []
     return Batch(source, targets, [*warnings, *split])
+
+
+_RAY_JOB = re.compile(r"(?:^|/)job-driver-(\w+)\.log$")
+
+
+def _named(target: Target) -> Target:
+    """A job by the name that a tracker or launcher gave it in the layout of its files.
+
+    W&B's run also says whose it is and on how many GPUs it ran.
+    """
+    ray = _RAY_JOB.search(target.files[0].as_posix())
+    if ray is not None:  # below /tmp/ray/session_*/logs
+        return replace(target, job_id=ray[1])
+    tracked = wandb_output(target.files[0])
+    if tracked is None:
+        return target
+    return replace(
+        target,
+        job_id=tracked.name,
+        gpus=tracked.gpus,
+        user=tracked.user,
+        workload=PurePath(tracked.command.split()[1]).name if tracked.command else None,
+    )
 
 
 def _home(run: Run) -> Path:

@@ -63,13 +63,15 @@ def any_of(*kinds: str) -> Any:
     return re2.compile(f"(?m){bare}".encode("latin-1"), options)
 
 
-def find_divergence(file: LogFile, used: Sequence[Sample]) -> Divergence | None:
+def find_divergence(file: LogFile, used: Sequence[Sample], start: int = 0) -> Divergence | None:
     """The first sign of the divergence that a log ends with; None if it ends healthy.
 
-    `used` are its lines about progress, the newest first.
+    `used` are its lines about progress, the newest first; the run begins at byte `start`.
     """
     found = [
-        one for one in (_not_a_number(used), _scale(file, used), _jump(used)) if one is not None
+        one
+        for one in (_not_a_number(used), _scale(file, used, start), _jump(used))
+        if one is not None
     ]
     return min(found, key=lambda one: one.offset, default=None)
 
@@ -89,13 +91,13 @@ def _not_a_number(used: Sequence[Sample]) -> Divergence | None:
     return Divergence(f"the loss is {what}", first.offset, first.iteration, first.time)
 
 
-def _scale(file: LogFile, used: Sequence[Sample]) -> Divergence | None:
+def _scale(file: LogFile, used: Sequence[Sample], start: int) -> Divergence | None:
     """A loss scale that fell to its end, or step after step skipped."""
     scales: list[tuple[float, int]] = []  # newest first
     skipped: list[int] = []
     lines = file.matching_reversed(any_of("scale", "minimum", "skipped"))
     for read, (offset, data) in enumerate(lines):
-        if read >= LINES:
+        if read >= LINES or offset < start:
             break
         if any(one.search(data) for one in patterns("minimum")):
             return Divergence("the loss scale is at its minimum", offset, *_place(used, offset))

@@ -28,7 +28,7 @@ from schedmate.logparse.progress.series import (
 from schedmate.logparse.progress.silence import SURVIVED_TIMES, rhythm
 from schedmate.logparse.progress.tracker import RANKS, track_series
 from schedmate.logparse.reading import Log, LogError, LogFile, parse_line
-from schedmate.logparse.signs import last_sign
+from schedmate.logparse.signs import last_run, last_sign
 from schedmate.logparse.templates import mask
 from schedmate.logparse.watch.divergence import any_of, find_divergence
 from schedmate.logparse.watch.slowdown import SLOWER, THRESHOLD, present_slowdown
@@ -85,22 +85,25 @@ def watch_log(
     """
     if not log.files:
         raise LogError(f"{log.name} holds no log; give a directory with the text files of one job.")
-    read = []
+    read, starts = [], {}
     for file in log.files[:RANKS]:
-        progress, used = track_series(file, batch=batch, enough=limits.lines)
+        start = last_run(file).offset  # what stands before it was another process
+        progress, used = track_series(file, batch=batch, since=start, enough=limits.lines)
         read.append((progress, used, file))
+        starts[file.name] = start
         if len(log.files) > 1:
             file.close()
     best = max(read, key=lambda each: (bool(each[1]), not each[0].abstained))
     progress, used, file = best
+    start = starts[file.name]
     health = Health(read_at=now, written_at=min(written, now), progress=progress)
     _place(health, used, file, before, limits)
-    sign = last_sign("checkpoint", file, 0, file.size)
+    sign = last_sign("checkpoint", file, start, file.size)
     health.checkpoint_line = None if sign is None else file.line_number(sign.offset)
     if progress.ended is None:
         streams = _streams(read)
         for condition in (
-            _diverged(health, file, used, limits),
+            _diverged(health, file, used, start, limits),
             _stalled(health, file, used, streams, limits),
             _late(health, limits),
             _slowed(health, file, used, limits),
@@ -392,9 +395,9 @@ def _when(health: Health, file: LogFile, sample: Sample, used: Sequence[Sample])
 
 
 def _diverged(
-    health: Health, file: LogFile, used: list[Sample], limits: WatchLimits
+    health: Health, file: LogFile, used: list[Sample], start: int, limits: WatchLimits
 ) -> Condition | None:
-    found = find_divergence(file, used)
+    found = find_divergence(file, used, start)
     if found is None:
         return None
     near = min(used, key=lambda s: abs(s.offset - found.offset), default=None)

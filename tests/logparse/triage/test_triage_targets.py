@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -93,6 +94,26 @@ def test_what_is_no_log_by_its_content_is_left_out_and_named(
 def test_a_run_in_the_content_outweighs_the_name(name: str, text: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(text)
     assert [target.log.name for target in find_targets(str(tmp_path)).targets] == [name]
+
+
+def test_runs_are_named_as_trackers_and_launchers_name_them(tmp_path: Path) -> None:
+    text = "step 1/9 loss 2.0\n" * 3 + "KeyError: 'a'\n"
+    for run, about in (
+        ("run-20240131_101112-abcd1234", {"username": "ann", "gpu_count": 8, "program": "t.py"}),
+        ("offline-run-20240131_101112-efgh5678", ["not what W&B writes"]),
+    ):
+        files = tmp_path / "project" / "wandb" / run / "files"
+        files.mkdir(parents=True)
+        (files / "output.log").write_text(text)
+        (files / "wandb-metadata.json").write_text(json.dumps(about))
+    ray = tmp_path / "ray" / "session_2024-01-31_10-11-12_123456_1" / "logs"
+    ray.mkdir(parents=True)
+    (ray / "job-driver-raysubmit_ab12.log").write_text(text)
+    found = find_targets(str(tmp_path / "project"), recursive=True).targets
+    told = [(one.job_id, one.user, one.gpus) for one in found]
+    assert sorted(told, key=str) == [("abcd1234", "ann", 8), ("efgh5678", None, None)]
+    (driver,) = find_targets(str(tmp_path / "ray"), recursive=True).targets
+    assert driver.job_id == "raysubmit_ab12"
 
 
 def test_jobs_of_equal_names_are_told_apart(tmp_path: Path) -> None:

@@ -61,6 +61,22 @@ def test_a_job_that_goes_on_has_no_condition(tmp_path: Path) -> None:
     assert health.progress_at == START + 401
 
 
+@pytest.mark.parametrize(
+    "broken",
+    [
+        step_line(401, 201, "nan") + step_line(403, 202, "nan") + "Killed\n",
+        "FloatingPointError: Minimum loss scale reached (0.0001)\n",
+        "RuntimeError: something else\n",
+    ],
+)
+def test_a_run_is_judged_without_those_before_it(tmp_path: Path, broken: str) -> None:
+    """Of a job that is started again in one file after it diverged, and is slower at first."""
+    again = [step_line(500 + 5 * n, n, f"{400 - n}.0") for n in range(1, 40)]
+    health = health_of(tmp_path / "log", [*steady(200), broken, *again], now=696)
+    assert kinds(health) == []
+    assert health.usual_s == 5.0
+
+
 def test_a_stall_is_found_within_ten_usual_intervals(tmp_path: Path) -> None:
     quiet = health_of(tmp_path / "log", steady(200), now=400 + 14, written=400)
     assert kinds(quiet) == []
