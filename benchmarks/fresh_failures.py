@@ -42,7 +42,7 @@ from pathlib import Path
 from typing import Any
 
 from _package import read_with
-from _record import RESULTS, record
+from _record import record, recorded
 
 LABELS = Path(__file__).parent / "labels" / "failures.jsonl"
 KEYS = {
@@ -97,7 +97,7 @@ def main() -> None:
         if code == "this":
             wrong = [case(*pair) for pair in pairs if not all(right(*pair).values())]
     measured = {row["code"] for row in rows}
-    rows = [row for row in recorded() if row["code"] not in measured] + rows
+    rows = [row for row in recorded("fresh_failures")["rows"] if row["code"] not in measured] + rows
     record("fresh_failures", rows, sources=len({one["source"] for one in labels}))
     record(
         "fresh_failures_wrong",
@@ -125,13 +125,6 @@ def accepted(expected: dict[str, Any], name: str) -> list[Any] | None:
     if name not in expected:
         return None
     return [None] if expected[name] is None else expected[name]
-
-
-def recorded() -> list[dict[str, Any]]:
-    """The rows of the last record, of whatever code."""
-    path = RESULTS / "fresh_failures.json"
-    rows: list[dict[str, Any]] = json.loads(path.read_text())["rows"] if path.exists() else []
-    return rows
 
 
 def right(label: dict[str, Any], found: list[Any]) -> dict[str, bool]:

@@ -10,9 +10,9 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from generate_benchmarks import RESULTS, ROOT, cell, result, table
+from generate_benchmarks import RESULTS, ROOT, cell, result, results, table
 
-SHARED = ("machine", "python", "packages", "rows", "name")
+SHARED = ("machine", "python", "packages", "rows")
 """What is left out of a table's heading, or told elsewhere."""
 
 
@@ -26,9 +26,10 @@ def owners() -> dict[str, list[str]]:
     """The results of each benchmark; a result belongs to the longest name that begins its own."""
     found: dict[str, list[str]] = {}
     questions = sorted(scripts(), key=len, reverse=True)
-    for path in sorted(RESULTS.glob("*.json")):
-        owner = next((one for one in questions if path.stem.startswith(one)), "others")
-        found.setdefault(owner, []).append(path.stem)
+    names = [name for path in RESULTS.glob("*.json") for name in results(path.stem)]
+    for name in sorted(names):
+        owner = next((one for one in questions if name.startswith(one)), "others")
+        found.setdefault(owner, []).append(name)
     return dict(sorted(found.items()))
 
 
