@@ -101,14 +101,19 @@ def table(found: Iterable[Row], columns: list[str] | None = None) -> str:
     return "\n".join(lines)
 
 
-def cell(value: Any) -> str:
-    """A value as the text of a cell."""
+def shown(value: Any) -> str:
+    """A value as text in one line."""
     if value is None:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
     text = f"{value:,}" if isinstance(value, int) and value >= 10_000 else str(value)
-    return text.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ").replace("_", r"\_")
+    return text.replace("\n", " ")
+
+
+def cell(value: Any) -> str:
+    """A value as a cell of a table in Markdown."""
+    return shown(value).replace("|", "\\|").replace("<", "&lt;").replace("_", r"\_")
 
 
 def origin(name: str) -> str:
