@@ -129,6 +129,7 @@ def one_by_one(workload: Workload, cluster: Cluster, outcome: Outcome) -> str:
     try:
         audits._check_jobs(workload, cluster, outcome, every, np.ones(len(positions), bool))
         audits._check_gpus(workload, cluster, outcome, positions)
+        audits.check_laws(workload, cluster, outcome)
     except LawBrokenError as error:
         return str(error)
     return ""
