@@ -39,7 +39,7 @@ demo: $(VENV)/base.stamp ## Show the main commands on made-up files, which stay 
 	@$(BIN)/schedmate demo demo
 
 test: $(VENV)/dev.stamp ## Run the whole test suite, on up to four cores
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --durations 15 $(ARGS)
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal --durations 15 $(ARGS)
 
 test-shells: $(VENV)/dev.stamp ## Run the tests of completion in zsh and fish; .ci/install shells installs them
 	$(BIN)/python -m pytest -m shells -n 0 tests/test_completion.py $(ARGS)

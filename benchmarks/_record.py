@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 RESULTS = Path(__file__).parent / "results"
-"""One JSON a table; `tables.py` shows them."""
+"""One JSON a subject, the first word of its tables' names; `tables.py` shows them."""
 WORKING = Path(__file__).parent.parent / "build" / "benchmarks"
 """What is for who works on the thing measured, such as lists of single cases."""
 DRY = "BENCH_DRY"
@@ -31,21 +31,22 @@ PACKAGES = (
 
 
 def record(name: str, rows: list[dict[str, Any]], *, working: bool = False, **meta: Any) -> None:
-    """Print `rows` and write them to results/NAME.json with where they come from.
+    """Print `rows` and keep them as `name` in the file of their subject, with where they come from.
 
     With `working`, for lists of single cases and what is measured while working on something, they
     go to the build folder, and are not kept. Ends with a sentence where files other than results
     differ from the commit, or there is none: then the rows are in the build folder.
     """
-    document = {"name": name, **_origin(), **meta, "rows": rows}
-    show(document)
+    document = {**_origin(), **meta, "rows": rows}
+    show(name, document)
     if is_dry():
         return
     why_not = None if working else _why_not()
     folder = WORKING if working or why_not else RESULTS
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name}.json"
-    write(path, document)
+    path = file_of(name, folder)
+    tables = json.loads(path.read_text()) if path.exists() else {}
+    write(path, {**tables, name: document})
     if why_not:
         raise SystemExit(
             f"error: {name} is not recorded, because {why_not}; its rows are in {path}. Commit and "
@@ -58,16 +59,28 @@ def is_dry() -> bool:
     return os.environ.get(DRY, "") not in ("", "0")
 
 
-def write(path: Path, document: dict[str, Any]) -> None:
-    path.write_text(json.dumps(document, indent=1) + "\n")
+def file_of(name: str, folder: Path = RESULTS) -> Path:
+    """The file that a table is kept in, beside others of its subject."""
+    return folder / f"{name.partition('_')[0]}.json"
 
 
-def show(document: dict[str, Any]) -> None:
+def recorded(name: str) -> dict[str, Any]:
+    """What was last recorded of a table; its `rows` are empty before the first time."""
+    path = file_of(name)
+    tables: dict[str, dict[str, Any]] = json.loads(path.read_text()) if path.exists() else {}
+    return tables.get(name, {"rows": []})
+
+
+def write(path: Path, tables: dict[str, dict[str, Any]]) -> None:
+    path.write_text(json.dumps(dict(sorted(tables.items())), indent=1) + "\n")
+
+
+def show(name: str, document: dict[str, Any]) -> None:
     """Print a result as a table."""
     rows = document["rows"]
     columns = list(dict.fromkeys(key for row in rows for key in row))
     origin = [f"{key}: {document[key]}" for key in ("commit", "date", "history") if key in document]
-    table = Table(*columns, title=document["name"], caption="; ".join(origin))
+    table = Table(*columns, title=name, caption="; ".join(origin))
     for row in rows:
         table.add_row(*(str(row.get(column, "")) for column in columns))
     Console(width=200).print(table)

@@ -31,7 +31,7 @@ from typing import Any
 
 from _bootstrap import bootstrap
 from _model import Model, choice, number, words
-from _record import RESULTS, record
+from _record import record, recorded
 from public_benchmark import FURTHER_FIELDS, MANDATORY_FIELDS, Label, job_labels, judge, score
 
 from schedmate.agent.static import extract
@@ -212,13 +212,6 @@ def row(
     return made, answers
 
 
-def recorded() -> list[dict[str, Any]]:
-    """The rows of the last record, which stay where their labels are not asked for now."""
-    path = RESULTS / "baselines.json"
-    rows: list[dict[str, Any]] = json.loads(path.read_text())["rows"] if path.exists() else []
-    return rows
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("labels", nargs="*", choices=("heldout", "unread", "dev"), help="else all")
@@ -231,7 +224,8 @@ def main() -> None:
         name: partial(answer, name) for name in ("pattern", "search", "static")
     }
     wanted = options.labels or ["heldout", "unread", "dev"]
-    rows = [one for one in recorded() if one["labels"].removesuffix(".jsonl") not in wanted]
+    last = recorded("baselines")["rows"]  # rows stay where their labels are not asked for now
+    rows = [one for one in last if one["labels"].removesuffix(".jsonl") not in wanted]
     meta: dict[str, Any] = {}
     if rows:
         meta["kept"] = (

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from _record import RESULTS, record
+from _record import record, recorded
 
 ROOT = Path(__file__).parent.parent
 TRIALS = yaml.safe_load((ROOT / "benchmarks" / "extras.yaml").read_text())
@@ -62,7 +62,7 @@ def main() -> None:
     for name in wanted:
         if name not in TRIALS:
             parser.error(f"there is no trial of {name!r} in extras.yaml")
-    rows = {row["extra"]: row for row in recorded()}
+    rows = {row["extra"]: row for row in recorded("extras")["rows"]}
     torch = ["--index-url", options.torch_index] if options.torch_index else []
     if torch or options.torch:
         torch.append(options.torch or "torch")
@@ -74,13 +74,6 @@ def main() -> None:
             order = sorted(rows.values(), key=lambda row: (row["extra"] != "base", row["extra"]))
             record("extras", order, torch=" ".join(torch) or "from PyPI")
     sys.exit(any(rows[name]["trial"] != "passed" for name in wanted))
-
-
-def recorded() -> list[dict[str, Any]]:
-    """The rows of the last record."""
-    path = RESULTS / "extras.json"
-    rows: list[dict[str, Any]] = json.loads(path.read_text())["rows"] if path.exists() else []
-    return rows
 
 
 def build(folder: Path) -> Path:

@@ -32,7 +32,7 @@ import yaml
 from _fields import RANKED, Answer, read
 from _figure import save
 from _fitting import FOLDS, SEED, Models, choices, fit, folds, out_of_fold, rows_of
-from _record import RESULTS, record
+from _record import RESULTS, record, recorded
 from _tried import TRIED
 
 from schedmate.agent.fields.confidence import (
@@ -178,7 +178,7 @@ def _curve(kinds: dict[str, np.ndarray], right: np.ndarray) -> list[dict[str, An
 
 def picture() -> None:
     """Draw the recorded share of right answers by confidence, tenth by tenth."""
-    rows = json.loads((RESULTS / "extraction_confidence.json").read_text())["rows"]
+    rows = recorded("extraction_confidence")["rows"]
     curves = [Series("as sure as right", 7, np.array([0.0, 1.0]), np.array([0.0, 1.0]))]
     for style, kind in enumerate(("confidence", "probability")):
         drawn = [row for row in rows if row[f"{kind}: answers"] >= FEW]

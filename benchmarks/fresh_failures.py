@@ -53,7 +53,7 @@ from pathlib import Path
 from typing import Any
 
 from _package import read_with
-from _record import RESULTS, record
+from _record import record, recorded
 from log_baselines import Method, keywords, last_error, patterns
 
 LABELS = Path(__file__).parent / "labels" / "failures.jsonl"
@@ -130,7 +130,8 @@ def main() -> None:
             said = found
             wrong = [case(*pair) for pair in pairs if not all(right(*pair).values())]
     measured = {(row["code"], row["batch"]) for row in rows}
-    rows = [row for row in recorded() if (row["code"], row["batch"]) not in measured] + rows
+    last = recorded("fresh_failures")["rows"]
+    rows = [row for row in last if (row["code"], row["batch"]) not in measured] + rows
     record("fresh_failures", rows, sources=len({one["source"] for one in labelled()}))
     record(
         "fresh_failures_wrong",
@@ -145,7 +146,9 @@ def main() -> None:
 
 def record_whole(code: str, pairs: list[tuple[dict[str, Any], list[Any]]], logs: Path) -> None:
     """Record what is said of whole logs, beside simple methods, and the answers that were wrong."""
-    rows = [whole_row(code, pairs)]
+    last = recorded("fresh_failures_whole")["rows"]
+    rows = [row for row in last if row["code"] not in (code, *SIMPLE)]
+    rows.append(whole_row(code, pairs))
     for name, method in SIMPLE.items():
         answers = [method(logs / f"{label['id']}.log") for label, _ in pairs]
         simple = [
@@ -185,13 +188,6 @@ def accepted(expected: dict[str, Any], name: str) -> list[Any] | None:
     if name not in expected:
         return None
     return [None] if expected[name] is None else expected[name]
-
-
-def recorded() -> list[dict[str, Any]]:
-    """The rows of the last record, of whatever code."""
-    path = RESULTS / "fresh_failures.json"
-    rows: list[dict[str, Any]] = json.loads(path.read_text())["rows"] if path.exists() else []
-    return rows
 
 
 def right(label: dict[str, Any], found: list[Any]) -> dict[str, bool]:

@@ -365,7 +365,7 @@ def main() -> None:
         print(*rows, *losses, meta, sep="\n")
     else:
         record("metamorphic", rows, **meta)
-        record("metamorphic_cases", losses, **meta)
+        record("metamorphic_cases", losses, working=True, **meta)
 
 
 if __name__ == "__main__":

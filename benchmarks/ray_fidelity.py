@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from _record import RESULTS, record
+from _record import RESULTS, record, recorded
 
 ROOT = Path(__file__).parent.parent
 WORK = ROOT / "build" / "ray_fidelity"
@@ -48,7 +48,7 @@ POLICIES = {
     "Lucid": f"lucid:{LUCID}",
     "Lucid+SchedMate": f"lucid+schedmate:{LUCID}",
 }
-CALIBRATION = RESULTS / "ray_calibration.json"
+CALIBRATION = "ray_calibration"
 INTENSITIES = (0.3, 0.6, 1.0)
 """Share of time in which the calibrating training computes."""
 MODELS: dict[str, dict[str, Any]] = {
@@ -386,7 +386,7 @@ def live(wanted: list[str]) -> None:
     from schedmate.cluster.ray.local import LocalCluster
     from schedmate.schedulers.model import Cluster
 
-    table = json.loads(CALIBRATION.read_text())["slow"]
+    table = recorded(CALIBRATION)["slow"]
     WORK.mkdir(parents=True, exist_ok=True)
     every = [f"{seed}:{name}" for seed in SEEDS for name in POLICIES]
     with LocalCluster(Cluster.parse(CLUSTER)) as cluster:
@@ -419,7 +419,7 @@ def simulate(seed: int, name: str, ran: dict[str, Any] | None = None) -> dict[st
     from schedmate.schedulers.sim.world import Equipment, TracePhysics, World
     from schedmate.settings import load_settings
 
-    measured = json.loads(CALIBRATION.read_text())
+    measured = recorded(CALIBRATION)
     table, start_s = measured["slow"], measured["start_s"] + measured["process_s"]
     advice_s = measured["advice_s"]
     left: dict[int, list[float]] = {}
@@ -639,7 +639,7 @@ def report() -> None:
         row["error, its starts"] = f"{knowing / real - 1:+.1%}"
         rows.append(row)
     draw(curves)
-    calibration = json.loads(CALIBRATION.read_text())
+    calibration = recorded(CALIBRATION)
     record(
         "ray_fidelity",
         rows,

@@ -16,7 +16,6 @@ sia_PART_published.
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import resource
 import statistics
@@ -28,7 +27,7 @@ from typing import Any
 
 import numpy as np
 from _figure import save
-from _record import RESULTS, record
+from _record import RESULTS, record, recorded
 
 from schedmate.report import charts
 from schedmate.schedulers.goodput import Shape
@@ -71,7 +70,7 @@ def main() -> None:
         record("sia_solver", list(solver()), what="CPU of one round's program, 19 shapes and more")
         return
     if arguments.part == "figure":
-        figure(json.loads((RESULTS / "sia_charge.json").read_text())["rows"])
+        figure(recorded("sia_charge")["rows"])
         return
     if arguments.data is None or arguments.kept is None:
         parser.error("--data DIR and --kept FOLDER are needed")

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from _package import read_with
-from _record import RESULTS, record
+from _record import record, recorded
 
 LABELS = Path(__file__).parent / "labels" / "wild_logs.json"
 FAILURES = Path(__file__).parent / "labels" / "failures.jsonl"
@@ -209,9 +209,7 @@ def _rest(pairs: list[tuple[dict[str, Any], list[Any]]], key: str, at: int) -> s
 
 def _recorded(measured: set[str]) -> list[dict[str, Any]]:
     """The rows that were recorded of other code than was measured now."""
-    path = RESULTS / "wild_logs.json"
-    rows = json.loads(path.read_text())["rows"] if path.exists() else []
-    return [row for row in rows if row["code"] not in measured]
+    return [row for row in recorded("wild_logs")["rows"] if row["code"] not in measured]
 
 
 def _case(label: dict[str, Any], found: list[Any]) -> dict[str, Any]:

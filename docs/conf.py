@@ -23,7 +23,7 @@ myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4
 myst_linkify_fuzzy_links = False
 suppress_warnings = ["misc.highlighting_failure"]  # quotes that go on over several lines
-RESULT = re.compile(r"\]\((?:\.\./)+benchmarks/results/(\w+)\.(?:md|json)\)")
+RESULT = re.compile(r"\]\((?:\.\./)+benchmarks/results/(?:\w+\.json#)?(\w+?)(?:\.json)?\)")
 OVERVIEW = re.compile(r"\]\((?:\.\./)*benchmarks/(?:README\.md)?\)")
 FOLDER = re.compile(r"\[([^]\n]+)\]\(((?:\.\./)+[\w/-]+)\)")
 

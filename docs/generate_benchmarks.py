@@ -27,8 +27,27 @@ Row = dict[str, Any]
 @cache
 def result(name: str) -> dict[str, Any]:
     """A recorded result: where it comes from, and its `rows`."""
-    document: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    document: dict[str, Any] = results(subject(name))[name]
     return document
+
+
+@cache
+def results(subject: str) -> dict[str, dict[str, Any]]:
+    """The recorded results of a subject."""
+    found: dict[str, dict[str, Any]]
+    found = json.loads((RESULTS / f"{subject}.json").read_text(encoding="utf-8"))
+    return found
+
+
+def subject(name: str) -> str:
+    """The file of a result, without its ending: the first word of its name."""
+    return name.partition("_")[0]
+
+
+def link(name: str, base: str) -> str:
+    """A link to a recorded result; `base` leads to benchmarks/results."""
+    anchor = f"#{name}" if name != subject(name) else ""
+    return f"[{name}]({base}/{subject(name)}.json{anchor})"
 
 
 def rows(name: str, where: dict[str, Any] | None = None) -> list[Row]:
@@ -40,7 +59,7 @@ def rows(name: str, where: dict[str, Any] | None = None) -> list[Row]:
         if all(str(row.get(column)) == value for column, value in wanted.items())
     ]
     if not found:
-        raise SystemExit(f"docs/figures.yaml: no row of results/{name}.json has {wanted}.")
+        raise SystemExit(f"docs/figures.yaml: no row of the result {name} has {wanted}.")
     return found
 
 
@@ -64,7 +83,7 @@ def highlight(one: dict[str, Any], base: str) -> str:
     for name, other in one.get("beside", {}).items():
         cells[name] = rows(other.get("result", one["result"]), other["where"])[0][other["column"]]
     said = one["say"].format_map(Cells(cells))
-    return f"| {one['what']} | {said} | [{one['result']}]({base}/{one['result']}.json) |"
+    return f"| {one['what']} | {said} | {link(one['result'], base)} |"
 
 
 def highlights(base: str) -> str:
@@ -82,21 +101,26 @@ def table(found: Iterable[Row], columns: list[str] | None = None) -> str:
     return "\n".join(lines)
 
 
-def cell(value: Any) -> str:
-    """A value as the text of a cell."""
+def shown(value: Any) -> str:
+    """A value as text in one line."""
     if value is None:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
     text = f"{value:,}" if isinstance(value, int) and value >= 10_000 else str(value)
-    return text.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ").replace("_", r"\_")
+    return text.replace("\n", " ")
+
+
+def cell(value: Any) -> str:
+    """A value as a cell of a table in Markdown."""
+    return shown(value).replace("|", "\\|").replace("<", "&lt;").replace("_", r"\_")
 
 
 def origin(name: str) -> str:
     """Where a result comes from, in one line with a link to it."""
     document = result(name)
     facts = ", ".join(f"{key} {document[key]}" for key in ORIGIN if document.get(key))
-    return f"Source: [{name}.json](../benchmarks/results/{name}.json); {facts}."
+    return f"Source: {link(name, '../benchmarks/results')}; {facts}."
 
 
 def section(one: dict[str, Any]) -> str:

@@ -8,11 +8,13 @@ from __future__ import annotations
 import re
 import sys
 from functools import cache
+from html import escape
 from pathlib import Path
+from typing import Any
 
-from generate_benchmarks import RESULTS, ROOT, cell, result, table
+from generate_benchmarks import RESULTS, ROOT, cell, result, results, shown
 
-SHARED = ("machine", "python", "packages", "rows", "name")
+SHARED = ("machine", "python", "packages", "rows")
 """What is left out of a table's heading, or told elsewhere."""
 
 
@@ -26,9 +28,10 @@ def owners() -> dict[str, list[str]]:
     """The results of each benchmark; a result belongs to the longest name that begins its own."""
     found: dict[str, list[str]] = {}
     questions = sorted(scripts(), key=len, reverse=True)
-    for path in sorted(RESULTS.glob("*.json")):
-        owner = next((one for one in questions if path.stem.startswith(one)), "others")
-        found.setdefault(owner, []).append(path.stem)
+    names = [name for path in RESULTS.glob("*.json") for name in results(path.stem)]
+    for name in sorted(names):
+        owner = next((one for one in questions if name.startswith(one)), "others")
+        found.setdefault(owner, []).append(name)
     return dict(sorted(found.items()))
 
 
@@ -38,13 +41,22 @@ def page_of(name: str) -> str:
     return next(owner for owner, names in owners().items() if name in names)
 
 
+def html(rows: list[dict[str, Any]]) -> str:
+    """Rows as a table in HTML: the thousands of cells would take Sphinx a minute in Markdown."""
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    lines = ["".join(f"<th>{escape(column)}</th>" for column in columns)]
+    lines += ["".join(f"<td>{escape(shown(row.get(key)))}</td>" for key in columns) for row in rows]
+    inner = "\n".join(f"<tr>{line}</tr>" for line in lines)
+    return f'<table class="table">\n{inner}\n</table>'
+
+
 def page(owner: str, names: list[str], question: str) -> str:
     """The page of a benchmark."""
     parts = [f"# {owner}", question]
     for name in names:
         document = result(name)
         facts = [f"- {key}: {cell(value)}" for key, value in document.items() if key not in SHARED]
-        parts += [f"({name})=", f"## {name}", "\n".join(facts), table(document["rows"])]
+        parts += [f"({name})=", f"## {name}", "\n".join(facts), html(document["rows"])]
         parts.append(f"{document.get('machine', '')}; Python {document.get('python', '')}")
     return "\n\n".join(parts) + "\n"
 

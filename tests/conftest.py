@@ -17,13 +17,11 @@ from hypothesis import HealthCheck, settings
 
 from schedmate.base.confine.client import Confinement
 
-# The same examples in every run, however slow the machine is.
-settings.register_profile(
-    "schedmate",
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+# The same examples in every run, however slow the machine is. More of them, and others each time:
+# `make test ARGS="-m hypothesis --hypothesis-profile thorough"`.
+_common = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("schedmate", _common, max_examples=40, derandomize=True)
+settings.register_profile("thorough", _common, max_examples=1000)
 settings.load_profile("schedmate")
 
 # A shell lets what it starts in the background ignore Ctrl-C, which children would inherit.

@@ -105,7 +105,8 @@ class TestExample:
     def test_rules_in_confined_processes(self, installed: Path, log: Path) -> None:
         program = (
             "import sys; from schedmate import JobSpec, SchedMate\n"
-            "with SchedMate() as mate: print(mate.on_failure(JobSpec(), sys.argv[1]).rule)"
+            "with SchedMate() as mate: "
+            "print(mate.on_failure(JobSpec(), sys.argv[1], deadline_s=60).rule)"
         )
         done = subprocess.run(
             [sys.executable, "-c", program, str(log)],

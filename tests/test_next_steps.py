@@ -156,28 +156,21 @@ def options(words: list[str]) -> set[str]:
 def advised() -> Iterator[str]:
     """Every `schedmate ...` within backquotes in a text of the program that people are shown."""
     for path in sorted((ROOT / "schedmate").rglob("*.py")):
-        tree = ast.parse(path.read_text())
-        described = {
-            id(node.body[0].value)
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
-            and node.body
-            and isinstance(node.body[0], ast.Expr)
-        }
-        inner = {
-            id(part)
-            for node in ast.walk(tree)
-            if isinstance(node, ast.JoinedStr)
-            for part in node.values
-        }
-        for node in ast.walk(tree):
+        source = path.read_text()
+        nodes = list(ast.walk(ast.parse(source))) if "`schedmate " in source else []
+        inner: set[int] = set()  # docstrings, and the parts of what is put together
+        for node in nodes:
             text = ""
-            if isinstance(node, ast.JoinedStr):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and node.body:
+                if isinstance(node.body[0], ast.Expr):
+                    inner.add(id(node.body[0].value))
+            elif isinstance(node, ast.JoinedStr):
+                inner |= set(map(id, node.values))
                 text = "".join(
                     str(part.value) if isinstance(part, ast.Constant) else " X "
                     for part in node.values
                 )
-            elif isinstance(node, ast.Constant) and id(node) not in inner | described:
+            elif isinstance(node, ast.Constant) and id(node) not in inner:
                 text = node.value if isinstance(node.value, str) else ""
             yield from SAID.findall(text)
 

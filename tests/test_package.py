@@ -64,44 +64,6 @@ def test_the_source_distribution_can_be_built_from_and_has_no_results(built: Pat
     assert not {name for name in files if name.startswith(("benchmarks/results", ".venv", "build"))}
 
 
-CONSUMER = """
-from schedmate import Diagnosis, JobSpec, LaunchConfig, SchedMate
-
-def delay(mate: SchedMate, log: str) -> float:
-    job = JobSpec(job_id="7", repo=".", command="python train.py", launch=LaunchConfig(gpus=2))
-    estimate = mate.on_submit(job, deadline_s=0.2)
-    found: Diagnosis | None = mate.on_failure(job, log)
-    if estimate is None or estimate.duration_s is None:
-        return 60.0 if found is not None and found.recoverable else 0.0
-    return estimate.duration_s
-"""
-WRONG = """
-from schedmate import JobSpec, SchedMate
-
-def delay(mate: SchedMate) -> str:
-    return mate.on_submit(JobSpec(job_id="7")).duration_s
-"""
-
-
-@pytest.mark.slow
-def test_a_project_that_uses_the_package_is_checked_against_its_types(tmp_path: Path) -> None:
-    """mypy takes them from the installed package, by its marker, in a project with no settings."""
-    (tmp_path / "consumer.py").write_text(CONSUMER)
-    (tmp_path / "wrong.py").write_text(WRONG)
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "mypy", "--strict", "--config-file="),
-            *("--show-error-codes", "consumer.py", "wrong.py"),
-        ],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
-    errors = [line for line in done.stdout.splitlines() if ": error: " in line]
-    assert {line.partition(":")[0] for line in errors} == {"wrong.py"}, done.stdout + done.stderr
-    assert {line.rpartition("[")[2] for line in errors} == {"union-attr]", "return-value]"}
-
-
 def test_the_module_is_the_command(tmp_path: Path) -> None:
     """`python -m schedmate` answers as `schedmate` does, and imports nothing from where it runs."""
     (tmp_path / "typer.py").write_text("raise SystemExit('imported from the current directory')")

@@ -20,10 +20,11 @@ RESULTS = ROOT / "benchmarks" / "results"
 def test_documents_refer_to_results_that_there_are() -> None:
     documents = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *ROOT.glob("schedmate/**/*.py")]
     missing = {
-        (path.name, name)
+        (path.name, file, table)
         for path in documents
-        for name in re.findall(r"benchmarks/results/([\w*]+\.\w+)", path.read_text())
-        if not any(RESULTS.glob(re.sub(r"\.md$", ".json", name)))
+        for file, table in re.findall(r"benchmarks/results/(\w+\.\w+)(?:#(\w+))?", path.read_text())
+        if not (RESULTS / file).is_file()
+        or (table and table not in json.loads((RESULTS / file).read_text()))
     }
     assert not missing
 
@@ -34,10 +35,7 @@ def test_tidying_leaves_what_documents_name(tmp_path: Path) -> None:
     for script in ("_record.py", "tables.py"):
         text = (ROOT / "benchmarks" / script).read_text()
         (tmp_path / "benchmarks" / script).write_text(text)
-    (tmp_path / "docs.md").write_text(
-        "[a](benchmarks/results/speed.md), all of `benchmarks/results/sp*.md`, `wrong_names.md`,\n"
-        "`speed.md` and `named_wrong.md`\n"
-    )
+    (tmp_path / "docs.md").write_text("[a](benchmarks/results/named.json#named_wrong)\n")
 
     def git(*arguments: str) -> str:
         who = ("-c", "user.name=A", "-c", "user.email=a@example.org")
@@ -51,26 +49,31 @@ def test_tidying_leaves_what_documents_name(tmp_path: Path) -> None:
     git("commit", "--quiet", "-m", "all")
     head = git("rev-parse", "--short", "HEAD")
     commits = {"speed": f"{head}+", "speed_cases": head, "named_wrong": head, "old": "0123abc"}
-    for name, commit in commits.items():
-        rows = [{"what": "a", "s": 1.5}]
-        document = {"name": name, "commit": commit, "rows": rows}
-        (results / f"{name}.json").write_text(json.dumps(document))
-        (results / f"{name}.md").write_text("| what | s |\n")
-    (results / "speed.svg").write_text("<svg/>")
+    commits["cut_cases"] = head
+    rows = [{"what": "a", "s": 1.5}]
+    for subject in ("speed", "named", "old", "cut_cases"):
+        tables = {
+            name: {"commit": commit, "rows": rows}
+            for name, commit in commits.items()
+            if name.startswith(subject)
+        }
+        (results / f"{subject.partition('_')[0]}.json").write_text(json.dumps(tables))
 
     for _ in range(2):
-        subprocess.run(
-            [sys.executable, "benchmarks/tables.py", "--tidy", "speed"], cwd=tmp_path, check=True
+        done = subprocess.run(
+            [sys.executable, "benchmarks/tables.py", "--tidy", "speed"],
+            cwd=tmp_path,
+            check=True,
+            capture_output=True,
+            text=True,
         )
-        left = {path.name for path in results.iterdir()}
-        assert left == {"speed.json", "speed.svg", "named_wrong.json", "old.json"}
-        assert (tmp_path / "docs.md").read_text() == (
-            "[a](benchmarks/results/speed.json), all of `benchmarks/results/sp*.json`, "
-            "`wrong_names.md`,\n`speed.json` and `named_wrong.json`\n"
-        )
-        marked = {path.stem for path in results.glob("*.json") if "history" in path.read_text()}
-        assert marked == {"old"}
-        assert json.loads((results / "old.json").read_text())["rows"] == [{"what": "a", "s": 1.5}]
+        assert "1.5" in done.stdout
+        left = {path.stem: json.loads(path.read_text()) for path in results.iterdir()}
+        assert {name for tables in left.values() for name in tables} == {
+            *("speed", "named_wrong", "old")
+        }
+        assert left["old"]["old"]["rows"] == rows
+        assert [name for name, tables in left.items() if "history" in str(tables)] == ["old"]
 
 
 def test_tidying_needs_the_whole_history(tmp_path: Path) -> None:
@@ -81,7 +84,7 @@ def test_tidying_needs_the_whole_history(tmp_path: Path) -> None:
     for script in ("_record.py", "tables.py"):
         text = (ROOT / "benchmarks" / script).read_text()
         (origin / "benchmarks" / script).write_text(text)
-    document = json.dumps({"name": "speed", "commit": "0123abc", "rows": []})
+    document = json.dumps({"speed": {"commit": "0123abc", "rows": []}})
     (origin / "benchmarks" / "results" / "speed.json").write_text(document)
 
     def tidy(folder: Path) -> subprocess.CompletedProcess[str]:
@@ -152,11 +155,12 @@ def test_a_result_is_recorded_with_the_commit_that_made_it(
         assert (done.returncode, done.stderr) == (0, "")
     assert kept(tmp_path) == {
         "benchmarks/results/speed.json",
-        "build/benchmarks/speed_cases.json",
+        "build/benchmarks/speed.json",
     }
     head = ["git", "rev-parse", "--short", "HEAD"]
     commit = subprocess.run(head, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
-    document = json.loads((tmp_path / "benchmarks" / "results" / "speed.json").read_text())
+    path = tmp_path / "benchmarks" / "results" / "speed.json"
+    document = json.loads(path.read_text())["speed"]
     assert document["commit"] == commit.strip()
     assert document["rows"] == [{"what": "a", "s": 1.5}]
 

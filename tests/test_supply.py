@@ -40,11 +40,12 @@ def test_every_locked_version_has_hashes_and_covers_the_project(lock: Path) -> N
 
 
 def test_an_image_installs_only_the_clone_and_what_is_locked() -> None:
+    others = {"build", "tests"}
+    folders = [one for one in ROOT.glob("[!.]*") if one.is_dir() and one.name not in others]
     recipes = [
         path
         for pattern in ("Containerfile*", "Dockerfile*")
-        for path in ROOT.rglob(pattern)
-        if not set(path.relative_to(ROOT).parts) & {".venv", "build", "tests", ".git"}
+        for path in (*ROOT.glob(pattern), *(one for each in folders for one in each.rglob(pattern)))
     ]
     assert [path.name for path in recipes] == ["Containerfile"]
     installs = re.findall(r"pip install ([^\\\n]*)", recipes[0].read_text())

@@ -72,7 +72,7 @@ def test_the_library(bare: Path, log: Path) -> None:
         "with SchedMate() as mate:\n"
         "    spec = JobSpec(repo=sys.argv[1], command=sys.argv[2])\n"
         "    mate.analyze(spec)\n"
-        "    print(mate.on_failure(spec, sys.argv[3]).error_name)\n"
+        "    print(mate.on_failure(spec, sys.argv[3], deadline_s=60).error_name)\n"
     )
     assert run(bare, "-c", program, REPO, COMMAND, log).endswith("Value Error\n")
 

@@ -167,7 +167,9 @@ def _describe(
     for run in study["runs"] if "options" in study else ():
         screen.line(join(["schedmate", *_words(study, run, folder)]), label="command: ")
     screen.line(study["published_by"], label="published by: ")
-    screen.line(f"benchmarks/results/{study['recorded_in']}.json", label="recorded in: ")
+    recorded = study["recorded_in"]
+    file = f"benchmarks/results/{recorded.partition('_')[0]}.json"
+    screen.line(f"{recorded} in {file}", label="recorded in: ")
     if data is None:
         screen.line(f"schedmate reproduce {name} --data {folder}", label="to run it: ")
     screen.line()

@@ -51,7 +51,7 @@ same shape, work as well."""
 UNMEASURED = 0.99
 """The threshold of a backend that can hold any model: models differ too much for one number, so it
 lets through hardly more than equal renderings. `schedmate history calibrate` measures a better one;
-for all-MiniLM-L6-v2 it is 0.995 (benchmarks/results/embedding_peers_threshold.json)."""
+for all-MiniLM-L6-v2 it is 0.995 (embedding_peers_threshold in benchmarks/results)."""
 
 
 class EmbedderError(InputError):

@@ -206,7 +206,7 @@ STRONG_DOUBT = 0.45
 LENGTH_DOUBT = 0.25
 """How far off the exponent 1 of the training length is: an assumption. Part of a run is the same
 whatever its length; of image generation that part is so large that 0.7 was measured
-(benchmarks/results/interval_spread.json), and training is mostly its steps."""
+(interval_spread in benchmarks/results/interval.json), and training is mostly its steps."""
 
 MEASURED_GPUS = 16.0
 """The exponents were measured between numbers of GPUs up to this factor apart, for every model of

@@ -385,14 +385,23 @@ def test_a_launched_folder_goes_before_the_class_that_reads_it(
     assert found.get("dataset_config.train") == name
 
 
-def test_a_dataset_on_a_hub_may_be_named_after_a_model(tmp_path: Path) -> None:
-    (tmp_path / "c.yaml").write_text("datasets:\n  - path: teknium/GPT4-LLM-Cleaned\n")
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        # a dataset on a hub may be named after a model
+        ("datasets:\n  - path: teknium/GPT4-LLM-Cleaned\n", "teknium/GPT4-LLM-Cleaned"),
+        # what a tokenizer does is no dataset
+        ("get_tokenizer: {task: shout}\ntask: whistle\n", "whistle"),
+    ],
+)
+def test_a_configuration_that_is_handed_on_names_it(tmp_path: Path, config: str, name: str) -> None:
+    (tmp_path / "c.yaml").write_text(config)
     (tmp_path / "main.py").write_text(
         "import sys\nimport trainlib\nimport yaml\n"
         "trainlib.run(yaml.safe_load(open(sys.argv[1])))\n"
     )
     found = extract(tmp_path, "python main.py c.yaml").metadata
-    assert found.get("dataset_config.train") == "teknium/GPT4-LLM-Cleaned"
+    assert found.get("dataset_config.train") == name
 
 
 _ARGUMENTS = """
@@ -439,16 +448,6 @@ def test_the_launchs_own_words_name_the_data(
     (tmp_path / "main.py").write_text(_ARGUMENTS + code + "\n" + _LOOP.format(data="data"))
     found = extract(tmp_path, f"python main.py {flags}").metadata
     assert found.get("dataset_config.train") == name
-
-
-def test_what_a_tokenizer_does_is_no_dataset(tmp_path: Path) -> None:
-    (tmp_path / "c.yaml").write_text("get_tokenizer: {task: shout}\ntask: whistle\n")
-    (tmp_path / "main.py").write_text(
-        "import sys\nimport trainlib\nimport yaml\n"
-        "trainlib.run(yaml.safe_load(open(sys.argv[1])))\n"
-    )
-    found = extract(tmp_path, "python main.py c.yaml").metadata
-    assert found.get("dataset_config.train") == "whistle"
 
 
 def test_what_the_launch_names_goes_before_a_parsers_default_that_is_not_read(

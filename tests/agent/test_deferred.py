@@ -84,7 +84,7 @@ def test_common_forms_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cut.isdisjoint({"documented", "example", "brackets", "goes on", "string goes on"})
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.lists(st.sampled_from(sorted(PIECES)), max_size=6), st.data())
 def test_any_order_of_forms_gives_the_same_tree(names: list[str], data: st.DataObject) -> None:
     text = "".join(PIECES[name] for name in names)

@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import pytest
 from object_storage import Put
@@ -156,12 +155,6 @@ def test_a_machine_that_is_lost_costs_no_item(environment: dict[str, str], tmp_p
         assert json.loads(last) == {"done": 1500, "ended": [], "right": True, "known": 0}
     finally:
         holder.close()
-
-
-def without_times(document: Any) -> Any:
-    for job in document["jobs"]:
-        job.pop("cached", None)
-    return document
 
 
 def test_triage_says_the_same_of_logs_in_storage(

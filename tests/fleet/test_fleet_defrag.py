@@ -112,7 +112,7 @@ def subsets(count: int) -> Iterator[frozenset[int]]:
 
 @pytest.mark.parametrize("method", METHODS)
 @given(one=fleets(), seed=st.integers(0, 3))
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_plans_are_safe_whatever_fails(method: str, one: FleetSnapshot, seed: int) -> None:
     plan = plan_of(one, method, seed=seed, group=4)
     moves = planned_moves(plan)
@@ -128,7 +128,7 @@ def test_plans_are_safe_whatever_fails(method: str, one: FleetSnapshot, seed: in
 
 
 @given(one=fleets(), data=st.data())
-@settings(max_examples=70)
+@settings(max_examples=35)
 def test_the_checker_finds_what_can_go_wrong(one: FleetSnapshot, data: st.DataObject) -> None:
     """Moves changed at random: whenever something can happen that must not, it is found."""
     moves = planned_moves(plan_of(one, group=50))
@@ -282,7 +282,7 @@ def test_chains_and_rounds_by_type_empty_more_at_less_cost() -> None:
 
 
 @given(one=fleets(), budget=st.integers(0, 4))
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_a_budget_is_kept_and_the_rest_is_safe(one: FleetSnapshot, budget: int) -> None:
     whole = plan_of(one, group=50)
     choice = choose_steps(whole, Costs(), budget)
@@ -313,7 +313,7 @@ def test_what_costs_more_than_it_is_worth_is_left() -> None:
 
 
 @given(one=fleets(most_nodes=4))
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_nothing_empties_more_than_the_integer_program(one: FleetSnapshot) -> None:
     every = np.arange(len(one.nodes))
     at, device = one.tasks.node.astype(np.int64), one.tasks.device.astype(np.int64)

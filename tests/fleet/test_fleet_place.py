@@ -43,7 +43,7 @@ def every_way(gpus: int, room: dict[int, int]) -> Iterator[dict[int, int]]:
 
 
 @given(room=ROOMS, gpus=st.integers(1, 14))
-@settings(max_examples=200)
+@settings(max_examples=40)
 def test_one_job_gets_the_least_entropy_and_fewest_switches(
     room: dict[int, int], gpus: int
 ) -> None:
@@ -88,7 +88,7 @@ def test_entropy_is_that_of_equation_1() -> None:
 
 
 @given(room=ROOMS, sizes=st.lists(st.integers(1, 6), min_size=1, max_size=4))
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_several_jobs_fare_no_worse_than_largest_first(
     room: dict[int, int], sizes: list[int]
 ) -> None:
@@ -103,7 +103,7 @@ def test_several_jobs_fare_no_worse_than_largest_first(
 
 
 @given(room=ROOMS, sizes=st.lists(st.integers(1, 6), min_size=2, max_size=4))
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_within_switches_as_many_fit_as_any_order_fits(
     room: dict[int, int], sizes: list[int]
 ) -> None:

@@ -82,7 +82,7 @@ def test_of_equal_nodes_the_one_that_would_be_held_longer_is_emptied() -> None:
 
 
 @given(one=fleets(), seconds=st.lists(st.sampled_from([0.0, 100.0, 5000.0, 1e6]), min_size=28))
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_plans_with_estimates_are_as_safe(one: FleetSnapshot, seconds: list[float]) -> None:
     known = with_remaining(one, dict(zip(one.tasks.name, seconds, strict=False)), "the test")
     plan = make_plan(known, search_moves(known, METHODS["schedmate"]).moves)

@@ -22,8 +22,8 @@ class Target:
     name: str
     samples: Callable[[], Sequence[bytes]]
     run: Callable[[bytes, Path], None]
-    short: int = 8
-    """Inputs of the short run, about a second's worth."""
+    short: int = 4
+    """Inputs of the short run, half a second's worth at most."""
 
 
 def _text(data: bytes) -> str:
@@ -281,7 +281,7 @@ def _arguments(data: bytes, folder: Path) -> None:
 TARGETS: dict[str, Target] = {
     one.name: one
     for one in (
-        Target("command", samples.commands, _command, 5),
+        Target("command", samples.commands, _command, 3),
         Target("script", lambda: samples.files((".sh", ".sbatch", ".slurm")), _script),
         Target("source", lambda: samples.files((".py",)), _source),
         Target("yaml", lambda: samples.files((".yaml", ".yml")), _config("yaml")),
@@ -291,14 +291,14 @@ TARGETS: dict[str, Target] = {
         Target("jsonnet", lambda: samples.files((".jsonnet", ".libsonnet")), _config("jsonnet")),
         Target("gin", lambda: samples.files((".gin",)), _config("gin")),
         Target("names", lambda: _NAMES, _names, 1),
-        Target("log", samples.logs, _log, 2),
+        Target("log", samples.logs, _log, 1),
         Target("triage", _triage_samples, _triage),
         Target("history", samples.histories, _history, 1),
         Target("add", _add_samples, _add),
         Target("settings", samples.settings, _settings),
         Target("trace", samples.traces, _trace, 1),
-        Target("reply", samples.replies, _reply, 2),
-        Target("arguments", argument_samples, _arguments, 5),
+        Target("reply", samples.replies, _reply, 1),
+        Target("arguments", argument_samples, _arguments, 3),
     )
 }
 """Every target by its name."""

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from http.client import HTTPResponse
 from pathlib import Path
 
 import httpx2
@@ -22,6 +23,16 @@ HALF_BODY = (
     b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 400\r\n"
     b"Content-Type: application/x-www-form-urlencoded\r\n\r\ntoken="
 )
+
+HEADER_S, BODY_S = 1.5, 2.0
+IMPATIENT = f"""
+import functools
+from schedmate.serve import options
+options.Limits = functools.partial(options.Limits, header_s={HEADER_S}, body_s={BODY_S})
+from schedmate.__main__ import main
+main()
+"""
+"""`schedmate`, whose service waits less than its own limits, so that tests need not."""
 
 
 class Running:
@@ -58,7 +69,7 @@ def running(folder: Path) -> Iterator[Running]:
     token = folder / "token"
     token.touch(mode=0o600)
     token.write_text(TOKEN)
-    command = [sys.executable, "-m", "schedmate", "serve", "--port", str(port)]
+    command = [sys.executable, "-c", IMPATIENT, "serve", "--port", str(port)]
     command += ["--history", str(folder / "history"), "--state", str(folder / "state")]
     command += ["--token-file", str(token)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
@@ -87,6 +98,13 @@ def service(tmp_path: Path) -> Iterator[Running]:
         yield one
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """For tests that leave nothing behind."""
+    with running(tmp_path_factory.mktemp("shared")) as one:
+        yield one
+
+
 def ended(connection: socket.socket) -> bool:
     """Whether the service has ended a connection, waiting for it."""
     try:
@@ -105,8 +123,8 @@ def test_half_headers_keep_nobody_out_and_are_ended(service: Running) -> None:
             assert ended(one)
 
 
-def test_a_header_that_drips_is_ended(service: Running) -> None:
-    with service.connection(HALF_HEADER) as drip:
+def test_a_header_that_drips_is_ended(shared: Running) -> None:
+    with shared.connection(HALF_HEADER) as drip:
         with pytest.raises((BrokenPipeError, ConnectionError)):  # noqa: PT012
             for _ in range(600):
                 drip.sendall(b"x")
@@ -130,30 +148,31 @@ def test_half_bodies_take_no_place_of_those_with_a_token(service: Running) -> No
             assert service.status("/healthz", token=None) == 200
         for one in held[:50]:
             one.close()
-        answer = held[-1].recv(4096).decode()
-    assert answer.startswith("HTTP/1.1 408 ")
-    assert json.loads(answer.rpartition("\r\n\r\n")[2])["error"].startswith("the request is inc")
+        answer = HTTPResponse(held[-1])  # reads on until all of it is there
+        answer.begin()
+        assert answer.status == 408
+        assert json.load(answer)["error"].startswith("the request is inc")
     assert service.status("/v1/history") == 200
     assert "Traceback" not in service.end()
 
 
-def test_a_stranger_may_send_a_form_and_no_more(service: Running) -> None:
-    url = f"http://127.0.0.1:{service.port}/login"
+def test_a_stranger_may_send_a_form_and_no_more(shared: Running) -> None:
+    url = f"http://127.0.0.1:{shared.port}/login"
     kind = {"Content-Type": "application/x-www-form-urlencoded"}
     form = "token=" + "x" * 100_000
     answer = httpx2.post(url, content=form, headers=kind, timeout=LONG_S, trust_env=False)
     assert answer.status_code == 413
 
 
-def test_connections_that_are_kept_open_are_used_again(service: Running) -> None:
+def test_connections_that_are_kept_open_are_used_again(shared: Running) -> None:
     """The limits are those of waiting: who asks again, after a while too, is answered."""
     headers = {"Authorization": f"Bearer {TOKEN}"}
-    base = f"http://127.0.0.1:{service.port}"
+    base = f"http://127.0.0.1:{shared.port}"
     one_connection = httpx2.Limits(max_connections=1)
     with httpx2.Client(
         base_url=base, headers=headers, limits=one_connection, timeout=LONG_S, trust_env=False
     ) as client:
-        for pause_s in (0.0, 0.0, 7.0):  # longer than a header may take
+        for pause_s in (0.0, 0.0, 2 * HEADER_S):
             time.sleep(pause_s)
             assert client.get("/v1/history").status_code == 200
 

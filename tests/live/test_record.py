@@ -43,7 +43,7 @@ def test_a_plan_is_proposed_once(path: Path) -> None:
         assert [one.kind for one in record.entries()] == ["proposed", "moved"]
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(moves=st.lists(st.sampled_from(sorted(NEXT)), max_size=12))
 def test_a_state_follows_only_where_the_table_says_so(
     tmp_path_factory: pytest.TempPathFactory, moves: list[PlanState]

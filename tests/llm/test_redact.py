@@ -299,7 +299,7 @@ def test_a_key_is_found_wherever_it_stands(before: str, after: str) -> None:
     assert f"ghp_{RANDOM}" not in Redactor().redact(text)
 
 
-# What makes each rule begin over and over; a quadratic pattern would need minutes for a megabyte.
+# What makes each rule begin over and over; a quadratic pattern would need a minute.
 _WORDS = sorted({str(word) for rule in load("llm/secrets.yaml")["rules"] for word in rule["words"]})
 _BAIT = " ".join(["password secret token private key ://", *_WORDS]) + "\n"
 
@@ -312,8 +312,8 @@ _BAIT = " ".join(["password secret token private key ://", *_WORDS]) + "\n"
      "kind: Secret\n", "kind: Secret\ndata:\n a: b\n", "Private-Lines: 9\naaaa\n", "?token=a1",
      "<password>", "pwd=", "--token ", "1" * 9 + ":A"],
 )  # fmt: skip
-def test_a_line_of_a_megabyte_does_not_hang(unit: str) -> None:
-    text = _BAIT + (unit * (1_000_000 // len(unit)))
+def test_a_long_line_does_not_hang(unit: str) -> None:
+    text = _BAIT + (unit * (200_000 // len(unit)))
     assert Redactor(emails=True).redact(text).count("\n") == text.count("\n")
 
 

@@ -11,6 +11,7 @@ import pytest
 from schedmate.jobs import JobSpec
 from schedmate.logparse.progress.ratio import throughput_ratio
 from schedmate.mate import SchedMate
+from schedmate.settings import load_settings
 
 JOB = JobSpec(job_id="17")
 
@@ -24,7 +25,7 @@ def write(path: Path, seconds: float, first: int, last: int) -> None:
 
 def test_a_scheduler_sees_a_job_slow_down(tmp_path: Path) -> None:
     log = tmp_path / "job.out"
-    with SchedMate() as mate:
+    with SchedMate(load_settings(deadline_s=60.0)) as mate:
         write(log, 0.5, 1, 100)
         before = mate.on_progress(JOB, log)
         assert before is not None
@@ -45,7 +46,10 @@ def test_none_and_a_word_in_the_log_for_what_cannot_be_read(
 ) -> None:
     binary = tmp_path / "binary"
     binary.write_bytes(os.urandom(3000))
-    with SchedMate() as mate, caplog.at_level(logging.WARNING, "schedmate"):
+    with (
+        SchedMate(load_settings(deadline_s=60.0)) as mate,
+        caplog.at_level(logging.WARNING, "schedmate"),
+    ):
         assert mate.on_progress(JOB, tmp_path / "nothing") is None
         assert mate.on_progress(JOB, binary) is None
         assert mate.on_progress(JOB, binary, deadline_s=0) is None
@@ -57,7 +61,7 @@ def test_none_and_a_word_in_the_log_for_what_cannot_be_read(
 def test_samples_a_second_with_the_batch_size_of_the_job(tmp_path: Path) -> None:
     log = tmp_path / "job.out"
     log.write_text("".join(f"batch {n} speed: 100 samples/s loss 1.0\n" for n in range(60)))
-    with SchedMate() as mate:
+    with SchedMate(load_settings(deadline_s=60.0)) as mate:
         assert mate.on_progress(JOB, log) is None
         progress = mate.on_progress(JOB, log, batch_size=50)
     assert progress is not None

@@ -106,7 +106,7 @@ DERIVED = [
 ]
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(run=RUNS, shape=st.sampled_from(STATED))
 def test_a_step_time_that_is_written_is_read(run: Run, shape: str) -> None:
     progress = progress_of(run.lines(shape))
@@ -115,7 +115,7 @@ def test_a_step_time_that_is_written_is_read(run: Run, shape: str) -> None:
     assert progress.source == "stated"
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(run=RUNS, shape=st.sampled_from(DERIVED))
 def test_what_is_not_written_is_worked_out(run: Run, shape: tuple[str, str]) -> None:
     text, source = shape
@@ -126,7 +126,7 @@ def test_what_is_not_written_is_worked_out(run: Run, shape: tuple[str, str]) -> 
     assert progress.iteration == LINES * run.every
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     run=RUNS,
     between=st.sampled_from([",", ", ", "\t", " | ", "   ", "; "]),
@@ -173,7 +173,7 @@ SILENT: list[Callable[[Run], list[str]]] = [
 ]
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(run=RUNS, silent=st.sampled_from(SILENT))
 def test_what_is_no_training_or_has_no_time_gets_none(
     run: Run, silent: Callable[[Run], list[str]]

@@ -141,7 +141,7 @@ def test_jobs_that_are_being_moved_are_left_alone() -> None:
     assert now.held[one] == ("A40", 1)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40)
 @given(
     held=st.lists(st.sampled_from(sorted(SPEEDS)), max_size=4),
     spare=st.tuples(st.integers(0, 8), st.integers(0, 8)),

@@ -256,7 +256,7 @@ def _predicted(**changes: Any) -> Prediction:
     return Predictor(Network(Tables())).predict(plan(**changes))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     gpu=st.sampled_from(["H100-80", "A100-40", "A40", "V100-16", "L20"]),
     cut=st.integers(2, 24),

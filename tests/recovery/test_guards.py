@@ -337,7 +337,7 @@ WINDOW_S = 3600.0
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(events=EVENTS, at_most=st.integers(0, 4), keep=st.integers(1, 5))
 def test_no_sequence_of_events_does_more_than_allowed(
     tmp_path_factory: pytest.TempPathFactory,

@@ -55,7 +55,7 @@ class TestBundled:
         assert vectors.dtype == np.float32
         assert embedder.embed([]).shape == (0, embedder.dim)
 
-    @settings(max_examples=50)
+    @settings(max_examples=25)
     @given(texts=st.lists(st.text(max_size=60), min_size=1, max_size=4))
     def test_lengths_are_one_whatever_the_text(self, embedder: Embedder, texts: list[str]) -> None:
         lengths = np.linalg.norm(embedder.embed(texts), axis=1)

@@ -89,7 +89,7 @@ SHARED = [HealthCheck.differing_executors]
 
 
 class TestSearch:
-    @settings(max_examples=40, suppress_health_check=SHARED)
+    @settings(max_examples=20, suppress_health_check=SHARED)
     @given(
         st.lists(st.tuples(models, states), max_size=40),
         models,
@@ -190,7 +190,7 @@ operations = st.lists(
 
 
 class TestContents:
-    @settings(max_examples=40, suppress_health_check=SHARED)
+    @settings(max_examples=20, suppress_health_check=SHARED)
     @given(operations)
     def test_whatever_is_done_it_holds_what_was_put_in(
         self, steps: list[tuple[str, object]]
@@ -534,7 +534,7 @@ class TestEvidence:
 class TestInMemory:
     """`MemoryHistory` gives what the history on disk gives."""
 
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=25)
     @given(
         st.lists(
             st.one_of(runs, st.tuples(st.just("net"), st.none(), st.just("CANCELLED"))), max_size=90

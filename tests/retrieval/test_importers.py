@@ -678,7 +678,6 @@ def test_jobs_without_a_run_time_are_counted(
     assert ("had not ended" in done.err) == bool(waiting)
 
 
-EIGHT_GPUS = {"resources": {"limits": {"nvidia.com/gpu": 8}}}
 KUBERNETES = {
     "apiVersion": "v1",
     "items": [

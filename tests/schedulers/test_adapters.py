@@ -60,7 +60,7 @@ def run(workload: Workload, policy: str, cluster: str = "2x4", **plan: Any) -> R
     asked=st.sampled_from(MODELS),
     method=st.sampled_from(["mean", "weighted"]),
 )
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_the_memory_answers_as_the_database_does(
     tmp_path_factory: pytest.TempPathFactory,
     past: list[tuple[str, int, float]],
@@ -350,7 +350,7 @@ def test_a_wrong_verdict_restarts_in_vain_and_a_missed_one_waits() -> None:
     recall=st.floats(0, 1),
     alarms=st.floats(0, 1),
 )
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 def test_with_any_failures_every_job_ends_and_the_audit_holds(
     seed: int, bugs: float, hours: float, recall: float, alarms: float
 ) -> None:

@@ -214,7 +214,7 @@ rows = st.lists(
 @pytest.mark.parametrize(
     "policy", ["fifo", "sjf:backfill=true", "srtf", "tiresias:threshold_gpu_s=20"]
 )
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(rows=rows)
 def test_a_live_executor_starts_what_the_simulator_does(policy: str, rows: Rows) -> None:
     workload = Workload.of(rows)
@@ -234,7 +234,7 @@ def test_a_live_executor_starts_what_the_simulator_does(policy: str, rows: Rows)
 
 @pytest.mark.parametrize("cluster", ["6x4", "3x4@a,3x4@b"])
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(rows=rows, seed=st.integers(0, 1000), outages=OUTAGES)
 def test_whatever_is_refused_late_or_closed_every_job_ends_where_it_may_run(
     policy: str, cluster: str, rows: Rows, seed: int, outages: Outages

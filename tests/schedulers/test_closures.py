@@ -27,7 +27,7 @@ ROWS = st.lists(
 
 @pytest.mark.parametrize("name", POLICIES)
 @given(rows=ROWS, outages=OUTAGES, vcs=st.booleans())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_every_policy_gets_through_closures_by_the_laws(
     name: str, rows: list[tuple[float, float, int]], outages: Outages, vcs: bool
 ) -> None:

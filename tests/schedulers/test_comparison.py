@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -241,24 +240,6 @@ def test_at_once_is_the_same_as_one_by_one(cli: Cli, trace: Path, tmp_path: Path
     assert set(document["runs"][0]["by_vc"]) == {"a", "b"}
     part = document["runs"][2]["by_size"]["1 GPU"]
     assert {"p999_queue_h", "median_jct_h", "preemptions", "packed"} <= set(part)
-
-
-@pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
-@pytest.mark.slow
-def test_the_same_on_ray(trace: Path, tmp_path: Path) -> None:
-    documents = []
-    for how in (("--ray", "local"), ("--jobs", "1")):
-        out = str(tmp_path / how[0])
-        done = subprocess.run(
-            [*COMMAND, str(trace), *GRID, "--json", "--out", out, *how],
-            capture_output=True,
-            text=True,
-            check=True,
-            env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0"},
-        )
-        documents.append(without_cpu(done.stdout))
-    assert documents[0] == documents[1]
-    assert len(list((tmp_path / "--ray").rglob("trace.json"))) == 12
 
 
 COMMAND = (sys.executable, "-m", "schedmate", "simulate")

@@ -86,7 +86,7 @@ def test_groups_keep_apart_in_both_directions_until_they_leave() -> None:
     assert not space.take(apart, ((1, 3),))
 
 
-@settings(max_examples=150)
+@settings(max_examples=40)
 @given(
     sizes=st.lists(st.integers(1, 4), min_size=1, max_size=4),
     held=st.lists(st.integers(0, 4), min_size=4, max_size=4),

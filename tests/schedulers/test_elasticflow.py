@@ -75,7 +75,7 @@ def test_a_restart_counts_against_the_deadline() -> None:
     assert (costly.gpus, kept.gpus) == (2, 1)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40)
 @given(
     works=st.lists(st.tuples(st.floats(1, 5e4), st.floats(60, 2e4)), min_size=1, max_size=8),
     capacity=st.integers(1, 16),
@@ -180,7 +180,7 @@ def test_with_loosened_deadlines_nobody_is_dropped() -> None:
     assert outcome.end[1] < NEVER
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.integers(0, 10**6))
 def test_whoever_is_not_dropped_meets_the_deadline(seed: int) -> None:
     draw = np.random.default_rng(seed)
@@ -203,7 +203,7 @@ def test_who_was_refused_takes_nothing_from_who_was_promised() -> None:
     assert max(outcome.end) < NEVER
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30)
 @given(
     st.lists(st.tuples(st.floats(1, 5e4), st.floats(60, 2e4)), min_size=1, max_size=8),
     st.integers(0, 4),

@@ -121,7 +121,7 @@ def test_what_completes_a_part_is_worth_what_the_part_leaves() -> None:
     assert remainder_values({}).tolist() == [0.0] * 1000 + [1.0]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.dictionaries(st.integers(1, 999), st.integers(1, 50), min_size=1, max_size=6))
 def test_no_way_to_cut_a_gpu_is_worth_more_than_the_gpu(parts: dict[int, int]) -> None:
     worth = remainder_values(parts)

@@ -49,7 +49,7 @@ def test_a_fit_predicts_what_it_was_fitted_to() -> None:
     assert step_wrong.max() < 0.25
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20)
 @given(st.lists(st.floats(0.005, 1.0), min_size=6, max_size=6), st.floats(1.05, 6.0))
 def test_the_gradient_is_the_slope_of_the_objective(start: list[float], overlap: float) -> None:
     problem = _Problem(np.array(observed(TRUTH, SHAPES, [8, 64])))

@@ -374,7 +374,7 @@ class Chaos(Policy):
         return found
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     rows=st.lists(
         st.tuples(

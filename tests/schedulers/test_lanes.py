@@ -79,7 +79,7 @@ def test_lanes_agree_with_a_sorted_list(
         *("gittins", "serpt:backfill=true", "gittins:preempt=true", "likely-short"),
     ],
 )
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     rows=st.lists(
         st.tuples(

@@ -87,7 +87,7 @@ def test_a_quota_reserves_what_cannot_be_placed() -> None:
 @pytest.mark.parametrize(
     "policy", ["srtf:quota=true", "tiresias:quota=true:threshold_gpu_s=30:interval_s=7"]
 )
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     rows=st.lists(
         st.tuples(

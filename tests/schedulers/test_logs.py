@@ -56,7 +56,7 @@ def test_tracker_finds_the_simulated_speed_or_abstains(
     steps=st.integers(0, 10_000),
 )
 @example(seed="000000", duration=1.0, first=1, steps=619)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20)
 def test_a_log_is_text_in_order_and_the_same_for_the_same_seed(
     seed: str, duration: float, first: int, steps: int
 ) -> None:

@@ -49,7 +49,7 @@ def test_names_of_one_campaign_are_one_group() -> None:
 
 
 @given(st.lists(st.text("abc_1", max_size=6), max_size=12))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_every_name_has_a_group_and_an_exemplar_is_its_own(names: list[str]) -> None:
     groups = NameGroups()
     groups.fit(Counter(map(mask_numbers, names)))
@@ -100,7 +100,7 @@ def test_terms_add_up_to_the_answer() -> None:
 
 
 @given(st.lists(st.integers(0, 9), min_size=2, max_size=60), st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20)
 def test_features_know_nothing_later(counts: list[int], data: st.DataObject) -> None:
     cut = data.draw(st.integers(1, len(counts) - 1))
     whole = load_features(np.array(counts, dtype=float), 700)
@@ -142,7 +142,7 @@ def test_a_season_and_a_learnt_one() -> None:
     st.lists(st.tuples(st.integers(0, 9 * 24), st.integers(1, 8)), max_size=40),
     st.lists(st.integers(0, 10 * 24), min_size=1, max_size=8),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40)
 def test_the_season_is_of_the_same_hours_whenever_it_is_asked(
     jobs: list[tuple[int, int]], asked_at: list[int]
 ) -> None:

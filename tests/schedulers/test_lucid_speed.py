@@ -36,7 +36,7 @@ def run(rows: list[Any], policy: str) -> Outcome:
     return simulation.run()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30)
 @given(
     rows=st.lists(ROWS, min_size=1, max_size=40),
     policy=st.sampled_from(["lucid", "lucid:capacity=-1", "lucid:backfill=false", "lucid:burst=2"]),
@@ -55,7 +55,7 @@ def test_who_is_not_offered_would_not_have_been_accepted(rows: list[Any], policy
     assert quick.decisions == slow.decisions
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40)
 @given(
     taken=st.lists(st.integers(1, 13), max_size=12),
     gpus=st.integers(1, 24),
@@ -88,7 +88,7 @@ def counted(times: list[float], asked: list[int], now: float) -> float:
     return max(sums[0], sum(sums) / len(sums)) / 6
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30)
 @given(
     gaps=st.lists(st.integers(0, 40).map(lambda n: n * 1800.0), min_size=1, max_size=80),
     sizes=st.lists(st.integers(1, 8), min_size=80, max_size=80),

@@ -94,7 +94,7 @@ def test_nothing_changes_that_is_alone_or_unknown() -> None:
     assert outcome.end == [10_000.0, 9200.0]
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     rows=st.lists(
         st.tuples(st.integers(0, 500).map(float), st.floats(1.0, 900.0), st.sampled_from([1, 2])),

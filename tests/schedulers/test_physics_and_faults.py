@@ -331,7 +331,7 @@ class Dice(Faults):
 
 
 @pytest.mark.parametrize("policy", sorted(BUNDLED))
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     rows=st.lists(
         st.tuples(

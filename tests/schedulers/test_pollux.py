@@ -47,7 +47,7 @@ nodes = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 1)), min_size=1, ma
 jobs = st.lists(st.sampled_from([(1, 1), (1, 4), (2, 2), (1, 16), (3, 8)]), min_size=1, max_size=5)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30)
 @given(nodes, jobs, st.integers(0, 3))
 def test_whatever_it_finds_can_be_carried_out(
     some: list[tuple[int, int]], ranges: list[tuple[int, int]], seed: int
@@ -92,7 +92,7 @@ def test_who_loses_much_by_a_change_is_left_alone() -> None:
     assert search_allocations(free, 30, 20, 0).sum() == 8
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=30))
 def test_the_better_fronts_come_first(pairs: list[tuple[int, int]]) -> None:
     values = np.array(pairs, dtype=float)

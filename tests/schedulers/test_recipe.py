@@ -67,7 +67,7 @@ def test_as_many_resubmissions_and_as_much_spread_as_asked_for(
     assert f"({recurrence:.0%} requested)" in workload.notes[-1]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.lists(
         st.tuples(st.floats(0, 1e6), st.floats(0, 1e7), st.integers(1, 64), st.sampled_from("abc")),

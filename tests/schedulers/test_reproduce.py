@@ -78,4 +78,6 @@ def test_the_bundled_studies_are_described(cli: Cli) -> None:
     studies: dict[str, Any] = json.loads(cli("reproduce", "--json").out)["studies"]
     assert {"sia", "philly", "openb"} <= set(studies)
     recorded = Path(__file__).parents[2] / "benchmarks" / "results"
-    assert all((recorded / f"{one['recorded_in']}.json").is_file() for one in studies.values())
+    for one in studies.values():
+        name = one["recorded_in"]
+        assert name in json.loads((recorded / f"{name.partition('_')[0]}.json").read_text())

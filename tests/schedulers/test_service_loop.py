@@ -77,7 +77,7 @@ def assert_same(short: Outcome, engine: Outcome) -> None:
         assert list(short.counts[name]) == list(values), name
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40)
 @given(
     data=st.data(),
     threshold=st.sampled_from([1, 10, 60, 300]),

@@ -68,7 +68,7 @@ def fits(rows: list[list[Choice]], chosen: list[int | None], capacity: list[int]
     return all(a <= b for a, b in zip(used, capacity, strict=True))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30)
 @given(choices, st.lists(st.integers(0, 6), min_size=2, max_size=2), st.booleans())
 def test_the_program_finds_the_optimum(
     rows: list[list[Choice]], capacity: list[int], general: bool
@@ -107,7 +107,7 @@ def test_configurations_are_powers_of_two_and_whole_nodes() -> None:
 sizes = st.sampled_from([1, 2, 4, 8])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.tuples(st.sampled_from(["slow", "fast"]), sizes, sizes), max_size=14))
 def test_placement_gives_everyone_gpus_and_moves_few(jobs: list[tuple[str, int, int]]) -> None:
     view = View(Space(CLUSTER), Sia())
@@ -271,7 +271,7 @@ powers = st.lists(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40)
 @given(powers, st.integers(1, 16))
 def test_the_optimum_is_never_worse_than_the_greedy_search(
     speedups: list[dict[int, float]], gpus: int

@@ -245,7 +245,7 @@ ROWS = st.lists(
      "slurm:limits=false:reservations=3", "slurm:strict=true"],
 )  # fmt: skip
 @given(rows=ROWS, told=st.lists(st.integers(1, 90).map(float), min_size=14, max_size=14))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20)
 def test_every_run_keeps_the_laws_whatever_is_predicted(
     policy: str, rows: list[tuple[float, float, int, float | None]], told: list[float]
 ) -> None:
@@ -259,7 +259,7 @@ def test_every_run_keeps_the_laws_whatever_is_predicted(
 
 
 @given(rows=ROWS)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40)
 def test_conservative_backfill_with_exact_times_delays_nobody_beyond_strict_order(
     rows: list[tuple[float, float, int, float | None]],
 ) -> None:

@@ -260,7 +260,7 @@ def worlds(draw: st.DrawFn) -> tuple[Workload, Cluster, int]:
 
 @pytest.mark.parametrize("victims", ["cost", "random", "remaining"])
 @given(worlds())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30)
 def test_every_run_obeys_the_laws_and_spares_high_priority(
     victims: str, world: tuple[Workload, Cluster, int]
 ) -> None:

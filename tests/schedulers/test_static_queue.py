@@ -90,7 +90,7 @@ def assert_same(short: Outcome, engine: Outcome) -> None:
     assert list(short.assumed_s) == list(engine.assumed_s)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40)
 @given(
     data=st.data(),
     policy=st.sampled_from(POLICIES),
@@ -108,7 +108,7 @@ def test_equals_the_engine(
     audit(workload, FITTING[cluster], short)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(data=st.data(), cluster=st.sampled_from(CLUSTERS))
 def test_jobs_that_are_still_columns_run_the_same(data: st.DataObject, cluster: str) -> None:
     workload = data.draw(workloads(cluster))

@@ -188,7 +188,7 @@ def test_campaigns_repeat_and_cluster_and_the_figures_are_met_as_before() -> Non
     assert len({job.vc for job in clustered.jobs}) > 10
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(1, 400), st.integers(0, 99), st.floats(1.1, 4), st.integers(1, 1000))
 def test_campaigns_hold_all_jobs_and_stay_in_their_time(
     jobs: int, seed: int, tail: float, most: int

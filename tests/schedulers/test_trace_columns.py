@@ -101,7 +101,7 @@ def row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     text=st.one_of(tables(CELLS), tables(SLURM), tables(PAI)),

@@ -66,7 +66,7 @@ _FILE = st.lists(_LINE, max_size=5).map("\n".join)
 
 @needs_git
 @settings(
-    max_examples=150,
+    max_examples=40,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(top=_FILE, nested=_FILE)

@@ -7,7 +7,7 @@ to restart from is the last one that the log shows to be written completely.
 A failure without a rule takes the name of the most similar labelled example, by embedding. The
 examples of the rules are the labels. At a similarity of `NEAREST_THRESHOLD`, with a rule's own
 examples left out, the most similar other example had the right type and name four times in five
-(benchmarks/results/failure_nearest.json); below it a failure stays unknown.
+(failure_nearest in benchmarks/results/failure.json); below it a failure stays unknown.
 """
 
 from __future__ import annotations

@@ -300,7 +300,7 @@ CONFIG_TEXT = st.one_of(
 SUFFIXES = (".yaml", ".json", ".toml", ".ini", ".cfg", ".conf", ".args", ".properties", "")
 
 
-@settings(max_examples=300)
+@settings(max_examples=40)
 @given(st.one_of(CONFIG_TEXT.map(lambda text: text.encode("utf-8", "replace")), st.binary()))
 def test_no_file_raises_anything_but_config_error(raw: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -324,7 +324,7 @@ def test_no_file_raises_anything_but_config_error(raw: bytes) -> None:
                 read()
 
 
-@settings(max_examples=200)
+@settings(max_examples=40)
 @given(CONFIG_TEXT)
 def test_no_text_raises_anything_but_config_error(text: str) -> None:
     parse_scalar(text)

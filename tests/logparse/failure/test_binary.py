@@ -19,7 +19,7 @@ QUIET = "nothing of note in this line, number {n}, it only takes up room in the 
 FAULT = "Traceback (most recent call last):\n  File 'a.py', line 1\nKeyError: 'x'\n"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20)
 @given(
     lines=st.lists(st.booleans(), min_size=5, max_size=400),
     after=st.integers(0, 300),

@@ -81,7 +81,7 @@ def job(tmp_path: Path) -> Path:
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30)
 def test_the_root_rank_wins_however_the_ranks_interleave(data: st.DataObject) -> None:
     world = data.draw(st.integers(2, 6), "world")
     root = data.draw(st.integers(0, world - 1), "root")
@@ -102,7 +102,7 @@ def test_the_root_rank_wins_however_the_ranks_interleave(data: st.DataObject) ->
 
 
 @given(data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20)
 def test_the_root_rank_wins_among_files(data: st.DataObject) -> None:
     world = data.draw(st.integers(2, 5), "world")
     root = data.draw(st.integers(0, world - 1), "root")
@@ -132,7 +132,7 @@ UNKNOWN = (
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30)
 def test_a_wording_that_no_rule_knows_counts_before_what_it_brings_about(
     data: st.DataObject,
 ) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from cli_runner import Cli
 
-from schedmate import JobSpec, SchedMate
+from schedmate import JobSpec, SchedMate, load_settings
 from schedmate.base.data import load
 from schedmate.base.errors import UsageError
 from schedmate.base.inputs import host_name, same_host
@@ -410,7 +410,7 @@ def test_the_command_and_the_hook(cli: Cli, tmp_path: Path) -> None:
     alone = cli("diagnose", job, "--nodes", "gpu-7").out
     assert "Plan: Confirm on node gpu-7 first" in alone
     assert cli("diagnose", job, "--nodes", "3").code == 2
-    with SchedMate() as mate:
+    with SchedMate(load_settings(deadline_s=60.0)) as mate:
         found = mate.on_failure(JobSpec(job_id="1", node_names=["gpu-7"]), job, node_logs=[kernel])
     assert found is not None
     assert found.plan is not None

@@ -10,6 +10,7 @@ import pytest
 
 from schedmate.jobs import JobSpec
 from schedmate.mate import SchedMate
+from schedmate.settings import load_settings
 
 JOB = JobSpec(job_id="17")
 FAULT = "Traceback (most recent call last):\n  File 'a.py', line 1\n"
@@ -20,7 +21,7 @@ def test_a_scheduler_learns_what_to_do(tmp_path: Path) -> None:
     first.write_text(FAULT + "ConnectionResetError: [Errno 104] Connection reset by peer\n")
     second.write_text(FAULT + "RuntimeError: CUDA error: unspecified launch failure\n")
     kernel.write_text("NVRM: Xid (PCI:0000:44:00): 48, pid=1, An uncorrectable double bit error\n")
-    with SchedMate() as mate:
+    with SchedMate(load_settings(deadline_s=60.0)) as mate:
         one = mate.on_failure(JOB, second)
         assert one is not None
         assert (one.error_name, one.rank) == ("CUDA Error", None)
@@ -39,7 +40,10 @@ def test_none_and_a_word_in_the_log_for_what_cannot_be_read(
 ) -> None:
     binary = tmp_path / "binary"
     binary.write_bytes(os.urandom(3000))
-    with SchedMate() as mate, caplog.at_level(logging.WARNING, "schedmate"):
+    with (
+        SchedMate(load_settings(deadline_s=60.0)) as mate,
+        caplog.at_level(logging.WARNING, "schedmate"),
+    ):
         assert mate.on_failure(JOB, tmp_path / "nothing") is None
         assert mate.on_failure(JOB, binary) is None
         assert mate.on_failure(JOB, []) is None

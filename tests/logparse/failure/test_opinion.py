@@ -30,7 +30,6 @@ OPEN = (
     + "mylib.comm.StrangeError: no route\n"
 )
 CLOSED = STEPS + "Traceback (most recent call last):\n  File 'x.py', line 1\nKeyError: 'lr'\n"
-Reply = Callable[[Any], Any]
 
 
 def says(
