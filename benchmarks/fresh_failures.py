@@ -147,7 +147,7 @@ def main() -> None:
 def record_whole(code: str, pairs: list[tuple[dict[str, Any], list[Any]]], logs: Path) -> None:
     """Record what is said of whole logs, beside simple methods, and the answers that were wrong."""
     last = recorded("fresh_failures_whole")["rows"]
-    rows = [row for row in last if row["code"] not in (code, *SIMPLE)]
+    rows = [row for row in last if row["method"] not in (code, *SIMPLE)]
     rows.append(whole_row(code, pairs))
     for name, method in SIMPLE.items():
         answers = [method(logs / f"{label['id']}.log") for label, _ in pairs]
