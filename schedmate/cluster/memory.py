@@ -16,22 +16,27 @@ from typing import Any, NamedTuple, Self
 
 from schedmate.base.data import dumps
 from schedmate.base.errors import InputError
-from schedmate.base.journal import Connection, undamaged
+from schedmate.base.journal import Connection, undamaged, upgrade, with_column
 from schedmate.jobs import Estimate, JobSpec, Progress, WorkloadMetadata
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS known (
-    key TEXT PRIMARY KEY, user TEXT, at REAL, spec TEXT, metadata TEXT, estimate TEXT, log TEXT,
-    errors TEXT NOT NULL DEFAULT '');
+    key TEXT PRIMARY KEY, user TEXT, at REAL, spec TEXT, metadata TEXT, estimate TEXT, log TEXT);
 CREATE TABLE IF NOT EXISTS ended (run TEXT PRIMARY KEY, at REAL);
 CREATE TABLE IF NOT EXISTS diagnosed (run TEXT PRIMARY KEY, at REAL);
 CREATE TABLE IF NOT EXISTS trust (user TEXT PRIMARY KEY, value REAL, runs INTEGER);
-CREATE TABLE IF NOT EXISTS given (job TEXT PRIMARY KEY, value INTEGER, before INTEGER,
-    sure INTEGER);
+CREATE TABLE IF NOT EXISTS given (job TEXT PRIMARY KEY, value INTEGER, before INTEGER);
 CREATE TABLE IF NOT EXISTS noted (key TEXT PRIMARY KEY, at REAL, text TEXT);
 CREATE TABLE IF NOT EXISTS progress (job TEXT PRIMARY KEY, key TEXT, at REAL, document TEXT);
 CREATE TABLE IF NOT EXISTS marks (name TEXT PRIMARY KEY, value TEXT);
 """
+
+STEPS = (
+    SCHEMA,
+    with_column("known", "errors", "TEXT NOT NULL DEFAULT ''"),
+    with_column("given", "sure", "INTEGER NOT NULL DEFAULT 0"),
+)
+"""The format of the file, version by version."""
 
 KEPT_S = 30 * 86_400.0
 """Time for which jobs that are over are remembered [s]."""
@@ -69,8 +74,7 @@ class Memory:
                 self._db = sqlite3.connect(path, factory=Connection, timeout=30.0)
                 self._db.execute("PRAGMA journal_mode = WAL")
             if not read_only:
-                self._db.executescript(SCHEMA)
-                _add_columns(self._db)
+                upgrade(self._db, path, STEPS)
         except (sqlite3.Error, OSError) as error:
             raise InputError(
                 f"cannot open the agent's memory {path}: {error}; it can be deleted."
@@ -268,10 +272,3 @@ def _known_job(row: tuple[Any, ...]) -> KnownJob:
         log,
         errors,
     )
-
-
-def _add_columns(db: sqlite3.Connection) -> None:
-    """Add what a memory of an earlier version lacks."""
-    columns = {row[1] for row in db.execute("PRAGMA table_info(known)")}
-    if "errors" not in columns:
-        db.execute("ALTER TABLE known ADD COLUMN errors TEXT NOT NULL DEFAULT ''")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from schedmate.base.errors import InputError
-from schedmate.base.journal import Connection
+from schedmate.base.journal import Connection, upgrade
 from schedmate.jobs import Diagnosis, Estimate, JobRecord, JobSpec, Progress
 
 FILE = "board.db"
@@ -99,7 +99,7 @@ class Board:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._writer, self._reader = (_connect(path) for _ in range(2))
             script = resources.files(__package__).joinpath("board.sql").read_text("utf-8")
-            self._writer.executescript(script)
+            upgrade(self._writer, path, (script,))
         except (OSError, sqlite3.Error) as error:
             raise InputError(
                 f"cannot keep the dashboard's state in {path}: {error}; name another --state."

@@ -522,6 +522,7 @@ class TestEvidence:
         database = sqlite3.connect(path / DATABASE)
         for name in indexes:
             database.execute(f"DROP INDEX {name}")
+        database.execute("PRAGMA user_version = 1")
         database.commit()
         with JobHistory.open(path, SMALL, read_only=True) as history:
             assert len(history.by_fingerprint(described("net").fingerprint())) == 10
