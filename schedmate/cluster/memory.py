@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Self
 from schedmate.base.data import dumps
 from schedmate.base.errors import InputError
 from schedmate.base.journal import Connection, undamaged, upgrade, with_column
+from schedmate.cluster.report import Checked
 from schedmate.jobs import Estimate, JobSpec, Progress, WorkloadMetadata
 
 SCHEMA = """
@@ -35,11 +36,15 @@ STEPS = (
     SCHEMA,
     with_column("known", "errors", "TEXT NOT NULL DEFAULT ''"),
     with_column("given", "sure", "INTEGER NOT NULL DEFAULT 0"),
+    "CREATE TABLE checked (run TEXT PRIMARY KEY, at REAL, document TEXT);",
 )
 """The format of the file, version by version."""
 
 KEPT_S = 30 * 86_400.0
 """Time for which jobs that are over are remembered [s]."""
+
+CHECKED_S = 400 * 86_400.0
+"""Time for which runs are remembered beside their estimates, for reports [s]."""
 
 
 class KnownJob(NamedTuple):
@@ -179,11 +184,16 @@ class Memory:
             self._db.execute("INSERT OR IGNORE INTO diagnosed VALUES (?, ?)", (run, at))
 
     def learned(
-        self, runs: Iterable[str], at: float, trust: Mapping[str, tuple[float, int]]
+        self,
+        runs: Iterable[str],
+        at: float,
+        trust: Mapping[str, tuple[float, int]],
+        checked: Iterable[Checked] = (),
     ) -> None:
         """Store, in one transaction, that runs were learned from, and what that says of users.
 
-        `trust` has a user's trust since, and by how many of the runs.
+        `trust` has a user's trust since, and by how many of the runs; `checked` the runs beside
+        their estimates, which are kept for `CHECKED_S`.
         """
         with self._db:
             self._db.executemany(
@@ -194,6 +204,16 @@ class Memory:
                 "SET value = excluded.value, runs = runs + excluded.runs",
                 [(user, value, count) for user, (value, count) in trust.items()],
             )
+            self._db.executemany(
+                "INSERT OR REPLACE INTO checked VALUES (?, ?, ?)",
+                [(one.run, one.ended, one.model_dump_json()) for one in checked],
+            )
+
+    def checked(self, since: float) -> list[Checked]:
+        """Runs that ended since then [s since epoch], beside their estimates."""
+        with undamaged(self.path):
+            rows = self._db.execute("SELECT document FROM checked WHERE at >= ?", (since,))
+            return [Checked.model_validate_json(text) for (text,) in rows]
 
     def trust(self) -> dict[str, float]:
         """Trust by user, if it ever changed; otherwise it is 1."""
@@ -259,6 +279,7 @@ class Memory:
         with self._db:
             for table in ("known", "ended", "diagnosed", "noted"):
                 self._db.execute(f"DELETE FROM {table} WHERE at < ?", (now - KEPT_S,))  # noqa: S608
+            self._db.execute("DELETE FROM checked WHERE at < ?", (now - CHECKED_S,))
 
 
 def _known_job(row: tuple[Any, ...]) -> KnownJob:

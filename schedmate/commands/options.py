@@ -39,6 +39,9 @@ Format = Annotated[
     typer.Option("--format", help="markdown: for a ticket or a chat, what matters first."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+LogFormatOption = Annotated[
+    Literal["json", "text"], typer.Option("--log-format", help="Format of the log's lines.")
+]
 PlainOption = Annotated[bool, typer.Option("--plain", help="No colour, like NO_COLOR=1.")]
 FollowLinks = Annotated[
     bool,

@@ -11,7 +11,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from importlib import resources
 from pathlib import Path
@@ -170,6 +170,20 @@ class Store:
                 "INSERT OR REPLACE INTO capabilities VALUES (?, ?, ?, ?)",
                 (endpoint, model, method, time.time()),
             )
+
+
+def recent_verdicts(directory: Path, since: float) -> dict[str, int]:
+    """How many calls ended how since a time [s since epoch], by the ledger in a directory; none
+    where it has no ledger or that cannot be read."""
+    path = directory / STORE_FILE
+    if not path.is_file():
+        return {}
+    try:
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=1.0)) as ledger:
+            sql = "SELECT verdict, count(*) FROM calls WHERE time >= ? GROUP BY verdict"
+            return dict(ledger.execute(sql, (since,)))
+    except sqlite3.Error:
+        return {}
 
 
 def _count_sent(database: sqlite3.Connection) -> None:

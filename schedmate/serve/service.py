@@ -35,6 +35,7 @@ from schedmate.jobs import (
     Remaining,
     WorkloadMetadata,
 )
+from schedmate.llm.store import recent_verdicts
 from schedmate.mate import LEARNING_S, embedder_of, sure_enough
 from schedmate.readers import Readers
 from schedmate.retrieval.history import JobHistory
@@ -57,7 +58,7 @@ from schedmate.serve.models import (
 )
 from schedmate.serve.options import ServeOptions
 from schedmate.serve.roots import allowed_path
-from schedmate.settings import Settings
+from schedmate.settings import Settings, data_dir
 
 log = logging.getLogger("schedmate.serve")
 
@@ -298,7 +299,8 @@ class Service:
 
     def text_of_metrics(self) -> bytes:
         """The metrics in Prometheus' format."""
-        return self.metrics.show(self.plans.counts(), len(self._browse))
+        calls = recent_verdicts(data_dir(), time.time() - 3600.0)
+        return self.metrics.show(self.plans.counts(), len(self._browse), calls)
 
     # -- the dashboard ------------------------------------------------------
 
