@@ -178,6 +178,10 @@ class JobHistory(JobTable):
             count = self._db.execute(sql, (before,))
             if count:
                 self._vectors.renumber()
+                # the number of the last row is how many there are
+                rows = self._db.query("SELECT rowid FROM jobs ORDER BY rowid")
+                moved = [(n, row) for n, (row,) in enumerate(rows, 1) if n != row]
+                self._db.execute_many("UPDATE jobs SET rowid = ? WHERE rowid = ?", moved)
         if count:
             self.rebuild_index()
         return count

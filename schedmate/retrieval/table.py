@@ -82,8 +82,8 @@ class JobTable:
         self._spread = UNLEARNED_SPREAD
 
     def __len__(self) -> int:
-        # Jobs are replaced, never deleted, so the last row's number is how many there are;
-        # counting a million would take longer than an estimate.
+        # Jobs are replaced, and numbered anew where old ones are deleted, so the last row's number
+        # is how many there are; counting a million would take longer than an estimate.
         return int(self._db.query("SELECT max(rowid) FROM jobs")[0][0] or 0)
 
     def version(self) -> tuple[int, int]:
