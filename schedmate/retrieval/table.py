@@ -113,6 +113,27 @@ class JobTable:
         most = -1 if limit is None else limit
         return self._records(where + order, (*clauses.values(), most, offset))
 
+    def find(self, text: str, limit: int, newest: int) -> Records:
+        """Jobs with a text in their document, of the `newest` submitted ones, the latest first."""
+        return self._records(
+            "WHERE rowid IN (SELECT rowid FROM (SELECT rowid, document FROM jobs ORDER BY "
+            "submit_time DESC, job_id LIMIT ?) WHERE instr(lower(document), lower(?)) > 0 LIMIT ?) "
+            "ORDER BY submit_time DESC, job_id",
+            (newest, text, limit),
+        )
+
+    def by_day(self, since: float) -> list[tuple[int, str, int, float]]:
+        """Jobs that were submitted after a time [s since epoch] and have ended: days between that
+        and their end, state, number, GPU seconds."""
+        sql = (
+            "SELECT CAST((end_time - ?) / 86400 AS INTEGER), state, count(*), "
+            "total(json_extract(document, '$.duration_s') * "
+            "json_extract(document, '$.launch.gpus')) FROM jobs "
+            "WHERE submit_time >= ? AND ended = 1 AND end_time >= ? AND json_valid(document) "
+            "GROUP BY 1, 2 ORDER BY 1, 2"
+        )
+        return [tuple(row) for row in self._db.query(sql, (since, since, since))]  # type: ignore[misc]
+
     def by_fingerprint(
         self, fingerprint: str, limit: int = RECENT, *, before: float | None = None
     ) -> Records:

@@ -304,6 +304,19 @@ class Service:
 
     # -- the dashboard ------------------------------------------------------
 
+    async def known(self, job_id: str) -> tuple[JobRecord | None, Estimate | None]:
+        """A job of the history, and what would be estimated of it now."""
+        stored = await asyncio.to_thread(self._browse.get, job_id)
+        if stored is None:
+            return None, None
+        question = _Question(stored.metadata, stored.launch, stored.submit_time, stored)
+        return stored, (await self._advice.do(question, time.monotonic() + 5.0))[0]
+
+    @property
+    def browse(self) -> Browsing:
+        """The history, to be looked at."""
+        return self._browse
+
     async def look_again(self) -> None:
         """Read the logs that are followed, and look up in the history how open jobs ended."""
         heard = await asyncio.to_thread(self._news)
@@ -550,6 +563,16 @@ class Browsing:
         if record is None:
             raise AbsentError(f"no job {job_id!r} in the history.")
         return len(self), [record]
+
+    def find(self, text: str, limit: int, newest: int) -> list[JobRecord]:
+        """As `JobTable.find`."""
+        with self._lock:
+            return self._history.find(text, limit, newest)
+
+    def by_day(self, since: float) -> list[tuple[int, str, int, float]]:
+        """As `JobTable.by_day`."""
+        with self._lock:
+            return self._history.by_day(since)
 
     def page(
         self, limit: int, offset: int, state: str | None, user: str | None
