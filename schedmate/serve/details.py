@@ -17,10 +17,8 @@ from schedmate.jobs import Estimate, JobRecord
 from schedmate.logparse.triage.summary import NodeUse, exact_test
 from schedmate.report import charts
 from schedmate.serve.board import Board, Job
+from schedmate.serve.service import DAY_S, MONTH
 
-DAY_S = 86_400.0
-MONTH = 30
-"""Days of the trends."""
 FOUND = 50
 """Jobs that a search shows."""
 NEWEST = 20_000

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import logging
 import statistics
 import time
 from collections import Counter
@@ -35,9 +36,19 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 
+log = logging.getLogger("schedmate.serve")
+
 FOLDER = Path(__file__).parent
 SHARED = tuple(FOLDER.parent / "report" / name for name in ("page.css", "charts.css"))
 """The style of the reports and of their charts."""
+
+
+def warm_pages(service: Service) -> None:
+    """Make the first page now, so that who asks first need not wait for imports and templates."""
+    try:
+        _page("dashboard", session=None, **dashboard_values(service, time.time()))
+    except SchedmateError as error:
+        log.warning("the dashboard cannot be shown: %s", error)
 
 
 def page_routes(service: Service, access: Access) -> APIRouter:
@@ -242,7 +253,7 @@ ACCURACY_BINS = (0.0, 0.25, 0.5, 0.8, 0.95, 1.05, 1.25, 2.0, 4.0, float("inf"))
 def dashboard_values(service: Service, now: float) -> dict[str, Any]:
     """Values of the template; times are texts relative to `now` [s since epoch]."""
     board, plans = service.board, service.plans
-    since = now - now % details.DAY_S - (details.MONTH - 1) * details.DAY_S
+    month = service.month
     failures = board.failures(NODE_FAILURES)
     statuses = plans.list(limit=100)
     counts = board.counts()
@@ -259,7 +270,7 @@ def dashboard_values(service: Service, now: float) -> dict[str, Any]:
         ],
         "nodes": _node_rows(failures, statuses, now),
         "accuracy": _accuracy(board.checked()),
-        "trends": details.trends(service.browse.by_day(since), board.checked_by_day(since), since),
+        "trends": details.trends(month.by_day, board.checked_by_day(month.since), month.since),
     }
 
 

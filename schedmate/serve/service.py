@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from schedmate.base.errors import SchedmateError
 from schedmate.base.inputs import format_duration
@@ -64,6 +64,23 @@ log = logging.getLogger("schedmate.serve")
 
 WRITES_TOGETHER = 256
 """Most writes committed together."""
+
+
+DAY_S = 86_400.0
+MONTH = 30
+"""Days of the dashboard's trends."""
+MONTH_EVERY_S = 300.0
+"""Time between two counts of the month, which take longer than a page may [s]."""
+
+
+class Month(NamedTuple):
+    """What ended in the last days by the history, as `JobTable.by_day` gives it."""
+
+    counted: float
+    """When this was counted [s since epoch]."""
+    since: float
+    """Its first moment [s since epoch]."""
+    by_day: list[tuple[int, str, int, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +146,7 @@ class Service:
             self._advice: Lane[_Question, tuple[Estimate, int]] = Lane("advice", self._estimates)
             stack.callback(self._advice.close)
             self._warm()
+            self._count_month(time.time())
         except BaseException:
             stack.close()
             raise
@@ -317,8 +335,15 @@ class Service:
         """The history, to be looked at."""
         return self._browse
 
+    def _count_month(self, now: float) -> None:
+        since = now - now % DAY_S - (MONTH - 1) * DAY_S
+        self.month = Month(now, since, self._browse.by_day(since))
+
     async def look_again(self) -> None:
-        """Read the logs that are followed, and look up in the history how open jobs ended."""
+        """Read the logs that are followed, look up in the history how open jobs ended, and count
+        the month anew."""
+        if time.time() - self.month.counted > MONTH_EVERY_S:
+            await asyncio.to_thread(self._count_month, time.time())
         heard = await asyncio.to_thread(self._news)
         for one in heard:
             self.dashboard.tell(one)
