@@ -18,7 +18,7 @@ from schedmate.base.data import MOST_GPUS, dumps
 from schedmate.base.errors import ABSTAINED, InputError, UsageError
 from schedmate.base.files import open_output
 from schedmate.base.inputs import parse_duration
-from schedmate.base.terminal import counted, outlasting, progress
+from schedmate.base.terminal import counted, outlasting, progress, say
 from schedmate.commands.options import (
     HistoryOption,
     JournalOption,
@@ -31,6 +31,7 @@ from schedmate.commands.options import (
     RayOption,
     Workers,
     announce_model,
+    is_job_id,
 )
 
 if TYPE_CHECKING:
@@ -48,7 +49,9 @@ def analyze(
     repo: Annotated[
         Path | None,
         typer.Argument(
-            metavar="REPO", help="Directory of the job's source code.", show_default=False
+            metavar="REPO|JOB",
+            help="Directory of the job's source code, or the scheduler's id of a job.",
+            show_default=False,
         ),
     ] = None,
     command: Annotated[
@@ -164,7 +167,8 @@ def analyze(
 
     Reads the code as text and runs none of it. Needs no GPU, no network and no language model. If a
     model is named, it is asked about fields that static analysis left open, and an answer counts
-    only with the file and line that prove it.
+    only with the file and line that prove it. Of a job of this machine's cluster its id is enough:
+    directory, script and size come from the scheduler.
     """
     from schedmate.jobs import JobSpec, LaunchConfig
     from schedmate.settings import load_settings
@@ -229,7 +233,7 @@ def analyze(
             gpu_type=gpu_type,
             time_limit_s=None if time_limit is None else parse_duration(time_limit),
         )
-        spec = JobSpec(job_id=job_id, repo=str(repo), command=command, launch=launch)
+        spec = _described(JobSpec(job_id=job_id, repo=str(repo), command=command, launch=launch))
         if show_prompt:
             _show_prompt(spec, settings, output)
             return
@@ -238,6 +242,27 @@ def analyze(
         abstained = _analyze_one(spec, mate, output, record, elsewhere, as_json, plain)
     if abstained and fail_on_abstain:
         raise typer.Exit(ABSTAINED)
+
+
+def _described(spec: JobSpec) -> JobSpec:
+    """What was named: code, or a job of this machine's cluster, of whose size counts what the
+    command line says."""
+    job = spec.repo or ""
+    if spec.command is not None or not is_job_id(job):
+        return spec
+    import time
+
+    from schedmate.cluster.finding import job_here
+
+    found = job_here(job, time.time())
+    if found.spec.repo is None or found.spec.command is None:
+        raise InputError(
+            f"{found.title} does not say what job {job} runs, or not to this user; name its "
+            "directory and --command."
+        )
+    say(f"note: job {job} runs `{found.spec.command}` in {found.spec.repo}.")
+    launch = found.spec.launch.model_copy(update=spec.launch.model_dump(exclude_none=True))
+    return found.spec.model_copy(update={"launch": launch})
 
 
 def _unquoted(repo: Path | None, words: list[str]) -> str:

@@ -91,17 +91,24 @@ def check_format(form: str, *, as_json: bool) -> None:
         raise UsageError("--json and --format exclude each other; give one of them.")
 
 
+def is_job_id(word: str) -> bool:
+    """Whether a word is an id of Slurm's, and no file of that name is here."""
+    return bool(re.fullmatch(r"\d{1,18}(?:[_+]\d{1,9})?", word)) and not Path(word).exists()
+
+
 def named_logs(words: list[str]) -> tuple[list[str], list[str]]:
     """The logs that are named, or those of the job whose id is named instead; and its nodes."""
     job = words[0] if len(words) == 1 else ""
-    if not re.fullmatch(r"\d{1,18}(?:[_+]\d{1,9})?", job) or Path(job).exists():
+    if not is_job_id(job):
         return words, []
     from schedmate.cluster.finding import logs_of_job
 
     found = logs_of_job(job, time.time())
     logs = [str(path) for path in found.paths]
     say(f"note: job {job} writes to {', '.join(logs)}.")
-    return logs, list(found.nodes)
+    if found.efficiency:
+        say(f"note: it used {found.efficiency}.")
+    return logs, found.spec.node_names
 
 
 def announce_model(settings: Settings, what: str) -> None:

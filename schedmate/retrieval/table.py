@@ -72,6 +72,9 @@ Records = list[JobRecord]
 Runs = list[tuple[JobRecord, str]]
 """Jobs with their fingerprints."""
 
+DayCounts = list[tuple[int, str, int, float]]
+"""Rows of `JobTable.by_day`."""
+
 
 class JobTable:
     """The jobs of one history, by id, fingerprint and text."""
@@ -122,7 +125,7 @@ class JobTable:
             (newest, text, limit),
         )
 
-    def by_day(self, since: float) -> list[tuple[int, str, int, float]]:
+    def by_day(self, since: float) -> DayCounts:
         """Jobs that were submitted after a time [s since epoch] and have ended: days between that
         and their end, state, number, GPU seconds."""
         sql = (
@@ -132,7 +135,7 @@ class JobTable:
             "WHERE submit_time >= ? AND ended = 1 AND end_time >= ? AND json_valid(document) "
             "GROUP BY 1, 2 ORDER BY 1, 2"
         )
-        return [tuple(row) for row in self._db.query(sql, (since, since, since))]  # type: ignore[misc]
+        return [tuple(row) for row in self._db.query(sql, (since, since, since))]
 
     def by_fingerprint(
         self, fingerprint: str, limit: int = RECENT, *, before: float | None = None

@@ -241,7 +241,7 @@ class Board:
         """Looks at the log of a job, the first one first: when [s since epoch], iteration, step
         time [s], loss."""
         sql = "SELECT at, iteration, step_time_s, loss FROM readings WHERE job_id = ? ORDER BY at"
-        return [tuple(row) for row in self._rows(sql, (job_id,))]  # type: ignore[misc]
+        return [tuple(row) for row in self._rows(sql, (job_id,))]
 
     def find(self, text: str, limit: int = LISTED) -> list[Job]:
         """Jobs with a text in their id, name, user or nodes, the last heard of first."""
@@ -261,7 +261,7 @@ class Board:
             "sum(duration_s BETWEEN p10_s AND p90_s) FROM jobs "
             "WHERE checked = 1 AND end_time >= ? GROUP BY 1 ORDER BY 1"
         )
-        return [tuple(row) for row in self._rows(sql, (since, since))]  # type: ignore[misc]
+        return [tuple(row) for row in self._rows(sql, (since, since))]
 
     def queue(self) -> list[Job]:
         """Pending jobs, the longest waiting first."""

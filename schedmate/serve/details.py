@@ -83,7 +83,7 @@ def _facts(heard: dict[str, Any], stored: JobRecord | None, now: float) -> list[
         "Run time": None if took is None else format_duration(took),
         "Time limit": None if limit is None else format_duration(limit),
         "Limit used": None if not limit or took is None else f"{took / limit:.0%}",
-        "GPU utilisation": _percent(stored and stored.gpu_util),
+        "GPU utilisation": None if stored is None else _percent(stored.gpu_util),
         "GPU memory": None
         if stored is None or stored.gpu_mem_mb is None
         else f"{stored.gpu_mem_mb:,.0f} MB",
@@ -221,12 +221,12 @@ def _counts_against(job: Job) -> set[str]:
 
 def search_values(text: str, board: Board, stored: Sequence[JobRecord]) -> dict[str, Any]:
     """Values of the page of a search: jobs of the month first, then those of the history."""
-    rows = {
+    rows: dict[str, dict[str, Any]] = {
         job["job_id"]: {key: job[key] for key in ("job_id", "name", "user", "state", "gpus")}
         for job in board.find(text, FOUND)
     }
     for record in stored:
-        row = {"job_id": record.job_id, "name": record.name, "user": record.user}
+        row: dict[str, Any] = {"job_id": record.job_id, "name": record.name, "user": record.user}
         row |= {"state": record.state, "gpus": record.launch.gpus}
         rows.setdefault(record.job_id, row)
     return {"text": text, "found": list(rows.values())[:FOUND], "newest": NEWEST}
