@@ -129,6 +129,15 @@ class Memory:
             ).fetchone()
             return None if row is None else _known_job(row)
 
+    def recent(self, since: float) -> list[KnownJob]:
+        """What was stored of jobs since a time [s since epoch]."""
+        with undamaged(self.path):
+            rows = self._db.execute(
+                "SELECT key, at, spec, metadata, estimate, log, errors FROM known WHERE at >= ?",
+                (since,),
+            )
+            return [_known_job(row) for row in rows]
+
     def estimates(self, keys: Iterable[str]) -> dict[str, Estimate]:
         """The estimates of jobs, by key."""
         with undamaged(self.path):

@@ -63,6 +63,12 @@ def serve(
         Path | None,
         typer.Option(metavar="FILE", help="Record of plans, as for `schedmate recover`."),
     ] = None,
+    agent: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Directory of an agent (--state) whose jobs to show, too."
+        ),
+    ] = None,
     in_flight: Annotated[
         int, typer.Option(min=1, help="Most requests at once; more are refused with 503.")
     ] = 64,
@@ -111,6 +117,7 @@ def serve(
     options = ServeOptions(
         state=state or data_dir() / "serve",
         record=record or data_dir() / "recovery.db",
+        agent=agent,
         socket=socket,
         socket_mode=_mode(socket_mode),
         host=host,

@@ -49,7 +49,8 @@ class ServeOptions:
     `socket`: path of a unix socket, else `host` and `port`. `roots`: directories with repositories
     and logs that may be read, links resolved. `state`: directory of the dashboard's data. `record`:
     file of the plans (`schedmate recover`). `names`: further names of this machine that a browser
-    may use. `follow_s`: time between two readings of followed logs [s].
+    may use. `follow_s`: time between two readings of followed logs [s]. `agent`: directory of an
+    agent whose jobs the dashboard shows, too.
     """
 
     state: Path = field(default_factory=lambda: data_dir() / "serve")
@@ -63,6 +64,7 @@ class ServeOptions:
     names: frozenset[str] = frozenset()
     limits: Limits = field(default_factory=Limits)
     follow_s: float = 15.0
+    agent: Path | None = None
 
     def __post_init__(self) -> None:
         if self.socket is None and self.token is None and not is_loopback(self.host):

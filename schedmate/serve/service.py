@@ -43,6 +43,7 @@ from schedmate.retrieval.learning import RunTimes
 from schedmate.retrieval.remaining import remaining_time
 from schedmate.retrieval.shared import open_history
 from schedmate.serve import board as shown
+from schedmate.serve.agents import AgentNews
 from schedmate.serve.board import Board, Checked, Update
 from schedmate.serve.metrics import Metrics
 from schedmate.serve.models import (
@@ -128,6 +129,8 @@ class Service:
             stack.callback(self._learner.close)
             self.dashboard = Dashboard(self.options.state, self.metrics)
             self.board = self.dashboard.board
+            agent = self.options.agent
+            self._agent = None if agent is None else AgentNews(agent, time.time())
             stack.callback(self.dashboard.close)
             limits = self.options.limits
             readers = Readers(
@@ -344,6 +347,9 @@ class Service:
         the month anew."""
         if time.time() - self.month.counted > MONTH_EVERY_S:
             await asyncio.to_thread(self._count_month, time.time())
+        if self._agent is not None:
+            for update in await asyncio.to_thread(self._agent.look, time.time()):
+                self.dashboard.tell(update)
         heard = await asyncio.to_thread(self._news)
         for one in heard:
             self.dashboard.tell(one)

@@ -16,7 +16,9 @@ from served import TOKEN, Served, served, wait_until
 from test_service import KNOWN
 
 from schedmate.cluster.actions import Drain
+from schedmate.cluster.memory import KnownJob, Memory
 from schedmate.cluster.record import Plan, Reason, Record
+from schedmate.cluster.report import Checked, Failed
 from schedmate.jobs import (
     Diagnosis,
     Estimate,
@@ -26,6 +28,7 @@ from schedmate.jobs import (
     LaunchConfig,
     Neighbour,
     Progress,
+    WorkloadMetadata,
 )
 from schedmate.serve import board
 
@@ -220,6 +223,33 @@ def test_a_job_a_node_and_a_search_have_pages(tmp_path: Path) -> None:
         first = one.get("/").text
         assert "Ended jobs a day, by outcome" in first
         assert "GPU hours of ended jobs a day" in first
+
+
+def test_it_shows_the_jobs_of_an_agent(tmp_path: Path) -> None:
+    now, folder = time.time(), tmp_path / "agent"
+    with Memory(folder / "memory.db") as memory:
+        for n in (1, 2):
+            spec = JobSpec(name=f"net{n}", user="ann", command="python train.py")
+            known = KnownJob(f"{n}@5", now - 9, spec, WorkloadMetadata(), estimate(600.0), "")
+            memory.remember(known)
+        memory.keep_progress("2", "2@5", now - 5, Progress(iteration=7, step_time_s=0.5))
+        ended = Checked(
+            run="3@5", user="bob", ended=now - 3, state="COMPLETED", took_s=60.0, limit_s=None
+        )
+        memory.learned(["3@5"], now, {}, [ended])
+    said = Diagnosis(error_type="script", error_name="Key Error", reason="no such key")
+    failed = Failed(job="4", run="4@5", state="FAILED", nodes=("gpu-1",), log=None, diagnosis=said)
+    with Record(folder / "record.db") as record:
+        document = failed.model_dump(mode="json", exclude_defaults=True)
+        record.observe("failure", "4@5", by="agent", data=document)
+    with served(tmp_path, agent=folder, follow_s=0.05) as one:
+        kept = one.service.board
+        wait_until(lambda: kept.job("4") is not None)
+        states = {name: (kept.job(name) or {}).get("state") for name in "1234"}
+        assert states == {"1": "PENDING", "2": "RUNNING", "3": "COMPLETED", "4": "FAILED"}
+        page = one.get("/").text
+        assert "10 min 00 s" in page
+        assert "Key Error" in page
 
 
 def test_it_takes_a_session_of_its_own_to_decide(shown: Served, tmp_path: Path) -> None:
