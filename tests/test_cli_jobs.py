@@ -82,7 +82,9 @@ class Kind(ClusterKind[Queue]):
         return True
 
     def usage(self, adapter: Queue, jobs: Sequence[str], *, running: bool) -> dict[str, Usage]:
-        asked = "17|100|4|00:00:00|cpu=4,mem=8G|||\n17.batch|100|4|00:00:00|||1000K|gres/gpuutil=80"
+        asked = (
+            "17|100|4|00:00.000|cpu=4,mem=8G|||\n17.batch|100|4|00:00:00|||1000K|gres/gpuutil=80"
+        )
         live = "17.batch|1|00:02:52|2G|gres/gpuutil=60\n"
         return read_usage(asked, live) if running and "17" in jobs else {}
 

@@ -816,6 +816,18 @@ USAGE_COLUMNS = (
 LIVE_COLUMNS = ("JobID", "NTasks", "AveCPU", "MaxRSS", "TRESUsageInAve")
 
 
+_CPU_TIME = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)")
+
+
+def _cpu_time(text: str) -> float:
+    """`1-02:03:04` or `03:04.123` [s]: hours are left out where there are none; 0 for others."""
+    match = _CPU_TIME.fullmatch(text.strip())
+    if match is None:
+        return 0.0
+    days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
+    return 86_400 * days + 3600 * hours + 60 * minutes + seconds
+
+
 def read_usage(asked: str, live: str) -> dict[str, Usage]:
     """What jobs used, by id: `asked` from accounting, `live` from the steps that run now."""
     found: dict[str, Usage] = {}
@@ -830,7 +842,7 @@ def read_usage(asked: str, live: str) -> dict[str, Usage]:
         job, _, step = cells["JobID"].partition(".")
         if not step:
             elapsed[job] = parse_duration(cells.get("ElapsedRaw")) or 0.0
-            spent[job] = parse_duration(cells.get("TotalCPU")) or 0.0
+            spent[job] = _cpu_time(cells.get("TotalCPU", ""))
             cpus = cells.get("AllocCPUS", "")
             memory = parse_size(parse_tres(cells.get("AllocTRES")).get("mem"))
             found[job] = Usage(
@@ -841,7 +853,7 @@ def read_usage(asked: str, live: str) -> dict[str, Usage]:
             continue
         tasks = int(cells.get("NTasks") or 1) if cells.get("NTasks", "").isdecimal() else 1
         if name is LIVE_COLUMNS:
-            spent[job] += tasks * (parse_duration(cells.get("AveCPU")) or 0.0)
+            spent[job] += tasks * _cpu_time(cells.get("AveCPU", ""))
         most = parse_size(cells.get("MaxRSS"))
         if most is not None:
             before = found[job].memory_bytes or 0.0
