@@ -14,6 +14,10 @@ from schedmate.cluster.bounds import load_bounds
 from schedmate.jobs import JobSpec
 
 
+UNLIMITED_S = 365 * 86_400.0
+"""A time limit that is none: Slurm states unlimited ones as a year [s]."""
+
+
 class FoundJob(NamedTuple):
     """A job of the cluster."""
 
@@ -82,7 +86,7 @@ def efficiency_of(used: Usage, took_s: float | None, limit_s: float | None) -> s
     if used.memory is not None and used.memory_bytes is not None:
         size, asked = used.memory_bytes / 2**30, (used.memory_asked_bytes or 0.0) / 2**30
         parts.append(f"{size:.1f} of {asked:.1f} GiB memory ({used.memory:.0%})")
-    if took_s is not None and limit_s:
+    if took_s is not None and limit_s and limit_s < UNLIMITED_S:
         took, limit = format_duration(took_s), format_duration(limit_s)
         parts.append(f"{took} of {limit} ({took_s / limit_s:.0%})")
     return ", ".join(parts)

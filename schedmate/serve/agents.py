@@ -51,7 +51,7 @@ class AgentNews:
                 yield Tracked(JobSpec(job_id=job), progress, at, None, None, follow=False)
         for run in memory.checked(self._since):
             record = JobRecord(
-                job_id=_job(run.run), user=run.user, state=run.state,  # type: ignore[arg-type]
+                job_id=_job(run.run), user=run.user, state=run.state,
                 duration_s=run.took_s, end_time=run.ended,
             )  # fmt: skip
             yield Heard(record, run.ended)
