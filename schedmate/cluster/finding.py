@@ -13,7 +13,6 @@ from schedmate.cluster.adapter import Description, Usage, description_of
 from schedmate.cluster.bounds import load_bounds
 from schedmate.jobs import JobSpec
 
-
 UNLIMITED_S = 365 * 86_400.0
 """A time limit that is none: Slurm states unlimited ones as a year [s]."""
 
