@@ -235,16 +235,21 @@ def test_a_submission_gets_the_estimate_of_a_running_service(
 def test_what_the_set_up_installs_works_as_its_user(slurm: Testbed, tmp_path: Path) -> None:
     if slurm.run("unshare", "-m", "true", check=False).returncode:
         pytest.skip("no mount namespaces here")
-    if slurm.run("id", "schedmate", check=False).returncode:
-        # the controller, outside of the namespace, has to know the user, too
+    # the controller, outside of the namespace, has to know the user, too
+    made = slurm.run("id", "schedmate", check=False).returncode != 0
+    if made:
         slurm.run("useradd", "--system", "--home-dir", "/var/lib/schedmate", "schedmate")
     slurm.run("sacctmgr", "-i", "delete", "user", "schedmate", check=False)
-    done = slurm.run(
-        *("unshare", "-m", "bash", str(Path(__file__).with_name("installed.sh"))),
-        *(str(EXAMPLES), str(slurm.conf), str(tmp_path)),
-        *(str(Path(sys.executable).parent / "schedmate"), sys.base_prefix),
-        timeout=300,
-    )
+    try:
+        done = slurm.run(
+            *("unshare", "-m", "bash", str(Path(__file__).with_name("installed.sh"))),
+            *(str(EXAMPLES), str(slurm.conf), str(tmp_path)),
+            *(str(Path(sys.executable).parent / "schedmate"), sys.base_prefix),
+            timeout=300,
+        )
+    finally:
+        if made:
+            slurm.run("userdel", "schedmate", check=False)
     said = done.stdout
     assert "may drain up to 4 nodes" in said
     assert "drained|schedmate: ecc-error-0123456789ab" in said
