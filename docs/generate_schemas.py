@@ -16,6 +16,7 @@ from schedmate.cluster.record import Plan
 from schedmate.cluster.recovery.configuration import Configuration
 from schedmate.cluster.recovery.document import RecoverDocument
 from schedmate.cluster.report import Failed, Pass
+from schedmate.cluster.summary import AgentSummary
 from schedmate.commands.doctor import Check
 from schedmate.commands.jobs import JobRow
 from schedmate.jobs import JobRecord
@@ -52,6 +53,22 @@ class Doctor(TypedDict):
 
     ok: bool
     checks: list[Check]
+
+
+class BackedUp(TypedDict):
+    """A database in a backup: its file is NAME.db, `from` its place."""
+
+    name: str
+    bytes: int
+    sha256: str
+
+
+class Backup(TypedDict):
+    """Output of `schedmate backup --json`, and `backup.json` of the directory that it makes."""
+
+    made: float
+    version: str
+    parts: list[BackedUp]
 
 
 class StoredJob(JobRecord):
@@ -427,6 +444,8 @@ PARTS: dict[str, Any] = {
     "alarm": AlarmEvent,
     "watch": Watch,
     "agent-pass": Pass,
+    "agent-summary": AgentSummary,
+    "backup": Backup,
     "bench-job": BenchJob,
     "bench-log": BenchLog,
     "bench-score": BenchScore,

@@ -41,7 +41,9 @@ PANELS: dict[str, tuple[str, ...]] = {
     "Failures": ("diagnose", "triage", "recover", "rules"),
     "Simulation": ("simulate", "tune", "explain", "policies", "traces", "reproduce"),
     "Clusters": (*CLUSTER_GROUPS, "site-report", "fleet", "parallel", "serve", "mcp"),
-    "Set-up": ("init", "demo", "llm", "doctor", "config", "version", "help"),
+    "Set-up": (
+        *("init", "demo", "llm", "doctor", "config", "backup", "restore", "version", "help"),
+    ),
 }
 """The commands, in the groups in which `schedmate --help` lists them."""
 
@@ -55,6 +57,7 @@ _ELSEWHERE = {
     "site-report": "site",
     "tune": "policies",
     "explain": "policies",
+    "restore": "backup",
 }
 """Commands in a module of another name."""
 

@@ -13,7 +13,8 @@ from cli_runner import Cli
 
 from schedmate.base.terminal import Screen
 from schedmate.cluster import ClusterKind
-from schedmate.cluster.adapter import Description, EndedRun, LiveJob, Observer
+from schedmate.cluster.adapter import Description, EndedRun, LiveJob, Observer, Usage
+from schedmate.cluster.slurm.reading import read_usage
 from schedmate.commands import jobs as command
 from schedmate.jobs import JobRecord, JobSpec, LaunchConfig
 
@@ -46,7 +47,16 @@ class Queue(Observer):
     def describe(self, jobs: Sequence[str]) -> dict[str, Description]:
         launch = LaunchConfig(gpus=1, time_limit_s=1500)
         return {
-            id_: Description(JobSpec(job_id=id_, name=f"work{id_}", launch=launch), "%j.log")
+            id_: Description(
+                JobSpec(
+                    job_id=id_,
+                    name=f"work{id_}",
+                    launch=launch,
+                    repo=str(self.log.parent),
+                    command=f"python train{id_}.py --epochs 3",
+                ),
+                "%j.log",
+            )
             for id_ in jobs
         }
 
@@ -70,6 +80,13 @@ class Kind(ClusterKind[Queue]):
 
     def is_here(self) -> bool:
         return True
+
+    def usage(self, adapter: Queue, jobs: Sequence[str], *, running: bool) -> dict[str, Usage]:
+        asked = (
+            "17|100|4|00:00.000|cpu=4,mem=8G|||\n17.batch|100|4|00:00:00|||1000K|gres/gpuutil=80"
+        )
+        live = "17.batch|1|00:02:52|2G|gres/gpuutil=60\n"
+        return read_usage(asked, live) if running and "17" in jobs else {}
 
 
 @pytest.fixture
@@ -102,6 +119,8 @@ def test_own_jobs_running_ones_first(queue: Queue, cli: Cli) -> None:
     assert running["left_s"] == pytest.approx(3000, rel=0.2)
     assert running["left_p10_s"] <= running["left_s"] <= running["left_p90_s"]
     assert running["over_limit"]
+    assert running["cpu"] == pytest.approx(0.43)
+    assert (running["memory"], round(running["gpu"], 1)) == (0.25, 0.8)
     assert (running["ran_s"], running["waited_s"], running["limit_s"]) == (1000, 3000, 1500)
     assert elsewhere["note"] == "its log cannot be read here"
     assert (waiting["state"], waiting["note"], waiting["ran_s"]) == ("PENDING", "Priority", None)
@@ -136,6 +155,8 @@ def test_an_id_stands_for_the_log_of_a_job(
     followed = cli("track", "17", "--json")
     assert json.loads(followed.out)["iteration"] == 100, followed.err
     assert f"note: job 17 writes to {queue.log}." in followed.err
+    used = "43% of 4 CPUs, 80% of its GPUs, 2.0 of 8.0 GiB memory (25%), 16 min 40 s of 25 min"
+    assert f"note: it used {used}" in followed.err
     failed = cli("diagnose", "16", "--json")
     assert json.loads(failed.out)["error_name"] == "Key Error", failed.err
     assert f"job 16 writes to {queue.log}, {tmp_path / '16.err'}." in failed.err
@@ -154,3 +175,17 @@ def test_an_id_without_a_cluster_is_no_log(cli: Cli, monkeypatch: pytest.MonkeyP
     done = cli("track", "4711")
     assert done.code == 3
     assert "belongs to no cluster whose job it could be" in done.err
+
+
+def test_an_id_stands_for_the_code_of_a_job(queue: Queue, cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "train18.py").write_text(
+        "import argparse, torch, torchvision\np = argparse.ArgumentParser()\n"
+        "p.add_argument('--epochs', type=int)\na = p.parse_args()\n"
+        "m = torchvision.models.resnet18()\nfor e in range(a.epochs):\n    m.train()\n"
+    )
+    done = cli("analyze", "18", "--json", "--gpus", "2")
+    assert done.code == 0, done.err
+    document = json.loads(done.out)
+    assert document["metadata"]["training_config"]["iters"] == 3
+    assert "note: job 18 runs `python train18.py --epochs 3`" in done.err
+    assert "does not say what job 16 runs" in cli("analyze", "16").err

@@ -3,7 +3,8 @@ was.
 
 A `Journal` is an `OwnedFile`: one process at a time uses it, and results are committed in batches.
 `Connection` is the connection to every SQLite file of schedmate, which takes any text and any
-whole number as a parameter.
+whole number as a parameter; `upgrade` brings such a file to the newest format, and
+`copy_database` copies one that is in use.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from __future__ import annotations
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -170,6 +171,87 @@ def _clipped_parameters(parameters: Any) -> Any:
     if isinstance(parameters, Mapping):
         return {name: clipped(value) for name, value in parameters.items()}
     return [clipped(value) for value in parameters]
+
+
+# The format of a SQLite file, and copies of one.
+
+
+Step = str | Callable[[sqlite3.Connection], None]
+"""From one version of a format to the next: statements, or a function that runs some."""
+
+
+def upgrade(database: sqlite3.Connection, path: object, steps: Sequence[Step]) -> None:
+    """Bring a SQLite file to the newest format: each step once, in order, all or none of them.
+
+    `PRAGMA user_version` is the number of steps that a file has behind it. Files written before
+    they had a version have 0, so the first step must accept tables that exist. Processes that open
+    a file at the same time wait for each other. Raises `InputError` for a file of a newer
+    schedmate, whose meaning is not known here.
+    """
+    if _format_of(database) == len(steps):
+        return
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        version = _format_of(database)
+        if version > len(steps):
+            raise InputError(
+                f"{path}: written by a newer schedmate (format {version}, this one reads up to "
+                f"{len(steps)}); upgrade schedmate."
+            )
+        for step in steps[version:]:
+            if callable(step):
+                step(database)
+            else:
+                for statement in _statements(step):
+                    database.execute(statement)
+        database.execute(f"PRAGMA user_version = {len(steps)}")
+        database.execute("COMMIT")
+    finally:
+        if database.in_transaction:
+            database.execute("ROLLBACK")
+
+
+def _format_of(database: sqlite3.Connection) -> int:
+    return int(database.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _statements(script: str) -> Iterator[str]:
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+def with_column(table: str, column: str, definition: str) -> Step:
+    """A step that adds a column, unless the file has it already."""
+
+    def add(database: sqlite3.Connection) -> None:
+        if column not in {row[1] for row in database.execute(f"PRAGMA table_info({table})")}:
+            database.execute(f"ALTER TABLE {table} ADD COLUMN {column} {definition}")
+
+    return add
+
+
+def copy_database(source: Path, target: Path) -> None:
+    """Copy a SQLite file whole, whoever reads or writes either of them meanwhile.
+
+    An existing target gets the content of the source in one transaction: processes that have it
+    open see the one or the other. Raises `InputError`.
+    """
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        target.touch(mode=0o600, exist_ok=True)
+        with (
+            closing(sqlite3.connect(f"{source.resolve().as_uri()}?mode=ro", uri=True)) as reading,
+            closing(sqlite3.connect(target, timeout=30.0)) as writing,
+        ):
+            reading.backup(writing)
+            with suppress(sqlite3.OperationalError):  # others still read the log
+                writing.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    except (sqlite3.Error, OSError) as error:
+        raise InputError(f"cannot copy {source} to {target}: {error}.") from None
 
 
 # The results of a run so far, so that a killed run can be resumed.

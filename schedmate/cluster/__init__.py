@@ -13,7 +13,7 @@ exports that `schedmate fleet` reads all use this table.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache
@@ -26,7 +26,7 @@ from schedmate.base.plugins import CLUSTERS, load_plugin, plugins
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from schedmate.cluster.adapter import ClusterAdapter, EndedRun, Runner
+    from schedmate.cluster.adapter import ClusterAdapter, EndedRun, Runner, Usage
     from schedmate.cluster.bounds import Bounds
     from schedmate.schedulers.fleet.snapshot import FleetSnapshot
 
@@ -151,6 +151,11 @@ class ClusterKind(Generic[A]):
     def runs_of(self, adapter: A, job: str, now: float) -> list[EndedRun]:
         """The ended runs of a job for which a plan can be requested, oldest first."""
         return [run for run in adapter.ended(now - BACK_S) if run.job == job]
+
+    def usage(self, adapter: A, jobs: Sequence[str], *, running: bool) -> dict[str, Usage]:
+        """What these jobs, all running or all ended, used of what they asked for, by id; without
+        those of which nothing is known."""
+        return {}
 
     def read_export(self, documents: list[dict[str, Any]], folder: Path) -> FleetSnapshot | None:
         """The fleet in the JSON documents of a folder of exports; None if they are not of this

@@ -20,6 +20,9 @@ EXPIRY_S = 300.0
 AGENT = "schedmate agent"
 """The agent's name in the record."""
 
+WOULD = "would"
+"""The observation of an action that an agent in the shadow did not take."""
+
 
 class Acting:
     """Carries out plans, its own and those of recovery; in a dry run (no record) only reports
@@ -31,15 +34,18 @@ class Acting:
         record: Record | None,
         bounds: Bounds,
         healer: ClusterRecovery | None,
+        *,
+        shadow: bool = False,
     ) -> None:
         self._adapter = adapter
         self._record = record
         self._bounds = bounds
         self._healer = healer
+        self._shadow = shadow
 
     def go_on(self, report: Pass) -> None:
         """Carry out approved plans, and finish those of an interrupted agent."""
-        if self._record is None or report.stopped:
+        if self._record is None or self._shadow or report.stopped:
             return
         self._record.ensure_intact()
         if self._healer is not None:
@@ -51,9 +57,12 @@ class Acting:
 
     def do(self, purpose: Purpose, action: Action, report: Pass, why: str) -> bool:
         """Plan an action, approve it by the bounds, carry it out; whether it was done."""
-        if self._record is None:
+        if self._record is None or self._shadow:
             report.actions.append(Done(action=action, state="would"))
-            return False
+            if self._record is not None:
+                document = {"action": action.model_dump(mode="json"), "why": why}
+                self._record.observe(WOULD, purpose, by=AGENT, data=document)
+            return self._shadow
         text = action.model_dump_json()
         key = f"{purpose} at {report.time:.3f} {sha256(text.encode()).hexdigest()[:16]}"
         plan = Plan.of(

@@ -278,6 +278,26 @@ class EndedRun(NamedTuple):
         return not took and self.record.state not in (*FAILURES, "COMPLETED")
 
 
+class Usage(NamedTuple):
+    """What a job used of what it asked for, as far as the scheduler knows; None: it does not."""
+
+    cpus: int | None = None
+    cpu: float | None = None
+    """CPU time over the CPUs' time [0 to 1]."""
+    memory_bytes: float | None = None
+    """The most memory that it used; of several tasks on a node, as if each used the most."""
+    memory_asked_bytes: float | None = None
+    gpu: float | None = None
+    """Mean utilisation of its GPUs [0 to 1]."""
+
+    @property
+    def memory(self) -> float | None:
+        """Memory used over memory asked for."""
+        if self.memory_bytes is None or not self.memory_asked_bytes:
+            return None
+        return self.memory_bytes / self.memory_asked_bytes
+
+
 class ClusterAdapter(Executor, Protocol):
     """One cluster. Every method raises `ExecutorError` if its scheduler does not answer, so that an
     empty result means that there is nothing."""

@@ -29,8 +29,8 @@ from schedmate.cluster.bounds import Bounds, moved_trust
 from schedmate.cluster.following import has_text
 from schedmate.cluster.memory import KnownJob, Memory
 from schedmate.cluster.record import Record
-from schedmate.cluster.report import Failed, Pass
-from schedmate.jobs import Diagnosis, JobRecord, JobSpec
+from schedmate.cluster.report import Checked, Failed, Pass
+from schedmate.jobs import Diagnosis, Estimate, JobRecord, JobSpec
 from schedmate.mate import SchedMate
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class EndedRuns:
         """Learn from runs whose failure, if they failed, has been looked into."""
 
         def take_in(some: list[EndedRun]) -> None:
-            self._learn(some, now)
+            report.checked += self._learn(some, now)
             report.learned += len(some)
 
         waiting = {run.run for run in self.undiagnosed}
@@ -183,7 +183,7 @@ class EndedRuns:
                 self._memory.learned([some[0].run], report.time, {})
         return [run for some in left for run in some] + faulty
 
-    def _learn(self, runs: list[EndedRun], now: float) -> None:
+    def _learn(self, runs: list[EndedRun], now: float) -> list[Checked]:
         known_jobs = {run.key: self._memory.known(run.key) for run in runs}
         late = {run.key: run for run in runs if known_jobs[run.key] is None}
         # they came and went between two passes, or ended before the agent began
@@ -196,18 +196,22 @@ class EndedRuns:
         records: list[JobRecord] = []
         present = self._memory.trust()
         trust: dict[str, tuple[float, int]] = {}
+        checked: list[Checked] = []
         for run in reversed(runs):  # trust moves in the order of the runs' ends
             record, user, job = run.record, run.record.user, known_jobs[run.key]
             assert job is not None
             if run.key not in late and user is not None:
                 before, count = trust.get(user, (present.get(user, 1.0), 0))
                 trust[user] = moved_trust(before, job.estimate, record), count + 1
+            if run.key not in late and record.duration_s and record.ended:
+                checked.append(_checked(run, job.estimate, now))
             command = job.spec.command or record.command
             update = {"metadata": job.metadata, "command": command}
             records.append(record.model_copy(update=update))
         if self._record is not None and self._bounds.learn.allowed:
             self._mate.learn(records)
-        self._memory.learned([run.run for run in runs], now, trust)
+        self._memory.learned([run.run for run in runs], now, trust, checked)
+        return checked
 
     def look_into(self, run: EndedRun, now: float) -> tuple[Failed, Failure | None]:
         """The diagnosis of a run's logs, and recovery's plan for it; nothing is recorded.
@@ -268,6 +272,24 @@ class EndedRuns:
         if failure is not None and self._healer is not None:
             status = self._healer.propose(failure)
             failed.plan = status.plan.id if status is not None else None
+
+
+def _checked(run: EndedRun, estimate: Estimate, now: float) -> Checked:
+    """A run that ended beside its estimate, of which nothing is known where it abstained."""
+    record = run.record
+    quantiles = (estimate.duration_p10_s, estimate.duration_s, estimate.duration_p90_s)
+    p10, p50, p90 = (None, None, None) if estimate.abstained else quantiles
+    return Checked(
+        run=run.run,
+        user=record.user,
+        ended=record.end_time or now,
+        state=record.state,
+        took_s=record.duration_s or 0.0,
+        limit_s=record.launch.time_limit_s,
+        p10_s=p10,
+        p50_s=p50,
+        p90_s=p90,
+    )
 
 
 # Files that an epilog writes when a run ends.

@@ -1,4 +1,4 @@
-"""Finds where a job of this machine's cluster writes, by the scheduler's id."""
+"""Finds a job of this machine's cluster by the scheduler's id: where it writes, what it used."""
 
 from __future__ import annotations
 
@@ -6,24 +6,35 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from schedmate.base.errors import InputError
+from schedmate.base.inputs import format_duration
+from schedmate.base.terminal import counted
 from schedmate.cluster import kind_here
-from schedmate.cluster.adapter import Description, description_of
+from schedmate.cluster.adapter import Description, Usage, description_of
 from schedmate.cluster.bounds import load_bounds
 from schedmate.jobs import JobSpec
 
+UNLIMITED_S = 365 * 86_400.0
+"""A time limit that is none: Slurm states unlimited ones as a year [s]."""
 
-class JobLogs(NamedTuple):
-    """Where a job writes, and the nodes that it is or was on."""
 
+class FoundJob(NamedTuple):
+    """A job of the cluster."""
+
+    title: str
+    """What people call the kind of cluster."""
+    spec: JobSpec
+    """As its owner described it, with the nodes that it is or was on."""
     paths: list[Path]
-    nodes: tuple[str, ...]
+    """Where it writes; empty for a job that waits, and where the cluster does not say."""
+    efficiency: str
+    """What it used of what it asked for, in words; empty: that is not known."""
 
 
-def logs_of_job(job: str, now: float) -> JobLogs:
-    """The logs of a job of the cluster that this machine belongs to, by the scheduler's id.
+def job_here(job: str, now: float) -> FoundJob:
+    """A job of the cluster that this machine belongs to, by the scheduler's id.
 
-    Those of its present run, else of its last one that has ended. Raises `InputError` if the
-    cluster knows no such job, or not where it writes.
+    Its present run, else its last one that has ended. Raises `InputError` if the cluster knows no
+    such job.
     """
     kind = kind_here()
     if kind is None:
@@ -33,9 +44,8 @@ def logs_of_job(job: str, now: float) -> JobLogs:
         )
     adapter = kind.adapter(load_bounds(None))
     description = Description(JobSpec(), "")
-    run: Any = next(
-        (one for one in adapter.jobs() if (one.id, one.state) == (job, "RUNNING")), None
-    )
+    run: Any = next((one for one in adapter.jobs() if one.id == job), None)
+    live = run is not None
     if run is not None:
         description = adapter.describe([job]).get(job, description)
     elif ended := kind.runs_of(adapter, job, now):
@@ -44,9 +54,38 @@ def logs_of_job(job: str, now: float) -> JobLogs:
     else:
         raise InputError(kind.no_run.format(job=job))
     spec = description.spec.model_copy(update={"job_id": job, "node_names": list(run.nodes)})
+    if live and run.state == "PENDING":
+        return FoundJob(kind.title, spec, [], "")
     patterns = dict.fromkeys(one for one in (description.log, description.errors) if one)
     found = [adapter.log_path(run, pattern, spec) for pattern in patterns]
     paths = [path for path in dict.fromkeys(found) if path is not None]
-    if not paths:
-        raise InputError(f"{kind.title} does not say where job {job} writes; name its log.")
-    return JobLogs(paths, tuple(run.nodes))
+    took = now - (run.started or now) if live else run.record.duration_s
+    limit = spec.launch.time_limit_s or (None if live else run.record.launch.time_limit_s)
+    used = kind.usage(adapter, [job], running=live).get(job, Usage())
+    return FoundJob(kind.title, spec, paths, efficiency_of(used, took, limit))
+
+
+def logs_of_job(job: str, now: float) -> FoundJob:
+    """As `job_here`; raises `InputError` also where the cluster does not say where it writes."""
+    found = job_here(job, now)
+    if not found.paths:
+        raise InputError(
+            f"{found.title} does not say where job {job} writes, or it has not begun; name its log."
+        )
+    return found
+
+
+def efficiency_of(used: Usage, took_s: float | None, limit_s: float | None) -> str:
+    """What a job used of what it asked for, in words; empty where nothing is known."""
+    parts = []
+    if used.cpu is not None and used.cpus is not None:
+        parts.append(f"{used.cpu:.0%} of {counted(used.cpus, 'CPU')}")
+    if used.gpu is not None:
+        parts.append(f"{used.gpu:.0%} of its GPUs")
+    if used.memory is not None and used.memory_bytes is not None:
+        size, asked = used.memory_bytes / 2**30, (used.memory_asked_bytes or 0.0) / 2**30
+        parts.append(f"{size:.1f} of {asked:.1f} GiB memory ({used.memory:.0%})")
+    if took_s is not None and limit_s and limit_s < UNLIMITED_S:
+        took, limit = format_duration(took_s), format_duration(limit_s)
+        parts.append(f"{took} of {limit} ({took_s / limit_s:.0%})")
+    return ", ".join(parts)

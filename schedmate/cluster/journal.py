@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Self
 
 from schedmate.base.data import plain
 from schedmate.base.errors import ActionError, InputError
-from schedmate.base.journal import Connection
+from schedmate.base.journal import Connection, copy_database
 from schedmate.base.reading import open_binary
 from schedmate.retrieval.database import locked, network_filesystem
 
@@ -67,7 +67,10 @@ def _boot_id() -> str:
 
 APPLICATION_ID = 0x53434D52
 """Marks a SQLite file as a record of this program."""
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""A record from which nothing was moved into an archive is of version 1, which reads the same."""
+ROTATED = "rotated"
+"""Kind of the entry which says that the entries before `first` are in `archive`."""
 BUSY_S = 30.0
 """How long a writer waits for another one [s]."""
 LEAST_KEY, MOST_KEY = 16, 4096
@@ -103,8 +106,18 @@ class Verified(NamedTuple):
     """Result of a check of the chain: `broken` describes the fault and its place, or is None."""
 
     entries: int
+    """The number of the last entry, those in archives included."""
     head: str
     broken: str | None
+
+
+class _Origin(NamedTuple):
+    """Where the chain in the file begins."""
+
+    first: int = 1
+    before: str = GENESIS
+    """The hash of the entry before that one."""
+    archive: str = ""
 
 
 class Journal:
@@ -193,7 +206,7 @@ class Journal:
             with suppress(sqlite3.OperationalError):
                 self._db.execute("PRAGMA journal_mode = WAL")
         script = Path(__file__).with_name("record.sql").read_text("utf-8")
-        marks = f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={SCHEMA_VERSION};"
+        marks = f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version=1;"
         self._db.executescript(script.replace("COMMIT;", f"{marks}\nCOMMIT;"))
 
     def _digest(self, before: str, row: Sequence[Any]) -> str:
@@ -277,8 +290,15 @@ class Journal:
 
         `checkpoint`: a `head` stored elsewhere that it must contain.
         """
-        before, count = GENESIS, 0
         broken: str | None = None
+        try:
+            first, before, archive = self._origin()
+        except (BrokenRecordError, RecordError) as error:
+            return Verified(0, GENESIS, str(error))
+        count = first - 1
+        if checkpoint is not None and checkpoint[0] <= count and checkpoint != (count, before):
+            broken = f"entry {checkpoint[0]} is in {archive}; verify that file with it"
+            return Verified(count, before, broken)
         rows = self._chain()
         while True:
             try:
@@ -301,6 +321,62 @@ class Journal:
         if checkpoint is not None and checkpoint[0] > count:
             broken = f"it ends at entry {count}, and {checkpoint[0]} were known"
         return Verified(count, before, broken)
+
+    def _origin(self) -> _Origin:
+        """Where the chain begins: said by an entry of the chain, so that nobody without the key of
+        the record can move it."""
+        for number, body in self.rows(
+            "SELECT seq, body FROM entries WHERE kind = ? ORDER BY seq DESC LIMIT 1", (ROTATED,)
+        ):
+            with self.parsing(number):
+                told = json.loads(body)
+                return _Origin(int(told["first"]), str(told["before"]), str(told["archive"]))
+        return _Origin()
+
+    def archive_before(self, first: int, *, by: str) -> Path:
+        """Move the entries before number `first` into an archive beside the file; its path.
+
+        The archive is a whole copy of the record, which is verified before anything is deleted
+        here, and verifies by itself for good; the chain in this file goes on from it. Other
+        processes may use the record meanwhile. In a `writing` block, so that the caller deletes
+        what it derived from those entries in the same transaction.
+        """
+        self.ensure_intact()
+        origin = self._origin()
+        (row,) = self.rows("SELECT hash FROM entries WHERE seq = ?", (first - 1,))
+        name = f"{self.path.stem}-{origin.first:09d}-{first - 1:09d}{self.path.suffix}"
+        archive = self.path.with_name(name)
+        unfinished = archive.with_name(f".{archive.name}.part")
+        unfinished.unlink(missing_ok=True)
+        copy_database(self.path, unfinished)
+        with Journal(unfinished) as copy:
+            copy.change("PRAGMA journal_mode = DELETE")
+            broken = Journal.verify(copy).broken
+        if broken is not None:
+            raise RecordError(f"{unfinished}: the copy of the record is not whole: {broken}")
+        with unfinished.open("rb") as stream:
+            os.fsync(stream.fileno())
+        unfinished.chmod(0o400)
+        unfinished.rename(archive)
+        with self._unlocked():
+            self.change("DELETE FROM entries WHERE seq < ?", (first,))
+        self.change(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        told = {"first": first, "before": row[0], "archive": archive.name}
+        self.append(ROTATED, "record", by, told)
+        return archive
+
+    @contextmanager
+    def _unlocked(self) -> Iterator[None]:
+        """Without the trigger that forbids deletion, in the transaction that is open."""
+        ((script,),) = self.rows("SELECT sql FROM sqlite_master WHERE name = 'entries_remain'")
+        self.change("DROP TRIGGER entries_remain")
+        yield
+        self.change(script)
+
+    def shrink(self) -> None:
+        """Give the room of deleted entries back to the disk, unless others use the file now."""
+        with suppress(RecordError):
+            self.change("VACUUM")
 
     def ensure_intact(self) -> None:
         """Raise `BrokenRecordError` unless the record is as it was written (`verify`).

@@ -54,7 +54,9 @@ class Agent:
         healer: ClusterRecovery | None = None,
         clock: Callable[[], float] = time.time,
         alarms: Alarms | None = None,
+        shadow: bool = False,
     ) -> None:
+        """`shadow`: nothing is changed; what would be is noted, and counts as done."""
         self.adapter = adapter
         self.bounds = bounds
         self._mate = mate
@@ -62,7 +64,7 @@ class Agent:
         self._record = record
         self._healer = healer
         self._clock = clock
-        self._acting = Acting(adapter, record, bounds, healer)
+        self._acting = Acting(adapter, record, bounds, healer, shadow=shadow)
         self._ended = EndedRuns(adapter, mate, memory, record, bounds, healer)
         self._advising = Advising(adapter, mate, memory, bounds, clock)
         self._following = Following(

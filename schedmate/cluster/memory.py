@@ -16,25 +16,35 @@ from typing import Any, NamedTuple, Self
 
 from schedmate.base.data import dumps
 from schedmate.base.errors import InputError
-from schedmate.base.journal import Connection, undamaged
+from schedmate.base.journal import Connection, undamaged, upgrade, with_column
+from schedmate.cluster.report import Checked
 from schedmate.jobs import Estimate, JobSpec, Progress, WorkloadMetadata
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS known (
-    key TEXT PRIMARY KEY, user TEXT, at REAL, spec TEXT, metadata TEXT, estimate TEXT, log TEXT,
-    errors TEXT NOT NULL DEFAULT '');
+    key TEXT PRIMARY KEY, user TEXT, at REAL, spec TEXT, metadata TEXT, estimate TEXT, log TEXT);
 CREATE TABLE IF NOT EXISTS ended (run TEXT PRIMARY KEY, at REAL);
 CREATE TABLE IF NOT EXISTS diagnosed (run TEXT PRIMARY KEY, at REAL);
 CREATE TABLE IF NOT EXISTS trust (user TEXT PRIMARY KEY, value REAL, runs INTEGER);
-CREATE TABLE IF NOT EXISTS given (job TEXT PRIMARY KEY, value INTEGER, before INTEGER,
-    sure INTEGER);
+CREATE TABLE IF NOT EXISTS given (job TEXT PRIMARY KEY, value INTEGER, before INTEGER);
 CREATE TABLE IF NOT EXISTS noted (key TEXT PRIMARY KEY, at REAL, text TEXT);
 CREATE TABLE IF NOT EXISTS progress (job TEXT PRIMARY KEY, key TEXT, at REAL, document TEXT);
 CREATE TABLE IF NOT EXISTS marks (name TEXT PRIMARY KEY, value TEXT);
 """
 
+STEPS = (
+    SCHEMA,
+    with_column("known", "errors", "TEXT NOT NULL DEFAULT ''"),
+    with_column("given", "sure", "INTEGER NOT NULL DEFAULT 0"),
+    "CREATE TABLE checked (run TEXT PRIMARY KEY, at REAL, document TEXT);",
+)
+"""The format of the file, version by version."""
+
 KEPT_S = 30 * 86_400.0
 """Time for which jobs that are over are remembered [s]."""
+
+CHECKED_S = 400 * 86_400.0
+"""Time for which runs are remembered beside their estimates, for reports [s]."""
 
 
 class KnownJob(NamedTuple):
@@ -69,8 +79,7 @@ class Memory:
                 self._db = sqlite3.connect(path, factory=Connection, timeout=30.0)
                 self._db.execute("PRAGMA journal_mode = WAL")
             if not read_only:
-                self._db.executescript(SCHEMA)
-                _add_columns(self._db)
+                upgrade(self._db, path, STEPS)
         except (sqlite3.Error, OSError) as error:
             raise InputError(
                 f"cannot open the agent's memory {path}: {error}; it can be deleted."
@@ -119,6 +128,15 @@ class Memory:
                 (key,),
             ).fetchone()
             return None if row is None else _known_job(row)
+
+    def recent(self, since: float) -> list[KnownJob]:
+        """What was stored of jobs since a time [s since epoch]."""
+        with undamaged(self.path):
+            rows = self._db.execute(
+                "SELECT key, at, spec, metadata, estimate, log, errors FROM known WHERE at >= ?",
+                (since,),
+            )
+            return [_known_job(row) for row in rows]
 
     def estimates(self, keys: Iterable[str]) -> dict[str, Estimate]:
         """The estimates of jobs, by key."""
@@ -175,11 +193,16 @@ class Memory:
             self._db.execute("INSERT OR IGNORE INTO diagnosed VALUES (?, ?)", (run, at))
 
     def learned(
-        self, runs: Iterable[str], at: float, trust: Mapping[str, tuple[float, int]]
+        self,
+        runs: Iterable[str],
+        at: float,
+        trust: Mapping[str, tuple[float, int]],
+        checked: Iterable[Checked] = (),
     ) -> None:
         """Store, in one transaction, that runs were learned from, and what that says of users.
 
-        `trust` has a user's trust since, and by how many of the runs.
+        `trust` has a user's trust since, and by how many of the runs; `checked` the runs beside
+        their estimates, which are kept for `CHECKED_S`.
         """
         with self._db:
             self._db.executemany(
@@ -190,6 +213,16 @@ class Memory:
                 "SET value = excluded.value, runs = runs + excluded.runs",
                 [(user, value, count) for user, (value, count) in trust.items()],
             )
+            self._db.executemany(
+                "INSERT OR REPLACE INTO checked VALUES (?, ?, ?)",
+                [(one.run, one.ended, one.model_dump_json()) for one in checked],
+            )
+
+    def checked(self, since: float) -> list[Checked]:
+        """Runs that ended since then [s since epoch], beside their estimates."""
+        with undamaged(self.path):
+            rows = self._db.execute("SELECT document FROM checked WHERE at >= ?", (since,))
+            return [Checked.model_validate_json(text) for (text,) in rows]
 
     def trust(self) -> dict[str, float]:
         """Trust by user, if it ever changed; otherwise it is 1."""
@@ -255,6 +288,7 @@ class Memory:
         with self._db:
             for table in ("known", "ended", "diagnosed", "noted"):
                 self._db.execute(f"DELETE FROM {table} WHERE at < ?", (now - KEPT_S,))  # noqa: S608
+            self._db.execute("DELETE FROM checked WHERE at < ?", (now - CHECKED_S,))
 
 
 def _known_job(row: tuple[Any, ...]) -> KnownJob:
@@ -268,10 +302,3 @@ def _known_job(row: tuple[Any, ...]) -> KnownJob:
         log,
         errors,
     )
-
-
-def _add_columns(db: sqlite3.Connection) -> None:
-    """Add what a memory of an earlier version lacks."""
-    columns = {row[1] for row in db.execute("PRAGMA table_info(known)")}
-    if "errors" not in columns:
-        db.execute("ALTER TABLE known ADD COLUMN errors TEXT NOT NULL DEFAULT ''")

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -741,6 +742,52 @@ class Record(Journal):
                     )
                 )
         return attempts
+
+    # -- retention -------------------------------------------------------
+
+    def rotate(self, keep_s: float, *, by: str, needed: Callable[[Record], int]) -> Path | None:
+        """Move entries older than `keep_s` [s] into an archive beside the record; its path.
+
+        None if nothing is so old. See `Journal.archive_before`.
+
+        What is still needed stays, whatever its age: plans with more to come, attempts without an
+        outcome, the entries from the number that `needed` gives, and every entry of a plan of which
+        one stays. Raises `BrokenRecordError` for a record that was changed by something else.
+        """
+        with self.writing():
+            at = self.now().time - keep_s
+            ((newer, last),) = self.rows(
+                "SELECT (SELECT min(seq) FROM entries WHERE time >= ?), max(seq) FROM entries",
+                (at,),
+            )
+            if last is None:
+                return None
+            ((opened,),) = self.rows(
+                "SELECT min(proposed) FROM plans WHERE state IN (SELECT value FROM json_each(?)) "
+                "OR id IN (SELECT plan FROM attempts WHERE outcome IS NULL)",
+                (json.dumps(sorted(OPEN)),),
+            )
+            # the last entry stays, so that the chain is never empty
+            cut = min(one for one in (newer, opened, needed(self), last) if one is not None)
+            while True:
+                ((begun,),) = self.rows(
+                    "SELECT min(proposed) FROM plans WHERE moved >= ? OR id IN "
+                    "(SELECT about FROM entries WHERE seq >= ?)",
+                    (cut, cut),
+                )
+                if begun is None or begun >= cut:
+                    break
+                cut = begun
+            if cut <= self._origin().first:
+                return None
+            archive = self.archive_before(cut, by=by)
+            self.change(
+                "DELETE FROM attempts WHERE plan IN (SELECT id FROM plans WHERE proposed < ?)",
+                (cut,),
+            )
+            self.change("DELETE FROM plans WHERE proposed < ?", (cut,))
+        self.shrink()
+        return archive
 
     # -- proof -----------------------------------------------------------
 

@@ -39,6 +39,29 @@ class Followed(_PassPart):
     )
 
 
+class Checked(_PassPart):
+    """A run that ended, and the last estimate of its job while it waited."""
+
+    run: str
+    user: str | None
+    ended: float = Field(description="[s since epoch]")
+    state: str
+    took_s: float = Field(description="Run time; a lower bound unless it completed [s]")
+    limit_s: float | None = Field(description="Time limit that its user set [s]")
+    p10_s: float | None = Field(None, description="Null without an estimate [s]")
+    p50_s: float | None = None
+    p90_s: float | None = None
+
+    @property
+    def place(self) -> str | None:
+        """Where a completed run ended: `below` its interval, `within` or `above` it."""
+        if self.state != "COMPLETED" or self.p10_s is None or self.p90_s is None:
+            return None
+        if self.took_s < self.p10_s:
+            return "below"
+        return "above" if self.took_s > self.p90_s else "within"
+
+
 class Failed(_PassPart):
     """A run that failed, and what its logs say."""
 
@@ -83,6 +106,9 @@ class Pass(_PassPart):
     estimated: list[Estimated] = Field(default_factory=list)
     actions: list[Done] = Field(default_factory=list)
     learned: int = Field(0, description="Ended runs that went into the history")
+    checked: list[Checked] = Field(
+        default_factory=list, description="Runs that ended, beside their estimates"
+    )
     followed: list[Followed] = Field(default_factory=list)
     failed: list[Failed] = Field(default_factory=list)
     waiting: list[str] = Field(default_factory=list, description="Plans that wait for approval")

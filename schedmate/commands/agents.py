@@ -6,7 +6,9 @@ loop under the lease, and a pass or a plan printed for people.
 
 from __future__ import annotations
 
+import logging
 import shlex
+import signal
 import sys
 import time
 from collections import Counter
@@ -22,10 +24,12 @@ import typer
 from schedmate.base.data import dumps
 from schedmate.base.errors import InputError, UsageError, require
 from schedmate.base.inputs import format_duration
+from schedmate.base.logs import AGENT, LogFormat, logged
 from schedmate.base.reading import read_text
-from schedmate.base.terminal import counted, say
+from schedmate.base.terminal import counted
+from schedmate.base.terminal import say as _say
 from schedmate.cluster import A, Check, ClusterKind
-from schedmate.commands.options import HistoryOption, JsonOption
+from schedmate.commands.options import HistoryOption, JsonOption, LogFormatOption
 
 if TYPE_CHECKING:
     from schedmate.base.terminal import Tone
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
     from schedmate.cluster.record import Record
     from schedmate.cluster.recovery.recover import ClusterRecovery
     from schedmate.cluster.report import Done, Pass
+    from schedmate.cluster.summary import AgentSummary
     from schedmate.mate import SchedMate
 
 
@@ -72,9 +77,21 @@ MetricsOption = Annotated[
     ),
 ]
 
+ShadowOption = Annotated[
+    bool,
+    typer.Option(
+        "--shadow",
+        help="Run with the bounds, but change nothing: note what would be done, for `report`.",
+    ),
+]
+
 MEMORY_FILE = "memory.db"
 ALARMS_FILE = "alarms.db"
 RECORD_FILE = "record.db"
+SHADOW_FOLDER = "shadow"
+"""Where an agent that changes nothing keeps its files, apart from those of one that acts."""
+
+log = logging.getLogger(AGENT)
 
 
 def cluster_app(kind: ClusterKind[Any]) -> typer.Typer:
@@ -87,17 +104,23 @@ def cluster_app(kind: ClusterKind[Any]) -> typer.Typer:
         once: OnceOption = False,
         dry_run: DryRunOption = False,
         undo: UndoOption = False,
+        shadow: ShadowOption = False,
         bounds: BoundsOption = None,
         state: StateOption = None,
         history: HistoryOption = None,
         metrics: MetricsOption = None,
+        log_format: LogFormatOption = "text",
         as_json: JsonOption = False,
     ) -> None:
-        with (
-            opened_agent(kind, bounds, state, history, dry_run=dry_run) as setup,
-            counted_passes(metrics, kind) as seen,
-        ):
-            run_agent(setup, once=once, undo=undo, as_json=as_json, seen=seen)
+        def run(reload: Reload) -> None:
+            with (
+                opened_agent(kind, bounds, state, history, dry_run=dry_run, shadow=shadow) as setup,
+                counted_passes(metrics, kind) as seen,
+            ):
+                how = {"once": once, "undo": undo, "as_json": as_json}
+                run_agent(setup, **how, seen=seen, reload=reload)
+
+        keep_running(run, bounds, log_format)
 
     def doctor(
         bounds: BoundsOption = None,
@@ -122,6 +145,7 @@ def cluster_app(kind: ClusterKind[Any]) -> typer.Typer:
     app.command(help=_AGENT_HELP.format_map(helps))(agent)
     app.command(help=_DOCTOR_HELP.format_map(helps))(doctor)
     app.command(help=_PLAN_HELP)(plan)
+    add_report(app, kind)
     return app
 
 
@@ -129,11 +153,16 @@ _AGENT_HELP = """\
 Estimate pending jobs, follow running ones, diagnose failed ones.
 
 Without --bounds it changes nothing on the cluster. One agent works on a cluster at a time; a
-second one waits for the first to end. With --json, each pass prints one line of JSON.
+second one waits for the first to end. With --json each pass is a line, with --once a document.
+A change of the bounds, or SIGHUP, has them read anew; bounds with a fault are named, and those
+from before stay. With --shadow nothing is changed whatever the bounds allow: `report --shadow`
+says what would have been done.
 
 Examples:
 
   schedmate {group} agent --once --dry-run
+
+  schedmate {group} agent --shadow --bounds bounds.yaml
 
   schedmate {group} agent --bounds /etc/schedmate/bounds.yaml
 """
@@ -150,6 +179,18 @@ _PLAN_HELP = """\
 Show a recovery plan for a failed job, from its log.
 
 Changes nothing. With recovery in the bounds, the plan is the one that the agent would propose.
+"""
+
+
+_REPORT_HELP = """\
+Report what the agent did, and how its estimates compared with the truth.
+
+Estimates of jobs that ended since, beside the limits that users set; plans and actions by kind and
+state. With --shadow: what an agent that changes nothing would have done.
+
+Examples:
+
+  schedmate {group} report --since 30d --shadow
 """
 
 
@@ -187,6 +228,7 @@ def opened_agent(
     history: str | None,
     *,
     dry_run: bool = False,
+    shadow: bool = False,
     watches: bool = True,
     mate: SchedMate | None = None,
     **where: Any,
@@ -207,6 +249,8 @@ def opened_agent(
 
     allowed = kind.limited(load_bounds(bounds), **where)
     folder = state_dir(state, allowed)
+    if shadow:
+        folder /= SHADOW_FOLDER
     with ExitStack() as stack:
         reached = stack.enter_context(kind.reached(allowed, folder, watches=watches, **where))
         adapter = reached.adapter
@@ -215,6 +259,8 @@ def opened_agent(
         memory = stack.enter_context(Memory(folder / MEMORY_FILE, scratch=dry_run))
         alarms = stack.enter_context(Alarms(None if dry_run else folder / ALARMS_FILE))
         recovery = load_recovery(allowed, adapter.cluster)
+        if shadow and recovery is not None:  # no plan of it is ever carried out
+            recovery = recovery.model_copy(update={"record": folder / RECORD_FILE})
         place = folder / RECORD_FILE if recovery is None else recovery.record
         record = None if dry_run else stack.enter_context(Record(place))
         if mate is None:
@@ -222,7 +268,9 @@ def opened_agent(
         healer = None
         if recovery is not None:
             healer = ClusterRecovery(adapter, recovery, record, reached.runner)
-        agent = Agent(adapter, mate, memory, record, allowed, healer=healer, alarms=alarms)
+        agent = Agent(
+            *(adapter, mate, memory, record, allowed), healer=healer, alarms=alarms, shadow=shadow
+        )
         yield AgentSetup(
             *(allowed, adapter, mate, memory, record, agent, healer),
             *(reached.lease, reached.pause, reached.goes_on),
@@ -236,8 +284,13 @@ def run_agent(
     undo: bool,
     as_json: bool,
     seen: Callable[[Pass], object] | None = None,
+    reload: Reload | None = None,
 ) -> None:
-    """Make passes, alone on the cluster, until Ctrl-C; one in a dry run. `seen` hears of each."""
+    """Make passes, alone on the cluster, until Ctrl-C; one in a dry run. `seen` hears of each.
+
+    Returns without a word when `reload` is due.
+    """
+    say, warn = (log.info, log.warning) if _logs_json() else (_say, _say)
     from schedmate.cluster.claims import ClaimedError
     from schedmate.cluster.loop import only_agent, watch
 
@@ -246,6 +299,8 @@ def run_agent(
             seen(result)
         if as_json:
             _print_pass_json(result, indent=2 if once else None)
+        elif _logs_json():
+            _log_pass(result)
         elif once or result.eventful:
             _print_pass(result)
 
@@ -264,7 +319,10 @@ def run_agent(
                     return
                 say(f"watching cluster {setup.adapter.cluster}; Ctrl-C ends it.")
                 waits = False
-                watch(setup.agent, tell, say, wait=setup.pause, goes_on=setup.goes_on)
+                goes_on = setup.goes_on if reload is None else reload.until(setup.goes_on)
+                watch(setup.agent, tell, warn, wait=setup.pause, goes_on=goes_on)
+                if reload is not None and reload.due():
+                    return
                 say("another agent may work on this cluster now; waiting for its end.")
                 waits = True
         except ClaimedError:
@@ -274,6 +332,108 @@ def run_agent(
                 say("another agent works on this cluster; waiting for it to end.")
                 waits = True
         time.sleep(min(5.0, setup.bounds.poll))
+
+
+class Reload:
+    """Whether the bounds are to be read anew: their file or that of recovery changed, or SIGHUP.
+
+    Files with a fault are named once and not taken: the agent goes on with what it has.
+    """
+
+    def __init__(self, bounds: Path | None) -> None:
+        self._bounds = bounds
+        self._asked = False
+        self._seen = self._stamps()
+        self._is_due = False
+
+    def _stamps(self) -> list[tuple[int, int, int] | None]:
+        from schedmate.base.errors import SchedmateError
+        from schedmate.cluster.bounds import load_bounds
+
+        files = [self._bounds] if self._bounds is not None else []
+        with suppress(SchedmateError):
+            recovery = load_bounds(self._bounds).recovery
+            files += [recovery] if recovery is not None else []
+        stamps: list[tuple[int, int, int] | None] = []
+        for file in files:
+            try:
+                status = file.stat()
+                stamps.append((status.st_mtime_ns, status.st_ino, status.st_size))
+            except OSError:
+                stamps.append(None)
+        return stamps
+
+    def due(self) -> bool:
+        """Whether there is something new that can be used."""
+        if self._is_due:
+            return True
+        stamps = self._stamps()
+        if not self._asked and stamps == self._seen:
+            return False
+        self._asked, self._seen = False, stamps
+        self._is_due = self._can_be_used()
+        return self._is_due
+
+    def _can_be_used(self) -> bool:
+        from schedmate.base.errors import SchedmateError
+        from schedmate.cluster.bounds import load_bounds
+        from schedmate.cluster.recovery.configuration import load_configuration
+
+        tell = log.warning if _logs_json() else _say
+        try:
+            load_configuration(load_bounds(self._bounds).recovery)
+        except SchedmateError as error:
+            tell(f"{error} The agent goes on with the bounds from before.")
+            return False
+        tell("the bounds are read anew.")
+        return True
+
+    def until(self, goes_on: Callable[[], bool]) -> Callable[[], bool]:
+        """`goes_on`, until this is due."""
+        return lambda: goes_on() and not self.due()
+
+    def taken(self) -> bool:
+        """Whether it was due, which it is not any more."""
+        was, self._is_due = self._is_due, False
+        return was
+
+    def ask(self, *_: object) -> None:
+        """Have the bounds read anew although their files are as before."""
+        self._asked = True
+
+
+def keep_running(run: Callable[[Reload], None], bounds: Path | None, form: LogFormat) -> None:
+    """Run an agent, again each time when its bounds are to be read anew."""
+    with ExitStack() as stack:
+        if form == "json":
+            stack.enter_context(logged(form))
+        reload = Reload(bounds)
+        with suppress(ValueError):  # only the main thread hears signals
+            before = signal.signal(signal.SIGHUP, reload.ask)
+            stack.callback(signal.signal, signal.SIGHUP, before)
+        run(reload)
+        while reload.taken():
+            run(reload)
+
+
+def _logs_json() -> bool:
+    """Whether the agents' log is `logged` as JSON in this process."""
+    return log.isEnabledFor(logging.INFO)
+
+
+def _log_pass(result: Pass) -> None:
+    """A pass as one line of the log, with its numbers; what it names is in its problems."""
+    fields: dict[str, Any] = result.model_dump(
+        include={"cluster", "took_s", "pending", "running", "stalled", "unread", "undiagnosed"}
+    )
+    fields |= {
+        name: len(getattr(result, name))
+        for name in ("estimated", "actions", "failed", "waiting", "problems")
+    }
+    extra = {"fields": fields | {"unlearned": result.unlearned, "learned": result.learned}}
+    log.info("pass", extra=extra)
+    for problem in result.problems:
+        log.warning("%s", problem)
 
 
 def _print_pass_json(result: Pass, indent: int | None) -> None:
@@ -535,6 +695,83 @@ def show_plan(
         screen.line("No plan: the bounds name no recovery.yaml.")
 
 
+# What an agent did in some weeks, or would have done.
+
+
+def add_report(app: typer.Typer, kind: ClusterKind[Any]) -> None:
+    """Add `report` to the commands of a kind of cluster."""
+
+    def report(
+        since: Annotated[
+            str, typer.Option(metavar="TIME", help="How far back to go, for example 30d.")
+        ] = "30d",
+        shadow: Annotated[
+            bool, typer.Option("--shadow", help="Of the agent that ran with --shadow.")
+        ] = False,
+        bounds: BoundsOption = None,
+        state: StateOption = None,
+        as_json: JsonOption = False,
+    ) -> None:
+        from schedmate.cluster.bounds import load_bounds
+
+        report_agent(state_dir(state, load_bounds(bounds)), since, shadow=shadow, as_json=as_json)
+
+    app.command(help=_REPORT_HELP.format(group=kind.group))(report)
+
+
+def report_agent(folder: Path, since: str, *, shadow: bool, as_json: bool) -> None:
+    """Print the report of the agent that keeps its files in a folder."""
+    from schedmate.base.inputs import parse_duration
+    from schedmate.base.terminal import Screen
+    from schedmate.cluster.summary import SUMMARY_SCHEMA, summary_of_folder
+
+    until = time.time()
+    summary = summary_of_folder(
+        folder / SHADOW_FOLDER if shadow else folder,
+        memory=MEMORY_FILE,
+        record=RECORD_FILE,
+        since=until - parse_duration(since),
+        until=until,
+        shadow=shadow,
+    )
+    if as_json:
+        document = {"schema": SUMMARY_SCHEMA, **summary.model_dump(mode="json")}
+        typer.echo(dumps(document, indent=2))
+        return
+    screen = Screen(sys.stdout)
+    for line, tone in _summary_lines(summary, since):
+        screen.line(line, tone)
+
+
+def _summary_lines(summary: AgentSummary, since: str) -> Iterator[Line]:
+    told = summary.estimates
+    yield f"Estimates of {counted(told.ended, 'job')} that ended within {since}", "heading"
+    yield f"{told.estimated:,} had an estimate, {told.completed:,} of them completed.", None
+    if told.within_2x is not None:
+        line = f"within a factor of 2: {told.within_2x:.0%} of the estimates"
+        if told.limit_within_2x is not None:
+            line += f", {told.limit_within_2x:.0%} of {counted(told.limited, 'time limit')}"
+        yield line, None
+    if told.within_interval is not None:
+        yield f"within the 80 % interval: {told.within_interval:.0%} of the run times", None
+    yield "What it would have done" if summary.shadow else "What it did", "heading"
+    if summary.raised or summary.lowered:
+        yield (
+            f"{counted(summary.raised, 'job')} placed before others, {summary.lowered:,} after",
+            None,
+        )
+    for done in summary.done:
+        times, about = counted(done.actions, "time"), counted(done.targets, "target")
+        yield f"{done.kind.replace('_', ' ')}: {times}, {about} ({done.state})", None
+    for planned in summary.planned:
+        line = f"{counted(planned.plans, 'plan')} after {planned.verdict} ({planned.state})"
+        if planned.isolates:
+            line += f": isolates {', '.join(planned.isolates[:8])}"
+        yield f"{line}; {counted(planned.restarts, 'restart')}", None
+    if not summary.done and not summary.planned:
+        yield "nothing.", None
+
+
 # What an agent counts, for Prometheus. No label holds a name that a user can choose.
 
 
@@ -579,6 +816,14 @@ class AgentMetrics:
         self._estimates = Counter(
             "schedmate_agent_estimates", "Jobs estimated", ("outcome",), registry=registry
         )
+        self._checked = Counter(
+            "schedmate_agent_estimates_checked",
+            "Completed jobs that had an estimate, by where in its interval they ended",
+            ("place",),
+            registry=registry,
+        )
+        for place in ("below", "within", "above"):
+            self._checked.labels(place)
         self._failures = Counter(
             "schedmate_agent_failures",
             "Failed runs by whose fault it was",
@@ -647,6 +892,9 @@ class AgentMetrics:
             self._left.labels(work).set(getattr(result, work))
         for estimated in result.estimated:
             self._estimates.labels("abstained" if estimated.estimate.abstained else "given").inc()
+        for one in result.checked:
+            if one.place is not None:
+                self._checked.labels(one.place).inc()
         for failed in result.failed:
             self._failures.labels(
                 failed.diagnosis.error_type if failed.diagnosis else "unread"

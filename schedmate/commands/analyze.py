@@ -19,7 +19,7 @@ from schedmate.base.data import MOST_GPUS, dumps
 from schedmate.base.errors import ABSTAINED, InputError, UsageError
 from schedmate.base.files import open_output
 from schedmate.base.inputs import parse_duration
-from schedmate.base.terminal import counted, outlasting, progress
+from schedmate.base.terminal import counted, outlasting, progress, say
 from schedmate.commands.options import (
     HistoryOption,
     HtmlOption,
@@ -33,6 +33,7 @@ from schedmate.commands.options import (
     RayOption,
     Workers,
     announce_model,
+    is_job_id,
     write_page,
 )
 
@@ -68,7 +69,9 @@ def analyze(
     repo: Annotated[
         Path | None,
         typer.Argument(
-            metavar="REPO", help="Directory of the job's source code.", show_default=False
+            metavar="REPO|JOB",
+            help="Directory of the job's source code, or the scheduler's id of a job.",
+            show_default=False,
         ),
     ] = None,
     command: Annotated[
@@ -190,7 +193,8 @@ def analyze(
 
     Reads the code as text and runs none of it. Needs no GPU, no network and no language model. If a
     model is named, it is asked about fields that static analysis left open, and an answer counts
-    only with the file and line that prove it.
+    only with the file and line that prove it. Of a job of this machine's cluster its id is enough:
+    directory, script and size come from the scheduler.
     """
     from schedmate.jobs import JobSpec, LaunchConfig
     from schedmate.settings import load_settings
@@ -258,7 +262,7 @@ def analyze(
             gpu_type=gpu_type,
             time_limit_s=None if time_limit is None else parse_duration(time_limit),
         )
-        spec = JobSpec(job_id=job_id, repo=str(repo), command=command, launch=launch)
+        spec = _described(JobSpec(job_id=job_id, repo=str(repo), command=command, launch=launch))
         if show_prompt:
             _show_prompt(spec, settings, output)
             return
@@ -277,6 +281,27 @@ def _launch_command(context: typer.Context, repo: Path | None, command: str | No
     if words and command is not None:
         raise UsageError("give the launch command once: with --command, or after --.")
     return join(words) if words else command
+
+
+def _described(spec: JobSpec) -> JobSpec:
+    """What was named: code, or a job of this machine's cluster, of whose size counts what the
+    command line says."""
+    job = spec.repo or ""
+    if spec.command is not None or not is_job_id(job):
+        return spec
+    import time
+
+    from schedmate.cluster.finding import job_here
+
+    found = job_here(job, time.time())
+    if found.spec.repo is None or found.spec.command is None:
+        raise InputError(
+            f"{found.title} does not say what job {job} runs, or not to this user; name its "
+            "directory and --command."
+        )
+    say(f"note: job {job} runs `{found.spec.command}` in {found.spec.repo}.")
+    launch = found.spec.launch.model_copy(update=spec.launch.model_dump(exclude_none=True))
+    return found.spec.model_copy(update={"launch": launch})
 
 
 def _unquoted(repo: Path | None, words: list[str]) -> str:

@@ -566,6 +566,24 @@ app.command()(calibrate)
 
 
 @app.command()
+def prune(
+    older_than: Annotated[
+        str, typer.Option("--older-than", metavar="TIME", help="Age of a job's end, such as 730d.")
+    ],
+    history: HistoryOption = None,
+) -> None:
+    """Delete jobs that ended long ago.
+
+    What was learned of run times stays; `schedmate history export` or `schedmate backup` keeps the
+    jobs. In PostgreSQL they are gone for every machine.
+    """
+    with settings_history(history, embed=True) as store:
+        count = store.prune(time.time() - parse_duration(older_than))
+        left = len(store)
+    say(f"{counted(count, 'job')} deleted, {left:,} left.")
+
+
+@app.command()
 def export(
     output: Annotated[
         Path,

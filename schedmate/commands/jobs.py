@@ -19,6 +19,7 @@ from schedmate.commands.options import HistoryOption, JsonOption
 
 if TYPE_CHECKING:
     from schedmate.base.terminal import Screen
+    from schedmate.cluster import ClusterKind
     from schedmate.cluster.adapter import ClusterAdapter, Description, LiveJob
     from schedmate.mate import SchedMate
 
@@ -50,6 +51,9 @@ class JobRow(BaseModel):
     left_p90_s: float | None = Field(description="90th percentile [s]")
     over_limit: bool | None = Field(description="Whether the median ends after the time limit")
     health: list[str] = Field(description="What is wrong with it by its log, the worst first")
+    cpu: float | None = Field(description="CPU time over its CPUs' time so far [0 to 1]")
+    gpu: float | None = Field(description="Mean utilisation of its GPUs so far [0 to 1]")
+    memory: float | None = Field(description="Most memory used over memory asked for")
     log: str | None
     note: str | None = Field(description="Why it waits, or why its log says nothing")
 
@@ -101,7 +105,7 @@ def jobs(
     settings = load_settings(history=history or allowed.history, mode="static")
     adapter = kind.adapter(allowed)
     with SchedMate(settings) as mate:
-        rows = live_rows(adapter, mate, whose, time.time())
+        rows = live_rows(kind, adapter, mate, whose, time.time())
     for problem in adapter.skipped():
         say(f"warning: {problem}")
     if as_json:
@@ -114,16 +118,23 @@ def jobs(
 
 
 def live_rows(
-    adapter: ClusterAdapter, mate: SchedMate, user: str | None, now: float
+    kind: ClusterKind[Any], adapter: ClusterAdapter, mate: SchedMate, user: str | None, now: float
 ) -> list[JobRow]:
     """The jobs of a user (None: of all) at a moment [s since epoch], running ones first."""
+    from schedmate.cluster.adapter import Usage
+
     live = [job for job in adapter.jobs() if user is None or job.user == user]
     live.sort(key=lambda job: (job.state != "RUNNING", job.submitted or 0.0, job.id))
     described = adapter.describe([job.id for job in live]) if live else {}
+    running = [job.id for job in live if job.state == "RUNNING"]
+    used = kind.usage(adapter, running, running=True) if running else {}
     rows = []
     with progress("reading jobs", len(live)) as advance:
         for number, job in enumerate(live, 1):
-            rows.append(_row(job, described.get(job.id), adapter, mate, now))
+            usage = used.get(job.id, Usage())
+            row = _row(job, described.get(job.id), adapter, mate, now)
+            efficiency = {"cpu": usage.cpu, "gpu": usage.gpu, "memory": usage.memory}
+            rows.append(row.model_copy(update=efficiency))
             advance(number, f"{number:,} of {counted(len(live), 'job')}")
     return rows
 
@@ -214,8 +225,13 @@ def _show(rows: list[JobRow], user: str | None, screen: Screen) -> None:
     if not rows:
         screen.line(f"no running or waiting job{'' if user is None else f' of {user}'}.")
         return
-    columns = ("job", "name", "state", "for", "done", "left", "80 % interval", "limit", "health")
-    table = Table(*columns, right=columns[3:6], below="health")
+    columns = ("job", "name", "state", "for", "done", "left", "80 % interval", "limit")
+    measured = [
+        name
+        for name in ("cpu", "gpu", "memory")
+        if any(getattr(row, name) is not None for row in rows)
+    ]
+    table = Table(*columns, *measured, "health", right=(*columns[3:6], *measured), below="health")
     for row in rows:
         running = row.state == "RUNNING"
         left = row.left_s if running else row.estimate_s
@@ -234,6 +250,7 @@ def _show(rows: list[JobRow], user: str | None, screen: Screen) -> None:
             _time(left),
             interval,
             _time(row.limit_s),
+            *("" if (used := getattr(row, name)) is None else f"{used:.0%}" for name in measured),
             "; ".join(words),
         )
     screen.table(table)

@@ -24,15 +24,19 @@ from schedmate.commands.agents import (
     Gauge,
     MetricsOption,
     OnceOption,
+    Reload,
+    ShadowOption,
     StateOption,
     UndoOption,
+    add_report,
     counted_passes,
     examine,
+    keep_running,
     opened_agent,
     plan_for,
     run_agent,
 )
-from schedmate.commands.options import HistoryOption, JsonOption
+from schedmate.commands.options import HistoryOption, JsonOption, LogFormatOption
 
 if TYPE_CHECKING:
     from schedmate.cluster.kubernetes.adapter import KubernetesAdapter
@@ -65,6 +69,7 @@ NamespaceOption = Annotated[
 KIND = Kubernetes()
 
 app = typer.Typer(help="Run schedmate's agent beside a Kubernetes cluster.", no_args_is_help=True)
+add_report(app, KIND)
 
 
 @app.command()
@@ -72,6 +77,7 @@ def agent(
     once: OnceOption = False,
     dry_run: DryRunOption = False,
     undo: UndoOption = False,
+    shadow: ShadowOption = False,
     bounds: BoundsOption = None,
     state: StateOption = None,
     history: HistoryOption = None,
@@ -79,6 +85,7 @@ def agent(
     context: ContextOption = None,
     namespace: NamespaceOption = None,
     metrics: MetricsOption = None,
+    log_format: LogFormatOption = "text",
     as_json: JsonOption = False,
 ) -> None:
     """Estimate labelled jobs, and diagnose failed ones.
@@ -94,10 +101,16 @@ def agent(
       schedmate k8s agent --bounds /etc/schedmate/bounds.yaml --metrics 0.0.0.0:9095
     """
     where: dict[str, Any] = {"kubeconfig": kubeconfig, "context": context, "namespaces": namespace}
-    with opened_agent(KIND, bounds, state, history, dry_run=dry_run, **where) as setup:
-        gauges = own_gauges(setup.adapter, setup.goes_on)
-        with counted_passes(metrics, KIND, gauges) as seen:
-            run_agent(setup, once=once, undo=undo, as_json=as_json, seen=seen)
+
+    def run(reload: Reload) -> None:
+        with opened_agent(
+            KIND, bounds, state, history, dry_run=dry_run, shadow=shadow, **where
+        ) as setup:
+            gauges = own_gauges(setup.adapter, setup.goes_on)
+            with counted_passes(metrics, KIND, gauges) as seen:
+                run_agent(setup, once=once, undo=undo, as_json=as_json, seen=seen, reload=reload)
+
+    keep_running(run, bounds, log_format)
 
 
 def own_gauges(adapter: KubernetesAdapter, leads: Callable[[], bool]) -> dict[str, Gauge]:

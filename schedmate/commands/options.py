@@ -47,6 +47,9 @@ HtmlOption = Annotated[
         "--html", metavar="FILE", help="Also write the answer as a web page: one file, to send on."
     ),
 ]
+LogFormatOption = Annotated[
+    Literal["json", "text"], typer.Option("--log-format", help="Format of the log's lines.")
+]
 PlainOption = Annotated[bool, typer.Option("--plain", help="No colour, like NO_COLOR=1.")]
 FollowLinks = Annotated[
     bool,
@@ -114,17 +117,24 @@ def write_page(
     say(f"page: {page}")
 
 
+def is_job_id(word: str) -> bool:
+    """Whether a word is an id of Slurm's, and no file of that name is here."""
+    return bool(re.fullmatch(r"\d{1,18}(?:[_+]\d{1,9})?", word)) and not Path(word).exists()
+
+
 def named_logs(words: list[str]) -> tuple[list[str], list[str]]:
     """The logs that are named, or those of the job whose id is named instead; and its nodes."""
     job = words[0] if len(words) == 1 else ""
-    if not re.fullmatch(r"\d{1,18}(?:[_+]\d{1,9})?", job) or Path(job).exists():
+    if not is_job_id(job):
         return words, []
     from schedmate.cluster.finding import logs_of_job
 
     found = logs_of_job(job, time.time())
     logs = [str(path) for path in found.paths]
     say(f"note: job {job} writes to {', '.join(logs)}.")
-    return logs, list(found.nodes)
+    if found.efficiency:
+        say(f"note: it used {found.efficiency}.")
+    return logs, found.spec.node_names
 
 
 def announce_model(settings: Settings, what: str) -> None:

@@ -111,6 +111,39 @@ def reset(
         say(f"plan {id_}, which it had stopped, is approved again.")
 
 
+LEAST_KEPT_S = 30 * 86_400.0
+"""Limits on restarts and isolations look back for as long as this at least [s]."""
+
+
+def rotate(
+    keep: Annotated[
+        str, typer.Option(metavar="TIME", help="What is younger stays, such as 90d.")
+    ] = "90d",
+    recovery: RecoveryOption = None,
+    record: RecordOption = None,
+) -> None:
+    """Move old entries of the record into an archive beside it.
+
+    Safe while the agent runs. Plans with more to come, isolated nodes and an open circuit breaker
+    keep their entries. The archive is a record: `recover status --verify --record ARCHIVE` proves
+    it. Put it into a timer, once a month.
+    """
+    from schedmate.base.inputs import parse_duration
+    from schedmate.cluster.record import Record
+    from schedmate.cluster.recovery.guards import needed_from
+
+    configuration = configuration_of(recovery, record)
+    keep_s = parse_duration(keep)
+    least = max(LEAST_KEPT_S, configuration.restarts.within, configuration.isolation.within)
+    if keep_s < least:
+        raise UsageError(
+            f"--keep {keep} is less than {least / 86_400:.0f}d, which limits on recovery look back."
+        )
+    with Record(configuration.record) as recovery_record:
+        archive = recovery_record.rotate(keep_s, by=invoking_user(), needed=needed_from)
+    say("nothing is that old." if archive is None else f"older entries are in {archive}.")
+
+
 def _head(text: str | None) -> tuple[int, str] | None:
     if text is None:
         return None
@@ -642,5 +675,6 @@ def _resume(folder: Path) -> str:
 
 app.command()(status)
 app.command()(reset)
+app.command()(rotate)
 app.command()(checkpoint)
 app.command()(check)

@@ -9,7 +9,8 @@ import typer
 
 from schedmate.base.errors import UsageError, require
 from schedmate.base.inputs import parse_duration
-from schedmate.commands.options import HistoryOption
+from schedmate.base.logs import logged
+from schedmate.commands.options import HistoryOption, LogFormatOption
 
 
 def serve(
@@ -62,6 +63,12 @@ def serve(
         Path | None,
         typer.Option(metavar="FILE", help="Record of plans, as for `schedmate recover`."),
     ] = None,
+    agent: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Directory of an agent (--state) whose jobs to show, too."
+        ),
+    ] = None,
     in_flight: Annotated[
         int, typer.Option(min=1, help="Most requests at once; more are refused with 503.")
     ] = 64,
@@ -81,13 +88,14 @@ def serve(
         str, typer.Option(metavar="TIME", help="Time limit of one request, such as 60s.")
     ] = "60s",
     log_requests: Annotated[bool, typer.Option("--log-requests", help="Log each request.")] = False,
+    log_format: LogFormatOption = "json",
     history: HistoryOption = None,
 ) -> None:
     """Serve estimates and diagnoses over HTTP, with a dashboard.
 
     POST /v1/advise, /v1/track, /v1/diagnose and /v1/history; GET /v1/plans, /metrics, /healthz,
-    /readyz and /openapi.json; the dashboard is at /. The log is JSON lines on standard error.
-    SIGTERM ends the service once accepted requests are answered.
+    /readyz (503 until requests are answered) and /openapi.json; the dashboard is at /. The log is
+    on standard error. SIGTERM ends the service once accepted requests are answered.
 
     Examples:
 
@@ -99,7 +107,6 @@ def serve(
     from schedmate.serve.options import (
         Limits,
         ServeOptions,
-        logged_as_json,
         read_token,
     )
     from schedmate.serve.roots import checked_roots
@@ -110,6 +117,7 @@ def serve(
     options = ServeOptions(
         state=state or data_dir() / "serve",
         record=record or data_dir() / "recovery.db",
+        agent=agent,
         socket=socket,
         socket_mode=_mode(socket_mode),
         host=host,
@@ -126,7 +134,7 @@ def serve(
             advice_s=settings.deadline_s,
         ),
     )
-    with logged_as_json(requests=log_requests):
+    with logged(log_format, requests=log_requests):
         run(settings, options)
 
 

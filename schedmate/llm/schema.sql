@@ -1,5 +1,4 @@
 -- Every call of a language model, what endpoints were found to accept, and replies worth keeping.
-PRAGMA user_version = 1;
 
 CREATE TABLE IF NOT EXISTS calls (
     id INTEGER PRIMARY KEY,
@@ -15,9 +14,8 @@ CREATE TABLE IF NOT EXISTS calls (
     seconds REAL NOT NULL,
     attempts INTEGER NOT NULL,     -- requests tried; 0 when the reply came from the cache below
     cost REAL NOT NULL,            -- in the currency of the settings' prices
-    detail TEXT,                   -- one sentence on a failure
-    sent INTEGER NOT NULL DEFAULT 0 -- of the attempts, those that reached a server
-);
+    detail TEXT                    -- one sentence on a failure
+);                                 -- and `sent`: of the attempts, those that reached a server
 CREATE INDEX IF NOT EXISTS calls_by_time ON calls (time);
 CREATE INDEX IF NOT EXISTS calls_by_job ON calls (job, time);
 

@@ -11,14 +11,14 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from schedmate.base.errors import InputError, ModelError, Verdict
-from schedmate.base.journal import Connection
+from schedmate.base.journal import Connection, upgrade
 
 STORE_FILE = "llm.sqlite"
 KEPT_REPLIES = 20_000
@@ -68,21 +68,12 @@ class Store:
                 self.path, timeout=BUSY_S, check_same_thread=False, factory=Connection
             )
             schema = resources.files(__package__).joinpath("schema.sql").read_text("utf-8")
-            self._db.executescript(schema)
-            self._add_columns()
+            upgrade(self._db, self.path, (schema, _count_sent))
         except (OSError, sqlite3.Error) as error:
             raise InputError(
                 f"cannot use {self.path} ({error}); set XDG_DATA_HOME to a directory that can be "
                 "written, or remove the file: it holds only the record of model calls."
             ) from None
-
-    def _add_columns(self) -> None:
-        """Bring a file of an earlier version up to date."""
-        names = {row[1] for row in self._db.execute("PRAGMA table_info(calls)")}
-        if "sent" not in names:
-            with suppress(sqlite3.OperationalError), self._db:  # another process may be first
-                self._db.execute("ALTER TABLE calls ADD COLUMN sent INTEGER NOT NULL DEFAULT 0")
-                self._db.execute("UPDATE calls SET sent = attempts")
 
     def close(self) -> None:
         """Close the file; may be repeated."""
@@ -179,6 +170,27 @@ class Store:
                 "INSERT OR REPLACE INTO capabilities VALUES (?, ?, ?, ?)",
                 (endpoint, model, method, time.time()),
             )
+
+
+def recent_verdicts(directory: Path, since: float) -> dict[str, int]:
+    """How many calls ended how since a time [s since epoch], by the ledger in a directory; none
+    where it has no ledger or that cannot be read."""
+    path = directory / STORE_FILE
+    if not path.is_file():
+        return {}
+    try:
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=1.0)) as ledger:
+            sql = "SELECT verdict, count(*) FROM calls WHERE time >= ? GROUP BY verdict"
+            return dict(ledger.execute(sql, (since,)))
+    except sqlite3.Error:
+        return {}
+
+
+def _count_sent(database: sqlite3.Connection) -> None:
+    """Requests that reached a server, which were not told apart at first."""
+    if "sent" not in {row[1] for row in database.execute("PRAGMA table_info(calls)")}:
+        database.execute("ALTER TABLE calls ADD COLUMN sent INTEGER NOT NULL DEFAULT 0")
+        database.execute("UPDATE calls SET sent = attempts")
 
 
 # Limits on the tokens and cost of model calls, and what has been used.

@@ -22,7 +22,8 @@ from schedmate.base.journal import Connection
 DATABASE = "history.db"
 LOCK = "history.lock"
 """Held while the tables are made."""
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""1 lacked what experts learn from, and indexes of runs; `schema.sql` adds what is missing."""
 APPLICATION_ID = 0x5343484D
 """Marks a SQLite file as a history of this program (`file history.db` shows it)."""
 PAGE = 8192
@@ -62,12 +63,12 @@ class Database:
             raise
 
     def _prepare(self) -> None:
-        made = self._version() > 0
-        if self.read_only and not made:
-            raise missing_history(self.folder)
+        version = self._version()
         if self.read_only:
+            if not version:
+                raise missing_history(self.folder)
             return
-        if not made or not self._indexed():
+        if version < SCHEMA_VERSION:
             self._make()
         if self.network is None:
             # also for one that was once on a network; in use it keeps its mode, which is safe too
@@ -92,17 +93,11 @@ class Database:
             )
         return version
 
-    def _indexed(self) -> bool:
-        """Whether it has the newest tables and indexes; an earlier schedmate made fewer."""
-        newest = "('completed_by_submit', 'ended_now')"
-        sql = f"SELECT count(*) FROM sqlite_master WHERE name IN {newest}"  # noqa: S608
-        return bool(self._db.execute(sql).fetchone()[0] == 2)
-
     def _make(self) -> None:
         """Make the tables and indexes that are missing; one process at a time, since SQLite does
         not wait to enter WAL mode."""
         with locked(self.folder / LOCK, wait=True):
-            if self._version() and self._indexed():
+            if self._version() == SCHEMA_VERSION:
                 return
             self._db.execute(f"PRAGMA page_size = {PAGE}")
             if self.network is None:

@@ -14,8 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Self
 
+from schedmate.base.journal import copy_database
 from schedmate.jobs import JobRecord, WorkloadMetadata
 from schedmate.retrieval.database import DATABASE, Database, HistoryError, missing_history
 from schedmate.retrieval.index import Vectors
@@ -165,6 +167,29 @@ class JobHistory(JobTable):
                     return
             # Embedding may take long: others can write meanwhile.
             vectors |= self._vectors.embed([text for text in new if text not in vectors])
+
+    def prune(self, before: float) -> int:
+        """Delete jobs that ended before a time [s since epoch]; returns their number.
+
+        What was learned of run times stays.
+        """
+        with self._db.writing():
+            sql = "DELETE FROM jobs WHERE ended = 1 AND coalesce(end_time, submit_time) < ?"
+            count = self._db.execute(sql, (before,))
+            if count:
+                self._vectors.renumber()
+                # the number of the last row is how many there are
+                rows = self._db.query("SELECT rowid FROM jobs ORDER BY rowid")
+                moved = [(n, row) for n, (row,) in enumerate(rows, 1) if n != row]
+                self._db.execute_many("UPDATE jobs SET rowid = ? WHERE rowid = ?", moved)
+        if count:
+            self.rebuild_index()
+        return count
+
+    def renumber(self, least: int) -> None:
+        """Make every process that reads this history read its index anew (`Vectors.renumber`)."""
+        with self._db.writing():
+            self._vectors.renumber(least)
 
     def rebuild(self, on_progress: Callable[[int, int], None] | None = None) -> int:
         """Render and embed every job again with the current embedder; returns their number.
@@ -431,3 +456,27 @@ class RunsInMemory:
             chosen += islice(past, limit)
         chosen.sort(key=lambda run: -run[0])
         return [(record, fingerprint) for _, record, fingerprint in chosen]
+
+
+def restore_history(copy: Path, folder: Path) -> None:
+    """Give the history in a directory the content of a copy of its database, while it is in use.
+
+    A database there that cannot be read is moved aside, to `history.db.damaged`.
+    """
+    least = 0
+    if (folder / DATABASE).exists():
+        try:
+            with JobHistory.open(folder, read_only=True) as present:
+                least = int(present.manifest()["generation"])
+        except (HistoryError, KeyError):
+            (folder / DATABASE).rename(folder / f"{DATABASE}.damaged")
+            for rest in ("-wal", "-shm"):
+                (folder / f"{DATABASE}{rest}").unlink(missing_ok=True)
+    with TemporaryDirectory() as temporary:
+        copy_database(copy, Path(temporary) / DATABASE)
+        with JobHistory.open(Path(temporary)) as stored:
+            # no index of before fits: ids of vectors are given again
+            stored.renumber(least)
+        copy_database(Path(temporary) / DATABASE, folder / DATABASE)
+    with JobHistory.open(folder) as restored:
+        restored.rebuild_index()

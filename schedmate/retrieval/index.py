@@ -456,6 +456,21 @@ class Vectors:
         self._db.execute("DELETE FROM manifest WHERE key IN ('pending', 'index')")
         self.remember({**self._wanted(), "generation": str(texts.generation)})
 
+    def renumber(self, least: int = 0) -> None:
+        """Give the vectors in use a new generation above `least`, and delete those of no job: every
+        process then reads the index anew. Part of a `writing` block."""
+        manifest = self.manifest()
+        pending = manifest.get("pending", "0 ").partition(" ")[0]
+        generation = max(least, int(pending), int(manifest["generation"])) + 1
+        self._db.execute(
+            "DELETE FROM texts WHERE generation != ? OR NOT EXISTS "
+            "(SELECT 1 FROM jobs WHERE text_id = texts.id)",
+            (int(manifest["generation"]),),
+        )
+        self._db.execute("UPDATE texts SET generation = ?", (generation,))
+        self._db.execute("DELETE FROM manifest WHERE key IN ('pending', 'index')")
+        self.remember({"generation": str(generation)})
+
     def remember(self, values: Mapping[str, str]) -> None:
         """Set values of the manifest; part of a `writing` block."""
         self._db.execute_many("INSERT OR REPLACE INTO manifest VALUES (?, ?)", values.items())

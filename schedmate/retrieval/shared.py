@@ -214,6 +214,23 @@ class Remote:
         row = connection.execute(sql, (_encodable_text(job_id),)).fetchone()
         return None if row is None else (row[0], row[1])
 
+    def prune(self, before: float) -> int:
+        """Delete jobs that ended before a time; copies begin again. Their number."""
+        with self.writing() as connection:
+            count = connection.execute(
+                "DELETE FROM schedmate_jobs WHERE ended AND coalesce(end_time, submit_time) < %s",
+                (before,),
+            ).rowcount
+            if count:
+                generation = str(int(self.manifest()["generation"]) + 1)
+                connection.execute(
+                    "DELETE FROM schedmate_texts AS one WHERE NOT EXISTS "
+                    "(SELECT 1 FROM schedmate_jobs WHERE text_id = one.id)"
+                )
+                connection.execute("UPDATE schedmate_texts SET generation = %s", (generation,))
+                self._remember(connection, {"generation": generation})
+        return count
+
     def switch(self, connection: Connection[Any], generation: int, made: Mapping[str, str]) -> None:
         """Use a generation that now has every job's rendering."""
         connection.execute("DELETE FROM schedmate_texts WHERE generation <> %s", (generation,))
@@ -457,6 +474,13 @@ class SharedHistory(JobHistory):
             self._remote.upsert(connection, [(record, stored[1])])
         self._refresh_quietly()
         return record
+
+    def prune(self, before: float) -> int:
+        """As `JobHistory.prune`, for every machine."""
+        with self._using:
+            count = self._remote.prune(before)
+        self.refresh()
+        return count
 
     def rebuild(self, on_progress: Callable[[int, int], None] | None = None) -> int:
         """Embed every job again with the current embedder; returns their number. Writers wait."""

@@ -72,6 +72,9 @@ Records = list[JobRecord]
 Runs = list[tuple[JobRecord, str]]
 """Jobs with their fingerprints."""
 
+DayCounts = list[tuple[int, str, int, float]]
+"""Rows of `JobTable.by_day`."""
+
 
 class JobTable:
     """The jobs of one history, by id, fingerprint and text."""
@@ -82,8 +85,8 @@ class JobTable:
         self._spread = UNLEARNED_SPREAD
 
     def __len__(self) -> int:
-        # Jobs are replaced, never deleted, so the last row's number is how many there are;
-        # counting a million would take longer than an estimate.
+        # Jobs are replaced, and numbered anew where old ones are deleted, so the last row's number
+        # is how many there are; counting a million would take longer than an estimate.
         return int(self._db.query("SELECT max(rowid) FROM jobs")[0][0] or 0)
 
     def version(self) -> tuple[int, int]:
@@ -112,6 +115,27 @@ class JobTable:
         order = "ORDER BY submit_time DESC, job_id LIMIT ? OFFSET ?"
         most = -1 if limit is None else limit
         return self._records(where + order, (*clauses.values(), most, offset))
+
+    def find(self, text: str, limit: int, newest: int) -> Records:
+        """Jobs with a text in their document, of the `newest` submitted ones, the latest first."""
+        return self._records(
+            "WHERE rowid IN (SELECT rowid FROM (SELECT rowid, document FROM jobs ORDER BY "
+            "submit_time DESC, job_id LIMIT ?) WHERE instr(lower(document), lower(?)) > 0 LIMIT ?) "
+            "ORDER BY submit_time DESC, job_id",
+            (newest, text, limit),
+        )
+
+    def by_day(self, since: float) -> DayCounts:
+        """Jobs that were submitted after a time [s since epoch] and have ended: days between that
+        and their end, state, number, GPU seconds."""
+        sql = (
+            "SELECT CAST((end_time - ?) / 86400 AS INTEGER), state, count(*), "
+            "total(json_extract(document, '$.duration_s') * "
+            "json_extract(document, '$.launch.gpus')) FROM jobs "
+            "WHERE submit_time >= ? AND ended = 1 AND end_time >= ? AND json_valid(document) "
+            "GROUP BY 1, 2 ORDER BY 1, 2"
+        )
+        return [tuple(row) for row in self._db.query(sql, (since, since, since))]
 
     def by_fingerprint(
         self, fingerprint: str, limit: int = RECENT, *, before: float | None = None

@@ -46,7 +46,7 @@ from schedmate.serve.models import (
     TrackRequest,
     status_of,
 )
-from schedmate.serve.pages import page_routes
+from schedmate.serve.pages import page_routes, warm_pages
 from schedmate.serve.service import Service
 
 log = logging.getLogger("schedmate.serve")
@@ -104,6 +104,7 @@ async def _look(service: Service, starting: asyncio.Task[None]) -> None:
         service.failure = str(error)
         log.error("the service cannot start: %s", error)
         return
+    await asyncio.to_thread(warm_pages, service)
     log.info("ready")
     while True:
         await asyncio.sleep(service.options.follow_s)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from schedmate.base.errors import InputError
-from schedmate.base.journal import Connection
+from schedmate.base.journal import Connection, upgrade
 from schedmate.jobs import Diagnosis, Estimate, JobRecord, JobSpec, Progress
 
 FILE = "board.db"
@@ -67,6 +67,12 @@ class Heard:
 
 Update = Advised | Tracked | Diagnosed | Heard
 
+READINGS = """CREATE TABLE readings (job_id TEXT, at REAL, iteration INTEGER, step_time_s REAL,
+    loss REAL, PRIMARY KEY (job_id, at)) WITHOUT ROWID;"""
+"""The course of a job: what its log said at each look."""
+MOST_READINGS = 400
+"""Readings kept of a job; beyond them, every second one goes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Checked:
@@ -99,7 +105,7 @@ class Board:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._writer, self._reader = (_connect(path) for _ in range(2))
             script = resources.files(__package__).joinpath("board.sql").read_text("utf-8")
-            self._writer.executescript(script)
+            upgrade(self._writer, path, (script, READINGS))
         except (OSError, sqlite3.Error) as error:
             raise InputError(
                 f"cannot keep the dashboard's state in {path}: {error}; name another --state."
@@ -152,6 +158,7 @@ class Board:
                     *(update.batch_size, update.follow, job.job_id),
                 ),
             )
+            self._keep_reading(job.job_id, now, update.progress)
         else:
             failed = update.diagnosis.error_type != "none"
             self._writer.execute(
@@ -159,6 +166,24 @@ class Board:
                 "state = iif(? AND state IN ('PENDING', 'RUNNING'), 'FAILED', state) "
                 "WHERE job_id = ?",
                 (now, update.diagnosis.model_dump_json(exclude_defaults=True), failed, job.job_id),
+            )
+
+    def _keep_reading(self, job_id: str, now: float, progress: Progress) -> None:
+        read = (progress.iteration, progress.step_time_s, progress.loss)
+        if read == (None, None, None):
+            return
+        self._writer.execute(
+            "INSERT OR REPLACE INTO readings VALUES (?, ?, ?, ?, ?)", (job_id, now, *read)
+        )
+        ((count,),) = self._writer.execute(
+            "SELECT count(*) FROM readings WHERE job_id = ?", (job_id,)
+        ).fetchall()
+        if count > MOST_READINGS:
+            self._writer.execute(
+                "DELETE FROM readings WHERE job_id = ? AND at IN (SELECT at FROM (SELECT at, "
+                "row_number() OVER (ORDER BY at) AS n FROM readings WHERE job_id = ?) "
+                "WHERE n % 2 = 0)",
+                (job_id, job_id),
             )
 
     def _named(self, job: JobSpec, now: float) -> None:
@@ -204,8 +229,39 @@ class Board:
     def tidy(self, now: float) -> None:
         """Drop the jobs that were not heard of for a month."""
         self._writer.execute("DELETE FROM jobs WHERE heard < ?", (now - KEPT_S,))
+        self._writer.execute("DELETE FROM readings WHERE job_id NOT IN (SELECT job_id FROM jobs)")
 
     # -- reading ------------------------------------------------------------
+
+    def job(self, job_id: str) -> Job | None:
+        """The job with this id, if it was heard of in the last month."""
+        return next(iter(self._jobs("job_id = ?", (job_id,))), None)
+
+    def readings(self, job_id: str) -> list[tuple[float, int | None, float | None, float | None]]:
+        """Looks at the log of a job, the first one first: when [s since epoch], iteration, step
+        time [s], loss."""
+        sql = "SELECT at, iteration, step_time_s, loss FROM readings WHERE job_id = ? ORDER BY at"
+        return [tuple(row) for row in self._rows(sql, (job_id,))]
+
+    def find(self, text: str, limit: int = LISTED) -> list[Job]:
+        """Jobs with a text in their id, name, user or nodes, the last heard of first."""
+        names = "job_id || ' ' || ifnull(name, '') || ' ' || ifnull(user, '') || ifnull(nodes, '')"
+        where = f"instr(lower({names}), lower(?)) > 0 ORDER BY heard DESC, job_id LIMIT ?"
+        return self._jobs(where, (text, limit))
+
+    def on_nodes(self) -> list[Job]:
+        """The jobs of the month that ended, of which it is known where they ran."""
+        return self._jobs("nodes IS NOT NULL AND state NOT IN ('PENDING', 'RUNNING')")
+
+    def checked_by_day(self, since: float) -> list[tuple[int, int, int]]:
+        """Days after a time [s since epoch], completed jobs with an estimate, and those that ended
+        within its interval."""
+        sql = (
+            "SELECT CAST((end_time - ?) / 86400 AS INTEGER), count(*), "
+            "sum(duration_s BETWEEN p10_s AND p90_s) FROM jobs "
+            "WHERE checked = 1 AND end_time >= ? GROUP BY 1 ORDER BY 1"
+        )
+        return [tuple(row) for row in self._rows(sql, (since, since))]
 
     def queue(self) -> list[Job]:
         """Pending jobs, the longest waiting first."""

@@ -5,7 +5,7 @@ const live = document.getElementById("live");
 
 function busy() {
   const at = document.activeElement;
-  return document.hidden || at?.matches("input") || [...document.querySelectorAll("form input:not([type=hidden])")].some((one) => one.value);
+  return document.hidden || at?.matches("input") || [...document.querySelectorAll("form input:not([type=hidden]):not([type=search])")].some((one) => one.value);
 }
 
 function opened() {

@@ -130,7 +130,8 @@ log = logging.getLogger("schedmate.serve.request")
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 """Paths that need no token: whether the service is alive."""
-BROWSER_PATHS = frozenset({"/", "/login", "/logout"})
+BROWSER_PATHS = frozenset({"/", "/login", "/logout", "/search"})
+PAGES = ("/jobs/", "/nodes/")
 """Pages, which have their own way to sign in."""
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 _SLACK_S = 1.0
@@ -287,7 +288,11 @@ class Guard:
         if self._access.bearer(headers.get(b"authorization")) is not None:
             return True
         signed_in = self._access.session(headers.get(b"cookie")) is not None
-        if path in BROWSER_PATHS or (path.startswith("/plans/") and signed_in):
+        if (
+            path in BROWSER_PATHS
+            or path.startswith(PAGES)
+            or (path.startswith("/plans/") and signed_in)
+        ):
             return signed_in
         raise RefusedError(
             401, "token", "show the token of --token-file, as Authorization: Bearer TOKEN."

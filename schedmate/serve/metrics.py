@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from prometheus_client import (
     CollectorRegistry,
@@ -74,6 +75,12 @@ class Metrics:
         )
         self.history = Gauge("schedmate_history_jobs", "Jobs in the history", registry=registry)
         self.plans = Gauge("schedmate_plans", "Plans by state", ("state",), registry=registry)
+        self.model_calls = Gauge(
+            "schedmate_model_calls_last_hour",
+            "Calls of language models by this user in the last hour, by outcome",
+            ("verdict",),
+            registry=registry,
+        )
         self.unshown = Counter(
             "schedmate_dashboard_dropped",
             "Updates of the dashboard that were dropped under load",
@@ -84,8 +91,16 @@ class Metrics:
         for place in ("below", "within", "above"):
             self.within.labels(place)
 
-    def show(self, plans: Mapping[str, int], history_size: int) -> bytes:
+    def show(
+        self,
+        plans: Mapping[str, int],
+        history_size: int,
+        model_calls: Mapping[str, int] = MappingProxyType({}),
+    ) -> bytes:
         """The text that Prometheus reads."""
+        self.model_calls.clear()
+        for verdict, count in model_calls.items():
+            self.model_calls.labels(verdict).set(count)
         self.plans.clear()
         for state, count in plans.items():
             self.plans.labels(state).set(count)

@@ -1,25 +1,16 @@
-"""The service's address, access rules, limits, and log: one JSON object a line, on standard
-error.
-"""
+"""The service's address, access rules and limits."""
 
 from __future__ import annotations
 
 import ipaddress
-import json
-import logging
 import os
 import stat
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 
-from schedmate.base.data import plain
 from schedmate.base.errors import InputError, UsageError
 from schedmate.base.reading import open_descriptor
-from schedmate.base.terminal import clean
 from schedmate.settings import data_dir
 
 SHORTEST_TOKEN = 16
@@ -58,7 +49,8 @@ class ServeOptions:
     `socket`: path of a unix socket, else `host` and `port`. `roots`: directories with repositories
     and logs that may be read, links resolved. `state`: directory of the dashboard's data. `record`:
     file of the plans (`schedmate recover`). `names`: further names of this machine that a browser
-    may use. `follow_s`: time between two readings of followed logs [s].
+    may use. `follow_s`: time between two readings of followed logs [s]. `agent`: directory of an
+    agent whose jobs the dashboard shows, too.
     """
 
     state: Path = field(default_factory=lambda: data_dir() / "serve")
@@ -72,6 +64,7 @@ class ServeOptions:
     names: frozenset[str] = frozenset()
     limits: Limits = field(default_factory=Limits)
     follow_s: float = 15.0
+    agent: Path | None = None
 
     def __post_init__(self) -> None:
         if self.socket is None and self.token is None and not is_loopback(self.host):
@@ -141,52 +134,3 @@ def read_token(path: Path) -> str | dict[str, str]:
 
 def _is_secret(token: str) -> bool:
     return len(token) >= SHORTEST_TOKEN and token.isascii() and token.isprintable()
-
-
-# Log lines as JSON, one object a line, on standard error.
-
-
-OUR_LOGGER = "schedmate.serve"
-
-
-class JsonFormatter(logging.Formatter):
-    """`{"time": ..., "level": ..., "logger": ..., "message": ...}` and the fields of a request."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """One line of JSON, without control characters."""
-        document = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": clean(record.getMessage()),
-            **getattr(record, "fields", {}),
-        }
-        if record.exc_info:
-            document["exception"] = self.formatException(record.exc_info)
-        return json.dumps(plain(document))
-
-
-@contextmanager
-def logged_as_json(*, requests: bool) -> Iterator[None]:
-    """Within it, schedmate and the server write JSON; with `requests`, a line for each request."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter())
-    levels = {
-        "schedmate": None,
-        OUR_LOGGER: logging.INFO,
-        f"{OUR_LOGGER}.request": logging.INFO if requests else logging.WARNING,
-        "uvicorn": logging.WARNING,
-    }
-    loggers = [logging.getLogger(name) for name in levels]
-    before = [(one.handlers, one.propagate, one.level) for one in loggers]
-    for logger, level in zip(loggers, levels.values(), strict=True):
-        if not logger.name.startswith(OUR_LOGGER):
-            logger.handlers, logger.propagate = [handler], False
-        if level is not None:
-            logger.setLevel(level)
-    try:
-        yield
-    finally:
-        for logger, (handlers, propagate, was) in zip(loggers, before, strict=True):
-            logger.handlers, logger.propagate = handlers, propagate
-            logger.setLevel(was)

@@ -1,4 +1,4 @@
-"""The dashboard: one page, signing in to decide on plans, and the content of both.
+"""The dashboard: its pages, signing in to decide on plans, and the content of the first page.
 
 The content comes from the board, the plans and the clock.
 """
@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import logging
 import statistics
 import time
 from collections import Counter
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
@@ -25,33 +26,44 @@ from schedmate.base.inputs import format_duration, moment_of
 from schedmate.cluster.actions import Drain, Requeue
 from schedmate.cluster.record import PlanStatus
 from schedmate.report.page import digest, environment, shown
-from schedmate.serve.board import Board, Checked, Job
+from schedmate.serve import details
+from schedmate.serve.board import Checked, Job
 from schedmate.serve.guard import COOKIE, SESSION_S, Access
 from schedmate.serve.models import status_of
-from schedmate.serve.service import Plans, Service
+from schedmate.serve.service import Service
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 
+log = logging.getLogger("schedmate.serve")
+
 FOLDER = Path(__file__).parent
-SHARED = FOLDER.parent / "report" / "page.css"
-"""The style of the reports."""
+SHARED = tuple(FOLDER.parent / "report" / name for name in ("page.css", "charts.css"))
+"""The style of the reports and of their charts."""
+
+
+def warm_pages(service: Service) -> None:
+    """Make the first page now, so that who asks first need not wait for imports and templates."""
+    try:
+        _page("dashboard", session=None, **dashboard_values(service, time.time()))
+    except SchedmateError as error:
+        log.warning("the dashboard cannot be shown: %s", error)
 
 
 def page_routes(service: Service, access: Access) -> APIRouter:
     """The pages of one service; none of them is part of the API."""
     router = APIRouter(include_in_schema=False)
 
+    may_look = partial(_may_look, access)
+    _detail_routes(router, service, may_look)
+
     @router.get("/")
     async def dashboard(request: Request) -> Response:
+        if not may_look(request):
+            return RedirectResponse("/login", 303)
         session = access.session(request.headers.get("cookie"))
-        if access.guarded and session is None:
-            if access.bearer(request.headers.get("authorization")) is None:
-                return RedirectResponse("/login", 303)
-        values = await asyncio.to_thread(
-            dashboard_values, service.board, service.plans, time.time()
-        )
+        values = await asyncio.to_thread(dashboard_values, service, time.time())
         return _page("dashboard", session=session, **values)
 
     @router.get("/login")
@@ -106,6 +118,90 @@ def page_routes(service: Service, access: Access) -> APIRouter:
     return router
 
 
+def _may_look(access: Access, request: Request) -> bool:
+    """Whether whoever asks may see the pages."""
+    known = access.session(request.headers.get("cookie")) is not None
+    token = request.headers.get("authorization")
+    return known or not access.guarded or access.bearer(token) is not None
+
+
+def _detail_routes(
+    router: APIRouter, service: Service, may_look: Callable[[Request], bool]
+) -> None:
+    """The pages of a job and of a node, and the search."""
+
+    @router.get("/jobs/{job:path}")
+    async def job_page(job: str, request: Request) -> Response:
+        if not may_look(request):
+            return RedirectResponse("/login", 303)
+        stored, estimate = await service.known(job)
+
+        def values() -> dict[str, Any] | None:
+            strip = _strip(service, job)
+            plans = service.plans.list(limit=1000)
+            return details.job_values(
+                job, service.board, stored, estimate, plans, strip, time.time()
+            )
+
+        found = await asyncio.to_thread(values)
+        if found is None:
+            return _message(404, f"No job {shown(job, 100)} is known here.")
+        return _page("job", **found)
+
+    @router.get("/nodes/{node:path}")
+    async def node_page(node: str, request: Request) -> Response:
+        if not may_look(request):
+            return RedirectResponse("/login", 303)
+
+        def values() -> dict[str, Any] | None:
+            plans = service.plans.list(limit=1000)
+            return details.node_values(node, service.board, plans, time.time())
+
+        found = await asyncio.to_thread(values)
+        if found is None:
+            return _message(
+                404, f"No job of the last month is known to have run on {node[:100]!r}."
+            )
+        return _page("node", **found)
+
+    @router.get("/search")
+    async def search(request: Request, q: str = "") -> Response:
+        text = q.strip()[:200]
+        if not may_look(request):
+            return RedirectResponse("/login", 303)
+        if not text:
+            return RedirectResponse("/", 303)
+
+        found = await asyncio.to_thread(_found, service, text)
+        if isinstance(found, str):
+            return RedirectResponse(found, 303)
+        return _page("search", **found)
+
+
+def _found(service: Service, text: str) -> dict[str, Any] | str:
+    """Values of the page of a search, or the page of the one job or node of this name."""
+    board = service.board
+    if board.job(text) is not None or service.browse.get(text) is not None:
+        return f"/jobs/{quote(text, safe='')}"
+    if any(text in job["nodes"] for job in board.on_nodes()):
+        return f"/nodes/{quote(text, safe='')}"
+    stored = service.browse.find(text, details.FOUND, details.NEWEST)
+    return details.search_values(text, board, stored)
+
+
+def _strip(service: Service, job_id: str) -> list[dict[str, Any]]:
+    """The log of a failed job around the failing line, where the service may read it."""
+    heard = service.board.job(job_id)
+    diagnosis = heard["diagnosis"] if heard is not None else None
+    if not diagnosis or not diagnosis.get("file") or not diagnosis.get("line"):
+        return []
+    try:
+        path = service.reading.allowed(diagnosis["file"])
+    except SchedmateError:
+        return []
+    return details.log_strip(Path(path), int(diagnosis["line"]))
+
+
 def _form(body: bytes) -> dict[str, str]:
     """The fields of a form, the first of each name."""
     fields = parse_qs(body.decode("utf-8", "replace"), max_num_fields=20)
@@ -116,7 +212,7 @@ def _message(status: int, sentence: str) -> Response:
     return _page("login", status, guarded=True, problem=shown(sentence))
 
 
-def _page(name: str, status: int = 200, **values: Any) -> HTMLResponse:
+def _page(name: str, status: int = 200, /, **values: Any) -> HTMLResponse:
     style, script = _style(), _script()
     policy = (
         f"default-src 'none'; style-src '{digest(style)}'; script-src '{digest(script)}'; "
@@ -129,7 +225,7 @@ def _page(name: str, status: int = 200, **values: Any) -> HTMLResponse:
 
 @cache
 def _style() -> str:
-    return SHARED.read_text("utf-8") + (FOLDER / "dashboard.css").read_text("utf-8")
+    return "".join(file.read_text("utf-8") for file in (*SHARED, FOLDER / "dashboard.css"))
 
 
 @cache
@@ -141,6 +237,7 @@ def _script() -> str:
 def _environment() -> Environment:
     templates = environment(FOLDER)
     templates.filters["moment"] = lambda s: f"{moment_of(s):%Y-%m-%d %H:%M:%S} UTC"
+    templates.filters["path"] = lambda name: quote(str(name), safe="")
     return templates
 
 
@@ -153,8 +250,10 @@ ACCURACY_BINS = (0.0, 0.25, 0.5, 0.8, 0.95, 1.05, 1.25, 2.0, 4.0, float("inf"))
 """Edges of the histogram of run time over estimate."""
 
 
-def dashboard_values(board: Board, plans: Plans, now: float) -> dict[str, Any]:
+def dashboard_values(service: Service, now: float) -> dict[str, Any]:
     """Values of the template; times are texts relative to `now` [s since epoch]."""
+    board, plans = service.board, service.plans
+    month = service.month
     failures = board.failures(NODE_FAILURES)
     statuses = plans.list(limit=100)
     counts = board.counts()
@@ -171,6 +270,7 @@ def dashboard_values(board: Board, plans: Plans, now: float) -> dict[str, Any]:
         ],
         "nodes": _node_rows(failures, statuses, now),
         "accuracy": _accuracy(board.checked()),
+        "trends": details.trends(month.by_day, board.checked_by_day(month.since), month.since),
     }
 
 
@@ -242,7 +342,7 @@ def _failed_row(job: Job, now: float) -> dict[str, Any]:
         "node": diagnosis.get("node"),
         "reason": diagnosis.get("reason", ""),
         "rule": diagnosis.get("rule"),
-        "evidence": [{"note": None, **line} for line in diagnosis.get("evidence", [])[:12]],
+        "evidence": diagnosis.get("evidence", [])[:12],
         "advice": plan.get("summary"),
     }
 

@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from schedmate.base.errors import SchedmateError
 from schedmate.base.inputs import format_duration
@@ -35,6 +35,7 @@ from schedmate.jobs import (
     Remaining,
     WorkloadMetadata,
 )
+from schedmate.llm.store import recent_verdicts
 from schedmate.mate import embedder_of, sure_enough
 from schedmate.readers import Readers
 from schedmate.retrieval.history import JobHistory
@@ -42,6 +43,7 @@ from schedmate.retrieval.learning import RunTimes
 from schedmate.retrieval.remaining import remaining_time
 from schedmate.retrieval.shared import open_history
 from schedmate.serve import board as shown
+from schedmate.serve.agents import AgentNews
 from schedmate.serve.board import Board, Checked, Update
 from schedmate.serve.metrics import Metrics
 from schedmate.serve.models import (
@@ -57,7 +59,7 @@ from schedmate.serve.models import (
 )
 from schedmate.serve.options import ServeOptions
 from schedmate.serve.roots import allowed_path
-from schedmate.settings import Settings
+from schedmate.settings import Settings, data_dir
 
 log = logging.getLogger("schedmate.serve")
 
@@ -65,6 +67,23 @@ LEARNING_S = 0.05
 """After so much learning [s] it is looked whether the service is asked something."""
 WRITES_TOGETHER = 256
 """Most writes committed together."""
+
+
+DAY_S = 86_400.0
+MONTH = 30
+"""Days of the dashboard's trends."""
+MONTH_EVERY_S = 300.0
+"""Time between two counts of the month, which take longer than a page may [s]."""
+
+
+class Month(NamedTuple):
+    """What ended in the last days by the history, as `JobTable.by_day` gives it."""
+
+    counted: float
+    """When this was counted [s since epoch]."""
+    since: float
+    """Its first moment [s since epoch]."""
+    by_day: list[tuple[int, str, int, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +132,8 @@ class Service:
             stack.callback(self._learner.close)
             self.dashboard = Dashboard(self.options.state, self.metrics)
             self.board = self.dashboard.board
+            agent = self.options.agent
+            self._agent = None if agent is None else AgentNews(agent, time.time())
             stack.callback(self.dashboard.close)
             limits = self.options.limits
             readers = Readers(
@@ -131,6 +152,7 @@ class Service:
             self._advice: Lane[_Question, tuple[Estimate, int]] = Lane("advice", self._estimates)
             stack.callback(self._advice.close)
             self._warm()
+            self._count_month(time.time())
         except BaseException:
             stack.close()
             raise
@@ -301,12 +323,36 @@ class Service:
 
     def text_of_metrics(self) -> bytes:
         """The metrics in Prometheus' format."""
-        return self.metrics.show(self.plans.counts(), len(self._browse))
+        calls = recent_verdicts(data_dir(), time.time() - 3600.0)
+        return self.metrics.show(self.plans.counts(), len(self._browse), calls)
 
     # -- the dashboard ------------------------------------------------------
 
+    async def known(self, job_id: str) -> tuple[JobRecord | None, Estimate | None]:
+        """A job of the history, and what would be estimated of it now."""
+        stored = await asyncio.to_thread(self._browse.get, job_id)
+        if stored is None:
+            return None, None
+        question = _Question(stored.metadata, stored.launch, stored.submit_time, stored)
+        return stored, (await self._advice.do(question, time.monotonic() + 5.0))[0]
+
+    @property
+    def browse(self) -> Browsing:
+        """The history, to be looked at."""
+        return self._browse
+
+    def _count_month(self, now: float) -> None:
+        since = now - now % DAY_S - (MONTH - 1) * DAY_S
+        self.month = Month(now, since, self._browse.by_day(since))
+
     async def look_again(self) -> None:
-        """Read the logs that are followed, and look up in the history how open jobs ended."""
+        """Read the logs that are followed, look up in the history how open jobs ended, and count
+        the month anew."""
+        if time.time() - self.month.counted > MONTH_EVERY_S:
+            await asyncio.to_thread(self._count_month, time.time())
+        if self._agent is not None:
+            for update in await asyncio.to_thread(self._agent.look, time.time()):
+                self.dashboard.tell(update)
         heard = await asyncio.to_thread(self._news)
         for one in heard:
             self.dashboard.tell(one)
@@ -560,6 +606,16 @@ class Browsing:
         if record is None:
             raise AbsentError(f"no job {job_id!r} in the history.")
         return len(self), [record]
+
+    def find(self, text: str, limit: int, newest: int) -> list[JobRecord]:
+        """As `JobTable.find`."""
+        with self._lock:
+            return self._history.find(text, limit, newest)
+
+    def by_day(self, since: float) -> list[tuple[int, str, int, float]]:
+        """As `JobTable.by_day`."""
+        with self._lock:
+            return self._history.by_day(since)
 
     def page(
         self, limit: int, offset: int, state: str | None, user: str | None

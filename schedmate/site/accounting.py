@@ -82,6 +82,7 @@ class AccountedJob(NamedTuple):
     log: str | None = None
     """Path or pattern (`slurm-%j.out`) of its log, absolute or in `workdir`."""
     workdir: str | None = None
+    qos: str | None = None
 
     @property
     def ended(self) -> bool:
@@ -163,6 +164,7 @@ def _of_slurm_row(record: JobRecord, row: dict[str, str]) -> AccountedJob:
     return _of_record(record)._replace(
         group=_text(row.get("account")),
         partition=_text(row.get("partition")),
+        qos=_text(row.get("qos")),
         cpus=_count(cpus),
         hosts=_hosts(row.get("nodelist") or ""),
         log=_text(row.get("stdout")),
@@ -184,6 +186,7 @@ def _of_slurm_json(record: JobRecord, job: dict[str, Any]) -> AccountedJob:
     return _of_record(record)._replace(
         group=_text(job.get("account") or association.get("account")),
         partition=_text(job.get("partition")),
+        qos=_text(job.get("qos")),
         cpus=cpus or _plain(required.get("CPUs")),
         hosts=_hosts(str(job.get("nodes") or "")),
         log=_text(log),
@@ -333,6 +336,7 @@ def _of_cells(cells: list[str], places: Places, number: int) -> AccountedJob:
         _count(said.get("nodes", "")),
         _hosts(said.get("hosts", "")),
         _text(said.get("log")),
+        qos=_text(said.get("qos")),
     )
 
 
@@ -500,6 +504,7 @@ class Pseudonyms:
             user=self.name("user", job.user),
             group=self.name("group", job.group),
             partition=self.name("partition", job.partition),
+            qos=self.name("qos", job.qos),
             name=self.name("work", job.name),
             hosts=tuple(self.name("node", host) or "" for host in job.hosts),
         )

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -67,6 +68,11 @@ MODELS: dict[str, dict[str, Any]] = {
 """Settings of the policy `slurm` that are tried."""
 UNITS = {"gpus": "GPU", "cpus": "CPU", "nodes": "node"}
 """What one of each resource is called, by its column."""
+QOS_WEIGHT = 10_000.0
+"""Of the factor of the QOS, beside 1000 for a week of age: it goes first, as on most sites."""
+LEAST_OF_QOS, LEAST_AT_LIMIT = 20, 3
+"""Jobs of a QOS in the windows that choose the model, and users who reached the same most: fewer
+show no rule."""
 TODAY = "today, as modelled"
 ORDERED = "estimates order within the bounds"
 BACKFILL = "backfill by estimates"
@@ -74,12 +80,41 @@ BOTH = "both"
 PERFECT = "both, with perfect knowledge"
 
 
+class _Rules(NamedTuple):
+    """What accounting shows of a site's rules; jobs carry the rank of their QOS as priority."""
+
+    ranks: Mapping[str, int] = MappingProxyType({})
+    """By QOS: the shorter its waits, the higher."""
+    most: Mapping[int, float] = MappingProxyType({})
+    """By rank of the QOS: units that a user may have at once."""
+
+
 class Advised(Slurm):
     """Slurm's priority, with the place in the queue that an agent adds within `OrderBounds`."""
 
-    def __init__(self, bounds: OrderBounds | None = None, **settings: Any) -> None:
-        super().__init__(qos=0.0, limits=False, depth=DEPTH, **settings)
+    def __init__(
+        self, bounds: OrderBounds | None = None, rules: _Rules | None = None, **settings: Any
+    ) -> None:
+        self.rules = rules or _Rules()
+        weight = QOS_WEIGHT if self.rules.ranks else 0.0
+        top = max(self.rules.ranks.values(), default=1) or 1
+        super().__init__(qos=weight, top_qos=top, limits=False, depth=DEPTH, **settings)
         self._bounds = bounds
+
+    def eligible(self, view: View) -> list[Job]:
+        """Without jobs of users who would have more at once than the limit of the QOS."""
+        if not self.rules.most:
+            return super().eligible(view)
+        used: dict[tuple[str, int], int] = defaultdict(int)
+        for job in view.running:
+            used[job.user, job.priority] += job.gpus
+        found = []
+        for job in view.pending:
+            key = (job.user, job.priority)
+            if used[key] + job.gpus <= self.rules.most.get(job.priority, math.inf):
+                used[key] += job.gpus
+                found.append(job)
+        return found
 
     def priorities(self, view: View, jobs: Sequence[Job]) -> list[float]:
         priorities = super().priorities(view, jobs)
@@ -166,13 +201,15 @@ def what_if(
         )
     done = 0
 
-    def tried(model: str, division: str) -> float:
+    def tried(model: str, division: str, rules: _Rules | None = None) -> float:
         """How well the model fits the windows that choose it: higher is better."""
         nonlocal done
         on_progress(done, f"{model}, {division}")
         done += 1
         pairs = [
-            _simulated(one, machines[division], Advised(predict=False, **MODELS[model]))
+            _simulated(
+                one, machines[division], Advised(rules=rules, predict=False, **MODELS[model])
+            )
             for one in fitting
         ]
         recorded, modelled = (np.concatenate(part) for part in zip(*pairs, strict=True))
@@ -186,6 +223,11 @@ def what_if(
     scores |= {name: tried(name, division) for name in MODELS if name != simplest}
     model = max(scores, key=lambda one: scores[one])
     machine = machines[division]
+    rules, best, said = _Rules(), scores[model], ""
+    for name, found in _rules(table, chosen, resource, fitting, machine):
+        score = tried(model, division, found)
+        if score > best:
+            rules, best, said = found, score, f", {name}"
 
     def run(planned: str | None, bounds: OrderBounds | None, *, predict: bool) -> list[Floats]:
         settings = MODELS[model]
@@ -193,7 +235,7 @@ def what_if(
             _simulated(
                 one,
                 machine,
-                Advised(bounds, predict=predict, **settings),
+                Advised(bounds, rules, predict=predict, **settings),
                 _planned_times(table, one, planned),
             )[1]
             for one in testing
@@ -204,7 +246,7 @@ def what_if(
     fidelity = _fidelity(recorded, np.concatenate(today), len(testing))
     fidelity = fidelity.model_copy(
         update={
-            "model": f"{model}; {division}",
+            "model": f"{model}; {division}{said}",
             "unit": UNITS[resource],
             "capacity": float(busy[""]),
         }
@@ -238,7 +280,7 @@ def what_if(
     )
 
 
-STEPS = len(MODELS) + 1 + 4
+STEPS = len(MODELS) + 3 + 4
 """Steps of which `what_if` reports progress at most."""
 
 
@@ -307,6 +349,45 @@ def _busiest(table: JobTable, chosen: str, resource: str) -> dict[str, float]:
     return busy
 
 
+def _rules(
+    table: JobTable, chosen: str, resource: str, fitting: Sequence[_Window], machine: _Machine
+) -> Iterator[tuple[str, _Rules]]:
+    """Rules that accounting shows, each with its name: the order of QOS, and also limits of users.
+
+    The order is that of median waits in the windows that choose the model. A limit is the most that
+    a user ever had at once in a QOS, if several users reached exactly that and nobody more.
+    """
+    waits: dict[str, list[float]] = defaultdict(list)
+    for window in fitting:
+        for place in window.scored:
+            row = window.coming[place]
+            waits[row.qos or ""].append((row.start or 0.0) - (row.submit or 0.0))
+    common = {name: np.median(one) for name, one in waits.items() if len(one) >= LEAST_OF_QOS}
+    longest_first = sorted(common, key=lambda name: -common[name])
+    ranks = {name: rank for rank, name in enumerate(longest_first)} if len(common) > 1 else {}
+    if ranks:
+        yield "the QOS first", _Rules(ranks)
+    now: dict[tuple[str, str], float] = defaultdict(float)
+    most: dict[tuple[str, str], float] = defaultdict(float)
+    named = f"{resource}, coalesce(qos, ''), user FROM jobs WHERE {chosen} AND user IS NOT NULL"
+    for _, _, change, qos, user in table.select(
+        f"SELECT start AS moment, 1 AS way, {named} UNION ALL "
+        f"SELECT end, -1, -{named} ORDER BY moment, way"
+    ):
+        now[qos, user] += change
+        most[qos, user] = max(most[qos, user], now[qos, user])
+    reached: dict[str, list[float]] = defaultdict(list)
+    for (qos, _), units in most.items():
+        reached[qos].append(units)
+    limits = {
+        ranks.get(qos, 0): math.ceil(max(one) / machine.unit - 1e-9)
+        for qos, one in reached.items()
+        if one.count(max(one)) >= LEAST_AT_LIMIT and (not ranks or qos in ranks)
+    }
+    if limits:
+        yield "with limits of users", _Rules(ranks, limits)
+
+
 def _machine(busy: dict[str, float]) -> _Machine:
     unit = max(1.0, math.ceil(max(busy.values()) / MOST_UNITS))
     return _Machine({name: math.ceil(size / unit) for name, size in busy.items()}, unit)
@@ -339,7 +420,7 @@ def _planned_times(table: JobTable, window: _Window, what: str | None) -> list[f
 def _simulated(
     window: _Window,
     machine: _Machine,
-    policy: Slurm,
+    policy: Advised,
     planned: Sequence[float | None] | None = None,
 ) -> tuple[Floats, Floats]:
     """Recorded and simulated waits [s] of the jobs that were submitted in the window.
@@ -362,13 +443,13 @@ def _simulated(
             initial[len(jobs)] = ((places[pool], ((1 << size) - 1) << taken),)
             free[pool] -= size
         limit = None if row.lim is None else max(60.0, row.lim - elapsed)
-        jobs.append(_job(row, len(jobs), 0.0, size, limit))
+        jobs.append(_job(row, len(jobs), 0.0, size, limit, policy.rules))
         run_s.append(max(1.0, (row.end or 0.0) - window.begin))
         vcs.append(pool)
         hours.append(elapsed)
     for row in window.coming:
         submit = max(0.0, (row.submit or 0.0) - window.begin)
-        jobs.append(_job(row, len(jobs), submit, machine.size(row), row.lim))
+        jobs.append(_job(row, len(jobs), submit, machine.size(row), row.lim, policy.rules))
         run_s.append(row.run or 1.0)
         vcs.append(machine.pool(row))
         hours.append(0.0)
@@ -386,9 +467,10 @@ def _simulated(
     return _recorded(window), np.maximum(0.0, np.array(modelled))
 
 
-def _job(row: Row, index: int, submit: float, size: int, limit: float | None) -> Job:
+def _job(row: Row, index: int, submit: float, size: int, limit: float | None, rules: _Rules) -> Job:
     job = Job(str(row.number), index, submit, size)
     job.user = row.user or ""
+    job.priority = rules.ranks.get(row.qos or "", 0)
     job.time_limit_s = limit
     return job
 

@@ -23,7 +23,7 @@ MOST_NODES = 200_000
 """Nodes that are counted; of a list with more, further ones are not."""
 CACHE_KB = 32_000
 _COLUMNS = (
-    *("id", "state", "user", "grp", "part", "name", "submit", "start", "end", "run", "lim"),
+    *("id", "state", "user", "grp", "part", "qos", "name", "submit", "start", "end", "run", "lim"),
     *("gpus", "cpus", "nodes", "log"),
 )
 
@@ -37,6 +37,7 @@ class Row(NamedTuple):
     user: str | None
     grp: str | None
     part: str | None
+    qos: str | None
     name: str | None
     submit: float | None
     start: float | None
@@ -124,7 +125,8 @@ class JobTable:
 
 def _values(job: AccountedJob) -> tuple[Any, ...]:
     return (
-        *(job.id, job.state, job.user, job.group, job.partition, job.name, job.submit, job.start),
+        *(job.id, job.state, job.user, job.group, job.partition, job.qos, job.name),
+        *(job.submit, job.start),
         *(job.end, job.run_s, job.limit_s, job.gpus, job.cpus, job.nodes, job.log),
     )
 
@@ -139,9 +141,9 @@ def job_table() -> Iterator[JobTable]:
             database.execute("PRAGMA synchronous = OFF")
             database.execute(f"PRAGMA cache_size = -{CACHE_KB}")
             database.execute(
-                "CREATE TABLE jobs (number INTEGER PRIMARY KEY, id, state, user, grp, part, name, "
-                "submit REAL, start REAL, end REAL, run REAL, lim REAL, gpus REAL, cpus REAL, "
-                "nodes REAL, log)"
+                "CREATE TABLE jobs (number INTEGER PRIMARY KEY, id, state, user, grp, part, qos, "
+                "name, submit REAL, start REAL, end REAL, run REAL, lim REAL, gpus REAL, "
+                "cpus REAL, nodes REAL, log)"
             )
             database.execute("CREATE TABLE estimates (number INTEGER PRIMARY KEY, seconds REAL)")
             yield JobTable(database)

@@ -13,7 +13,7 @@ from api_calls import Failure
 from api_rights import Rights
 from api_server import ApiServer
 from cli_runner import Cli
-from kube_cluster import AGENT, ECC, THEIRS, XID, Cluster, manifests
+from kube_cluster import AGENT, ECC, THEIRS, XID, Cluster, manifests, stamp
 from kube_files import AgentFiles
 
 from schedmate.base.errors import SchedmateError
@@ -442,6 +442,35 @@ def test_a_dry_run_changes_nothing(cluster: Cluster, files: AgentFiles) -> None:
     assert [one["state"] for one in document["actions"]] == ["would"]
     assert cluster.store.version == before
     assert not files.record.exists()
+
+
+def test_in_the_shadow_nothing_changes_and_a_report_says_what_would(
+    server: ApiServer, cluster: Cluster, files: AgentFiles
+) -> None:
+    files.allow(annotate=ANNOTATE)
+    job = cluster.job("train", annotations={"schedmate.io/code": "train"})
+    with files.opened(shadow=True) as setup:
+        first, second = setup.agent.once(), setup.agent.once()
+        assert [(done.action.kind, done.state) for done in first.actions] == [("annotate", "would")]
+        assert not second.actions  # it counts as done
+        done = {"type": "Complete", "status": "True", "lastTransitionTime": stamp()}
+        status = {"conditions": [done], "startTime": stamp(1800.0)}
+        cluster.change(
+            ("batch", "jobs", "team-a", job["metadata"]["name"]),
+            lambda one: one.update(status=status),
+        )
+        setup.memory.set_mark("begun", 1.0)
+        third = setup.agent.once()
+    assert [(one.place, one.took_s) for one in third.checked] == [("within", 1800.0)]
+    assert server.requests("PATCH") == []
+    report = ("report", "--shadow", "--state", str(files.state))
+    told = json.loads(files.command(*report, "--json").stdout)
+    assert (told["done"][0]["kind"], told["done"][0]["state"]) == ("annotate", "would")
+    assert told["estimates"] == {
+        "ended": 1, "estimated": 1, "completed": 1, "within_2x": 1.0, "within_interval": 1.0,
+        "limited": 0, "limit_within_2x": None,
+    }  # fmt: skip
+    assert "within the 80 % interval: 100%" in files.command(*report).stdout
 
 
 def test_plan_shows_what_would_be_done(cluster: Cluster, files: AgentFiles) -> None:

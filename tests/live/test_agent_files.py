@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,6 +29,9 @@ from schedmate.cluster.loop import Agent
 from schedmate.cluster.memory import KEPT_S, KnownJob, Memory
 from schedmate.cluster.record import Record
 from schedmate.cluster.recovery.configuration import load_configuration
+from schedmate.cluster.report import Pass
+from schedmate.commands import agents
+from schedmate.commands.agents import Reload, keep_running
 from schedmate.jobs import Estimate, JobRecord, JobSpec, WorkloadMetadata
 from schedmate.mate import SchedMate
 from schedmate.settings import load_settings
@@ -212,3 +218,45 @@ def test_a_run_that_cannot_be_read_holds_up_no_other_and_is_given_up(tmp_path: P
         assert opened is not None
         stored = {one.job_id for one in opened[0].export()}
         assert stored == {*(f"c{n}" for n in range(5)), "f"}
+
+
+def test_bounds_are_read_anew_when_they_change_and_can_be_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "bounds.yaml"
+    path.write_text("poll: 5")
+    path.chmod(0o600)
+    polls: list[float] = []
+
+    def run(reload: Reload) -> None:
+        polls.append(load_bounds(path).poll)
+        goes_on = reload.until(lambda: True)
+        assert goes_on()
+        if len(polls) == 1:
+            path.write_text("poll: nonsense")
+            assert goes_on()  # named once, and the agent goes on with what it has
+            assert goes_on()
+            path.write_text("poll: 77")
+            assert not goes_on()
+        elif len(polls) == 2:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert not goes_on()
+
+    keep_running(run, path, "text")
+    assert polls == [5.0, 77.0, 77.0]
+    told = capsys.readouterr().err
+    assert told.count("goes on with the bounds from before") == 1
+    assert told.count("the bounds are read anew") == 2
+
+
+def test_a_log_of_json_has_a_line_a_pass(capsys: pytest.CaptureFixture[str]) -> None:
+    def run(_: Reload) -> None:
+        agents._log_pass(Pass(cluster="a", time=1.0, pending=3, problems=["x: y"]))
+
+    keep_running(run, None, "json")
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [(one["level"], one["message"]) for one in lines] == [
+        ("info", "pass"),
+        ("warning", "x: y"),
+    ]
+    assert (lines[0]["cluster"], lines[0]["pending"], lines[0]["problems"]) == ("a", 3, 1)

@@ -13,7 +13,17 @@ from hypothesis import strategies as st
 
 from schedmate.cluster.actions import ACTION, Annotate, Drain, Order, Requeue
 from schedmate.cluster.journal import Instant, RecordError
-from schedmate.cluster.record import NEXT, Plan, PlanState, Reason, Record, StateError, drain_mark
+from schedmate.cluster.record import (
+    NEXT,
+    Plan,
+    PlanState,
+    Reason,
+    Record,
+    StateError,
+    drain_mark,
+    isolations,
+)
+from schedmate.cluster.recovery.guards import needed_from
 
 
 def plan_of(key: str = "job 17 run 0", *, expires: float | None = None) -> Plan:
@@ -157,6 +167,49 @@ def test_tampering_shows(path: Path, statement: str, found: str) -> None:
     database.close()
     with Record(path, read_only=True) as record:
         assert record.verify(head).broken == found
+
+
+def test_old_entries_move_into_an_archive_and_both_prove_themselves(path: Path) -> None:
+    clock = [0.0]
+
+    def now() -> Instant:
+        return Instant(clock[0], "", clock[0])
+
+    with Record(path, now=now) as record, Record(path) as another:
+        for number in range(4):
+            record.reject(record.propose(plan_of(f"job {number}"), by="agent").plan.id, by="a")
+        isolates = record.propose(plan_of("job 4 run 0"), by="agent").plan.id
+        record.approve(isolates, by="alice")
+        record.move(isolates, "applying", by="agent")
+        record.answer(record.intend(isolates, 0, by="agent").id, "done", by="agent")
+        record.move(isolates, "applied", by="agent")
+        waits = record.propose(plan_of("job 5"), by="agent").plan.id
+        clock[0] = 200 * 86_400.0
+        record.observe("signal", "node gpu-7", by="agent", data={})
+        before = record.head()
+        assert another.verify(before).broken is None
+
+        archive = record.rotate(90 * 86_400.0, by="alice", needed=needed_from)
+        assert archive is not None
+        # the isolated node and the plan that waits keep what was decided about them
+        assert {status.plan.id for status in record.plans()} == {isolates, waits}
+        assert [one.kind for one in record.entries()][-2:] == ["signal", "rotated"]
+        assert "gpu-7" in isolations(another)
+        assert another.verify(before).broken is None
+        assert another.verify((1, "0" * 64)).broken == (
+            f"entry 1 is in {archive.name}; verify that file with it"
+        )
+        another.approve(waits, by="bob")
+        assert record.rotate(90 * 86_400.0, by="alice", needed=needed_from) is None
+        with Record(archive, read_only=True) as old:
+            assert old.verify(before).broken is None
+            assert len(old.plans()) == 6
+    with sqlite3.connect(path) as database:
+        database.execute("DROP TRIGGER entries_remain")
+        database.execute("DELETE FROM entries WHERE seq = (SELECT min(seq) FROM entries)")
+    database.close()
+    with Record(path, read_only=True) as record:
+        assert record.verify().broken == "entry 9 is missing"
 
 
 WRITER = """

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +20,7 @@ import pytest
 from agents import EXAMPLES, AgentFiles
 from processes import LONG_S
 from slurm_testbed import SUBMIT, Testbed, until
+from training_jobs import TrainingJob, submit
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
@@ -185,3 +190,77 @@ def test_an_epilog_tells_the_agent_at_once(
     finally:
         epilog.write_text("#!/bin/sh\nexit 0\n")
         shutil.rmtree(spool)
+
+
+def test_a_submission_gets_the_estimate_of_a_running_service(
+    slurm: Testbed, files: AgentFiles, repository: Path
+) -> None:
+    files.know(repository)
+    with submitting(slurm, deadline_s=60.0) as place:
+        service = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "schedmate", "serve", "--socket", str(place)),
+                *("--socket-mode", "666", "--root", str(slurm.jobs_folder)),
+                *("--history", str(files.history), "--state", str(files.folder / "serve")),
+            ],
+            env={**os.environ, "HOME": str(files.folder)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert service.stderr is not None
+            for line in service.stderr:
+                if json.loads(line)["message"] == "ready":
+                    break
+            job = submit(slurm, repository, TrainingJob("gpt2", 10), "--hold")
+            said = admin_comment(slurm, job)
+            slurm.run("scancel", job)
+            estimate = slurm.run(
+                "env", f"HOME={files.folder}", f"SCHEDMATE_HISTORY={files.history}",
+                f"PATH={Path(sys.executable).parent}:{slurm.environment['PATH']}",
+                "sh", str(EXAMPLES / "sbatch-estimate"), "--hold", "--parsable",
+                f"--chdir={repository}", str(repository / "train.sh"), "gpt2", "10",
+            )  # fmt: skip
+            assert estimate.stdout.strip().isdecimal()
+            slurm.run("scancel", estimate.stdout.strip())
+        finally:
+            service.terminate()
+            assert service.wait(LONG_S) == 0
+            assert service.stderr is not None
+            service.stderr.close()
+    assert said.startswith("schedmate: 3 s ("), said
+    assert said.endswith("from 5 past runs")
+
+
+def test_what_the_set_up_installs_works_as_its_user(slurm: Testbed, tmp_path: Path) -> None:
+    if slurm.run("unshare", "-m", "true", check=False).returncode:
+        pytest.skip("no mount namespaces here")
+    # the controller, outside of the namespace, has to know the user, too
+    made = slurm.run("id", "schedmate", check=False).returncode != 0
+    if made:
+        slurm.run("useradd", "--system", "--home-dir", "/var/lib/schedmate", "schedmate")
+    slurm.run("sacctmgr", "-i", "delete", "user", "schedmate", check=False)
+    try:
+        done = slurm.run(
+            *("unshare", "-m", "bash", str(Path(__file__).with_name("installed.sh"))),
+            *(str(EXAMPLES), str(slurm.conf), str(tmp_path)),
+            *(str(Path(sys.executable).parent / "schedmate"), sys.base_prefix),
+            timeout=300,
+        )
+    finally:
+        if made:
+            slurm.run("userdel", "schedmate", check=False)
+    said = done.stdout
+    assert "may drain up to 4 nodes" in said
+    assert "drained|schedmate: ecc-error-0123456789ab" in said
+    assert "sudo allows anything" not in said
+    assert "sudo lets the environment through" not in said
+    assert "valid" in said.partition("== unit")[2].partition("==")[0], done.stderr
+    doctor = json.loads(said.partition("== doctor")[2].partition("== agent")[0])
+    checks = {one["name"]: one["status"] for one in doctor["checks"]}
+    assert checks["agent"] == "ok", doctor
+    assert "failed" not in checks.values(), doctor
+    passed = json.JSONDecoder().raw_decode(said.partition("== agent")[2].lstrip())[0]
+    assert (passed["cluster"], passed["problems"]) == ("testbed", [])
+    assert re.search(r"-rw-r--r-- .* root +root .*bounds.yaml", said)
+    assert re.search(r"drwxrws--- .* slurm +schedmate .*/var/spool/schedmate", said)

@@ -394,6 +394,12 @@ def test_running_jobs_are_followed_and_ended_ones_learned_from(
     (row,) = json.loads(cli("jobs", "--all", "--json").out)["jobs"]
     assert (row["job"], row["log"], row["health"]) == (running, str(log), [])
     assert 0 < row["done"] < 1
+    looked_at = cli("diagnose", running)
+    assert "note: it used" not in looked_at.err  # no time limit, and Slurm gathers nothing here
+    again = cli("analyze", running, "--json")
+    assert again.code == 0, again.err
+    analysis = json.loads(again.out)
+    assert analysis["metadata"]["training_config"]["iters"] == 2000, again.err
     done = submit(slurm, repository, TrainingJob("resnet18", 20))
     until("accounting", 30, lambda: slurm.ended_as(done) == "COMPLETED")
     with files.opened() as setup:

@@ -105,6 +105,7 @@ def test_a_ledger_of_an_earlier_version_is_kept(cli: Cli, tmp_path: Path) -> Non
     store.close()
     with sqlite3.connect(tmp_path / STORE_FILE) as database:
         database.execute("ALTER TABLE calls DROP COLUMN sent")
+        database.execute("PRAGMA user_version = 1")
     for _ in range(2):
         store = Store(tmp_path)
         assert [(one["attempts"], one["sent"]) for one in store.calls()] == [(2, 2), (0, 0), (1, 1)]

@@ -522,6 +522,7 @@ class TestEvidence:
         database = sqlite3.connect(path / DATABASE)
         for name in indexes:
             database.execute(f"DROP INDEX {name}")
+        database.execute("PRAGMA user_version = 1")
         database.commit()
         with JobHistory.open(path, SMALL, read_only=True) as history:
             assert len(history.by_fingerprint(described("net").fingerprint())) == 10
@@ -529,6 +530,23 @@ class TestEvidence:
         made = {row[0] for row in database.execute("SELECT name FROM sqlite_master")}
         database.close()
         assert made.issuperset(indexes)
+
+
+def test_old_jobs_are_deleted_and_the_others_found(tmp_path: Path) -> None:
+    with JobHistory.open(tmp_path, SMALL) as history:
+        names = [f"net{number % 3}" for number in range(9)]
+        history.add_many(run(number, name, 100.0 + number) for number, name in enumerate(names))
+        # one that was read before knows no old job, and no old number of a vector
+        with JobHistory.open(tmp_path, SMALL, read_only=True) as reader:
+            assert len(reader.search(described("net1"), 5, 0.9)) == 3
+            ends = [job.end_time for job in history.list(None)]
+            assert history.prune(sorted(end for end in ends if end is not None)[5]) == 5
+            assert (len(history), len(reader)) == (4, 4)
+            history.add(run(20, "net5", 400.0))
+            assert (len(history), len(reader)) == (5, 5)
+            assert len(reader.search(described("net1"), 5, 0.9)) == 1
+            assert reader.search(described("net5"), 1, 0.9)[0].record.duration_s is not None
+        assert history.prune(0.0) == 0
 
 
 class TestInMemory:

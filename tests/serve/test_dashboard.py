@@ -13,9 +13,12 @@ from typing import Any
 
 import pytest
 from served import TOKEN, Served, served, wait_until
+from test_service import KNOWN
 
 from schedmate.cluster.actions import Drain
+from schedmate.cluster.memory import KnownJob, Memory
 from schedmate.cluster.record import Plan, Reason, Record
+from schedmate.cluster.report import Checked, Failed
 from schedmate.jobs import (
     Diagnosis,
     Estimate,
@@ -25,6 +28,7 @@ from schedmate.jobs import (
     LaunchConfig,
     Neighbour,
     Progress,
+    WorkloadMetadata,
 )
 from schedmate.serve import board
 
@@ -148,11 +152,104 @@ def test_what_jobs_are_called_is_only_text(shown: Served) -> None:
 def test_it_shows_the_board(shown: Served) -> None:
     text = shown.get("/", token=TOKEN).text
     for words in (
-        "9 waiting, 4 running, 1 plan to decide", "2 h 00 min", "1 h 36 min to 2 h 36 min",
+        "4 running, 9 waiting, 1 plan to decide", "2 h 00 min", "1 h 36 min to 2 h 36 min",
         "no similar job", "1,200 of 10,000", "from its log", "NVLink Error", "8123",
         "take node gpu-7 out of service", "Confirmed by the kernel log", "ended within",
     ):  # fmt: skip
         assert words in text, words
+
+
+def test_a_job_a_node_and_a_search_have_pages(tmp_path: Path) -> None:
+    now = time.time()
+    log = tmp_path / "logs" / "rank 3.out"
+    log.parent.mkdir()
+    log.write_text("".join(f"line {n} {HOSTILE if n == 49 else ''}\n" for n in range(1, 100)))
+    plan = proposed(tmp_path / "record.db")
+    with served(tmp_path, port=0, roots=(tmp_path / "logs",)) as one:
+        said = Diagnosis(
+            error_type="infrastructure", error_name="NVLink Error", node="gpu-7", line=50,
+            file=str(log), reason="The GPU fell off the bus.",
+        )  # fmt: skip
+        told: list[board.Update] = []
+        for n in range(24):
+            nodes = ["gpu-7" if n < 8 else f"gpu-{n % 4}"]
+            spec = JobSpec(job_id=f"c/{n}", name="train", node_names=nodes, submit_time=now - 99)
+            if n < 6:
+                told.append(board.Diagnosed(spec, said, now - n))
+            else:
+                told.append(board.Tracked(spec, Progress(iteration=1), now, None, None, False))
+                done = JobRecord(job_id=f"c/{n}", state="COMPLETED", duration_s=9.0, end_time=now)
+                told.append(board.Heard(done, now))
+        told += [
+            board.Tracked(
+                JobSpec(job_id="c/7"), Progress(loss=3.0 / n, step_time_s=0.5, iteration=n),
+                now - 60 + n, str(log), None, False,
+            )
+            for n in range(1, 900)
+        ]  # fmt: skip
+        told.append(board.Diagnosed(JobSpec(job_id="481700", name=HOSTILE), said, now))
+        one.service.board.write(told)
+        assert 200 <= len(one.service.board.readings("c/7")) <= board.MOST_READINGS
+        past = {
+            "job_id": "past", "metadata": KNOWN, "state": "COMPLETED", "duration_s": 100.0,
+            "submit_time": now - 500, "end_time": now - 400, "user": "zoe", "launch": {"gpus": 8},
+        }  # fmt: skip
+        late = {"job_id": "recent", "submit_time": now - 300, "end_time": now - 180}
+        jobs = [past, {**past, **late}]
+        assert one.post("/v1/history", {"jobs": jobs}).status_code == 200
+
+        failed = one.get("/jobs/481700").text
+        assert '<tr class="failing" aria-current="true"><td class="n">50</td>' in failed
+        assert HOSTILE not in failed
+        assert f"Plan {plan.id}: proposed" in failed
+        assert "/nodes/gpu-7" in failed
+        course = one.get("/jobs/c%2F7").text
+        assert course.count("<svg") == 2
+        assert "Loss over time" in course
+        stored = one.get("/jobs/recent").text
+        assert 'href="/jobs/past"' in stored
+        assert "resnet" in stored
+        node = one.get("/nodes/gpu-7").text
+        assert "Suspect: test it before jobs run on it." in node
+        assert "6 of 8 jobs" in node or "7 of 9 jobs" in node
+        assert "no more than chance explains" in one.get("/nodes/gpu-1").text
+        for path, target in (("q=481700", "/jobs/481700"), ("q=gpu-7", "/nodes/gpu-7")):
+            assert one.get(f"/search?{path}").headers["location"] == target
+        assert 'href="/jobs/past"' in one.get("/search?q=ZOE").text
+        assert 'href="/jobs/c%2F3"' in one.get("/search?q=trai").text
+        assert one.get("/jobs/none").status_code == 404
+        assert one.get("/nodes/none").status_code == 404
+        one.service._count_month(time.time())
+        first = one.get("/").text
+        assert "Ended jobs a day, by outcome" in first
+        assert "GPU hours of ended jobs a day" in first
+
+
+def test_it_shows_the_jobs_of_an_agent(tmp_path: Path) -> None:
+    now, folder = time.time(), tmp_path / "agent"
+    with Memory(folder / "memory.db") as memory:
+        for n in (1, 2):
+            spec = JobSpec(name=f"net{n}", user="ann", command="python train.py")
+            known = KnownJob(f"{n}@5", now - 9, spec, WorkloadMetadata(), estimate(600.0), "")
+            memory.remember(known)
+        memory.keep_progress("2", "2@5", now - 5, Progress(iteration=7, step_time_s=0.5))
+        ended = Checked(
+            run="3@5", user="bob", ended=now - 3, state="COMPLETED", took_s=60.0, limit_s=None
+        )
+        memory.learned(["3@5"], now, {}, [ended])
+    said = Diagnosis(error_type="script", error_name="Key Error", reason="no such key")
+    failed = Failed(job="4", run="4@5", state="FAILED", nodes=("gpu-1",), log=None, diagnosis=said)
+    with Record(folder / "record.db") as record:
+        document = failed.model_dump(mode="json", exclude_defaults=True)
+        record.observe("failure", "4@5", by="agent", data=document)
+    with served(tmp_path, agent=folder, follow_s=0.05) as one:
+        kept = one.service.board
+        wait_until(lambda: kept.job("4") is not None)
+        states = {name: (kept.job(name) or {}).get("state") for name in "1234"}
+        assert states == {"1": "PENDING", "2": "RUNNING", "3": "COMPLETED", "4": "FAILED"}
+        page = one.get("/").text
+        assert "10 min 00 s" in page
+        assert "Key Error" in page
 
 
 def test_it_takes_a_session_of_its_own_to_decide(shown: Served, tmp_path: Path) -> None:
@@ -223,8 +320,8 @@ def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         yield one
 
 
-def visit(window: Browser, one: Served) -> None:
-    window.call("POST", "/url", {"url": f"http://127.0.0.1:{one.address}/"})
+def visit(window: Browser, one: Served, page: str = "") -> None:
+    window.call("POST", "/url", {"url": f"http://127.0.0.1:{one.address}/{page}"})
     if window.run("return location.pathname") == "/login":
         window.type("input[name=token]", TOKEN)
         window.click("button.yes")
@@ -238,9 +335,10 @@ def test_it_fits_and_can_be_read(
     window: Browser, shown: Served, width: int, scheme: str, tmp_path: Path
 ) -> None:
     window.resize(width, prefers_color_scheme=scheme)
-    visit(window, shown)
-    assert window.run(MEASURE, False) == []
-    assert window.run(CONTRAST) == []
+    for page in ("", "jobs/481701", "nodes/gpu-7", "search?q=gpu", ""):
+        visit(window, shown, page)
+        assert window.run(MEASURE, False) == [], page
+        assert window.run(CONTRAST) == [], page
     # nothing was refused by the policy, and nothing hostile ran
     assert [one for one in window.messages() if "favicon" not in one] == []
     picture = window.devtools("Page.captureScreenshot", captureBeyondViewport=True)["data"]

@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from schedmate.cluster.report import Pass
+from schedmate.commands.agents import AgentMetrics
 from schedmate.serve.metrics import Metrics
 
 FOLDER = Path(__file__).parent.parent.parent / "examples" / "monitoring"
@@ -28,8 +31,10 @@ def exposed() -> set[str]:
     metrics.latency.labels("/").observe(1)
     metrics.refused.labels("rate").inc()
     metrics.verdicts.labels("script").inc()
-    text = metrics.show({"proposed": 1}, 40).decode()
-    families = text_string_to_metric_families(text)
+    agent = AgentMetrics("127.0.0.1:0")
+    agent.seen(Pass(cluster="a", time=1.0))
+    text = metrics.show({"proposed": 1}, 40, {"ok": 1}) + generate_latest(agent.registry)
+    families = text_string_to_metric_families(text.decode())
     return {sample.name for family in families for sample in family.samples} | {"up"}
 
 

@@ -392,7 +392,7 @@ def test_metrics_have_no_label_that_a_user_can_choose(one: Served) -> None:
 def test_logs_are_json_and_say_nothing_of_the_query() -> None:
     import logging
 
-    from schedmate.serve.options import JsonFormatter
+    from schedmate.base.logs import JsonFormatter
 
     record = logging.LogRecord("schedmate.serve", 20, "f", 1, "a \x1b[31m%s", ("b\nc",), None)
     record.fields = {"status": 200}

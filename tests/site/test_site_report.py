@@ -22,7 +22,8 @@ from schedmate.schedulers.model import Cluster
 from schedmate.schedulers.sim.engine import Simulation
 from schedmate.schedulers.sim.workload import Workload
 from schedmate.site.accounting import AccountedJob, Pseudonyms, detect, read_jobs
-from schedmate.site.queue import Advised, rank_correlation
+from schedmate.site.queue import Advised, _Rules, rank_correlation, what_if
+from schedmate.site.table import job_table
 
 SACCT = (
     "JobID|JobName|User|Account|Partition|State|Submit|Start|End|ElapsedRaw|TimelimitRaw|AllocTRES|"
@@ -277,6 +278,34 @@ def test_a_queue_like_the_model_is_found_faithful_and_a_what_if_follows(
     change = "estimates order within the bounds"
     losses = [one["change_s"][change] for one in found["queue"]["groups"]]
     assert losses == sorted(losses, reverse=True)
+
+
+def test_the_order_of_qos_and_limits_of_users_are_found_in_accounting() -> None:
+    draw = random.Random(3)
+    rules = _Rules({"low": 0, "high": 1}, {0: 4.0})
+    moment, rows = 0.0, []
+    for _ in range(1_010):
+        moment += draw.expovariate(1 / 420)
+        qos = "high" if draw.random() < 0.3 else "low"
+        user = f"u{draw.randrange(4)}"
+        rows.append((moment, draw.uniform(600, 4000), draw.choice([1, 2, 4]), qos, user))
+    work = Workload.of([row[:3] for row in rows])
+    for job, row in zip(work.jobs, rows, strict=True):
+        job.user, job.priority, job.time_limit_s = row[4], rules.ranks[row[3]], 7200.0
+    outcome = Simulation(work, Advised(None, rules, predict=False), Cluster.parse("1x16")).run()
+    with job_table() as table:
+        jobs = [
+            AccountedJob(
+                str(n), "COMPLETED", row[4], submit=row[0], start=start, end=start + row[1],
+                run_s=row[1], limit_s=7200.0, gpus=row[2], qos=row[3],
+            )
+            for n, (row, start) in enumerate(zip(rows, outcome.first_start, strict=True))
+        ]  # fmt: skip
+        list(table.fill(jobs))
+        fidelity = what_if(table, "gpus").fidelity
+    assert fidelity is not None
+    assert "with limits of users" in fidelity.model
+    assert fidelity.correlation > 0.9
 
 
 def test_failures_cost_repeats_nodes_and_causes(found: dict[str, Any]) -> None:

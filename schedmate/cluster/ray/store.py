@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from schedmate.base.data import MOST_GPUS
 from schedmate.base.errors import InputError
-from schedmate.base.journal import Connection, undamaged
+from schedmate.base.journal import Connection, undamaged, upgrade, with_column
 from schedmate.jobs import JobSpec
 from schedmate.jobs.metadata import Text
 
@@ -166,8 +166,10 @@ class Store:
             )
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
-            self._db.executescript(files(__package__).joinpath("schema.sql").read_text("utf-8"))
-            self._upgrade()
+            script = files(__package__).joinpath("schema.sql").read_text("utf-8")
+            upgrade(
+                self._db, path, (script, with_column("runs", "stop", "TEXT NOT NULL DEFAULT ''"))
+            )
         except (sqlite3.Error, OSError) as error:
             raise InputError(f"cannot open the queue's file {path}: {error}.") from None
 
@@ -176,13 +178,6 @@ class Store:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _upgrade(self) -> None:
-        """Files of before runs kept why they were stopped lack that column."""
-        names = {row[1] for row in self._db.execute("PRAGMA table_info(runs)")}
-        if "stop" not in names:
-            with self._db:
-                self._db.execute("ALTER TABLE runs ADD COLUMN stop TEXT NOT NULL DEFAULT ''")
 
     def close(self) -> None:
         """Close the file."""

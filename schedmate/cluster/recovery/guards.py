@@ -16,7 +16,7 @@ from schedmate.base.terminal import counted
 from schedmate.cluster.actions import REASON_PREFIX, Action, Drain, Notify, Requeue, Resume
 from schedmate.cluster.adapter import RefusedError
 from schedmate.cluster.bounds import kill_switch_is_on
-from schedmate.cluster.record import Attempt, PlanStatus, Record
+from schedmate.cluster.record import Attempt, PlanStatus, Record, isolations
 from schedmate.cluster.recovery.configuration import Configuration
 
 
@@ -268,6 +268,15 @@ def breaker_is_open(record: Record) -> bool:
 
 def _latest_observation(record: Record, kind: str) -> int:
     return max((one.seq for one in record.entries(kind=kind)), default=0)
+
+
+def needed_from(record: Record) -> int:
+    """The number of the first entry that guards still need, however old it is: of nodes that we
+    hold out of service, and of a breaker that no person has closed."""
+    needed = [record.plan(one.plan).number for one in isolations(record).values()]
+    if breaker_is_open(record):
+        needed.append(_latest_observation(record, TRIPPED))
+    return min(needed, default=record.head()[0])
 
 
 def reset_breaker(record: Record, *, by: str, note: str) -> list[str]:

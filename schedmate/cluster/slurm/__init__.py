@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from schedmate.base.reading import read_text
 from schedmate.cluster import Check, ClusterKind, Reached
 
 if TYPE_CHECKING:
+    from schedmate.cluster.adapter import Usage
     from schedmate.cluster.bounds import Bounds
     from schedmate.cluster.slurm.adapter import SlurmAdapter
     from schedmate.schedulers.fleet.snapshot import FleetSnapshot
@@ -75,6 +76,12 @@ class Slurm(ClusterKind["SlurmAdapter"]):
         adapter = connect_slurm(bounds)
         major, minor = adapter.version()
         return f"Slurm {major}.{minor:02d}, cluster {adapter.cluster}"
+
+    def usage(
+        self, adapter: SlurmAdapter, jobs: Sequence[str], *, running: bool
+    ) -> dict[str, Usage]:
+        """See `ClusterKind.usage`."""
+        return adapter.usage(jobs, running=running)
 
     def checks(self, bounds: Bounds, **where: Any) -> Iterator[Check]:
         """See `ClusterKind.checks`."""

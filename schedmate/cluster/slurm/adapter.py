@@ -48,10 +48,13 @@ from schedmate.cluster.adapter import (
     LiveNode,
     Ran,
     Skipped,
+    Usage,
 )
 from schedmate.cluster.bounds import Bounds, left_to_set
 from schedmate.cluster.slurm.reading import (
+    LIVE_COLUMNS,
     QUEUE_FORMAT,
+    USAGE_COLUMNS,
     Details,
     Job,
     LogRun,
@@ -76,6 +79,7 @@ from schedmate.cluster.slurm.reading import (
     read_job,
     read_node,
     read_queued,
+    read_usage,
     submission_of,
     with_steps,
 )
@@ -642,6 +646,20 @@ class SlurmAdapter(SlurmActs):
                 runs, lambda run: self._ended(*run), "a row of sacct", lambda run: run[0]["jobid"]
             )
             return list(read)
+
+    def usage(self, jobs: Sequence[str], *, running: bool) -> dict[str, Usage]:
+        """See `ClusterKind.usage`: by `sacct`, and by `sstat` of running steps, which their
+        owner and Operators may ask; what Slurm does not gather is unknown."""
+        if not jobs:
+            return {}
+        ids = ",".join(jobs)
+        asked = self.commands.run("sacct", "-n", "-P", "-j", ids, "-o", ",".join(USAGE_COLUMNS))
+        live = ""
+        if running:
+            words = ("-a", "-n", "-P", "-j", ids, "-o", ",".join(LIVE_COLUMNS))
+            with suppress(ExecutorError):
+                live = self.commands.run("sstat", *words)
+        return {job: used for job, used in read_usage(asked, live).items() if any(used)}
 
     @contextmanager
     def _rows(self, *words: str) -> Iterator[Iterator[Row]]:

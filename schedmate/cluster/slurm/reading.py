@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 from schedmate.base.data import MOST_GPUS, whole_number
 from schedmate.base.inputs import expand_hostlist, host_name
 from schedmate.base.terminal import clean
-from schedmate.cluster.adapter import ExecutorError
-from schedmate.retrieval.sacct import gpus_of, parse_tres
+from schedmate.cluster.adapter import ExecutorError, Usage
+from schedmate.retrieval.sacct import gpus_of, mean_util, parse_duration, parse_size, parse_tres
 
 # Nodes from Slurm's JSON: `sinfo --json` (22.05), `scontrol show nodes --json`, slurmrestd.
 
@@ -804,3 +804,70 @@ def json_names(value: Any, name: str) -> tuple[str, ...]:
     if isinstance(value, list) and all(isinstance(one, str) for one in value):
         return tuple(value)
     raise ShapeError(f"{name} is {clean(value, 60)!r}, which is not a list of names.")
+
+
+# What jobs used, by `sacct -n -P -o` and `sstat -n -P -o`: these columns hold no user's text.
+
+
+USAGE_COLUMNS = (
+    *("JobID", "ElapsedRaw", "AllocCPUS", "TotalCPU", "AllocTRES", "NTasks", "MaxRSS"),
+    "TRESUsageInAve",
+)
+LIVE_COLUMNS = ("JobID", "NTasks", "AveCPU", "MaxRSS", "TRESUsageInAve")
+
+
+_CPU_TIME = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)")
+
+
+def _cpu_time(text: str) -> float:
+    """`1-02:03:04` or `03:04.123` [s]: hours are left out where there are none; 0 for others."""
+    match = _CPU_TIME.fullmatch(text.strip())
+    if match is None:
+        return 0.0
+    days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
+    return 86_400 * days + 3600 * hours + 60 * minutes + seconds
+
+
+def read_usage(asked: str, live: str) -> dict[str, Usage]:
+    """What jobs used, by id: `asked` from accounting, `live` from the steps that run now."""
+    found: dict[str, Usage] = {}
+    spent: dict[str, float] = {}
+    shares: dict[str, list[tuple[float, float]]] = {}
+    elapsed: dict[str, float] = {}
+    for name, row in [
+        *((USAGE_COLUMNS, line) for line in asked.splitlines()),
+        *((LIVE_COLUMNS, line) for line in live.splitlines()),
+    ]:
+        cells = dict(zip(name, row.split("|"), strict=False))
+        job, _, step = cells["JobID"].partition(".")
+        if not step:
+            elapsed[job] = parse_duration(cells.get("ElapsedRaw")) or 0.0
+            spent[job] = _cpu_time(cells.get("TotalCPU", ""))
+            cpus = cells.get("AllocCPUS", "")
+            memory = parse_size(parse_tres(cells.get("AllocTRES")).get("mem"))
+            found[job] = Usage(
+                cpus=int(cpus) if cpus.isdecimal() else None, memory_asked_bytes=memory
+            )
+            continue
+        if job not in found:
+            continue
+        tasks = int(cells.get("NTasks") or 1) if cells.get("NTasks", "").isdecimal() else 1
+        if name is LIVE_COLUMNS:
+            spent[job] += tasks * _cpu_time(cells.get("AveCPU", ""))
+        most = parse_size(cells.get("MaxRSS"))
+        if most is not None:
+            before = found[job].memory_bytes or 0.0
+            found[job] = found[job]._replace(memory_bytes=max(before, tasks * most))
+        used = parse_tres(cells.get("TRESUsageInAve"))
+        if "gres/gpuutil" in used:
+            length = parse_duration(cells.get("ElapsedRaw")) or 1.0
+            shares.setdefault(job, []).append((float(used["gres/gpuutil"].rstrip("%")), length))
+    for job, used_by in found.items():
+        cpu_time = elapsed[job] * (used_by.cpus or 0)
+        gpu = mean_util(shares.get(job, []))
+        found[job] = used_by._replace(
+            # without a gatherer Slurm counts no CPU time of jobs
+            cpu=min(1.0, spent[job] / cpu_time) if cpu_time and spent[job] else None,
+            gpu=None if gpu is None else gpu / 100.0,
+        )
+    return found

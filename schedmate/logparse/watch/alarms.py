@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from schedmate.base.errors import InputError
 from schedmate.base.inputs import format_duration
-from schedmate.base.journal import Connection, undamaged
+from schedmate.base.journal import Connection, undamaged, upgrade
 from schedmate.jobs.health import URGENCY, Condition, Health
 
 EVENT_SCHEMA = "schedmate.alarm/v1"
@@ -83,7 +83,7 @@ class Alarms:
             if path is not None:
                 path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._db = sqlite3.connect(str(path or ":memory:"), timeout=30.0, factory=Connection)
-            self._db.executescript(_TABLES)
+            upgrade(self._db, path, (_TABLES,))
         except (sqlite3.Error, OSError) as error:
             raise InputError(
                 f"cannot open the alarms in {path}: {error}; name another file with --state."

@@ -163,6 +163,10 @@ class Slurm(Policy):
 
     # Decisions.
 
+    def eligible(self, view: View) -> list[Job]:
+        """The waiting jobs that no limit holds back."""
+        return list(view.pending)
+
     def decide(self, view: View) -> Sequence[Decision]:
         if overdue := self._overdue(view):
             # Their GPUs are free when the policy is asked again, at this instant.
@@ -170,7 +174,7 @@ class Slurm(Policy):
         space = view.space
         if not (space.idle or space.sharing) or not view.pending.any():
             return []
-        waiting = list(view.pending)
+        waiting = self.eligible(view)
         ranked = sorted(
             zip(self.priorities(view, waiting), waiting, strict=True),
             key=lambda one: (-one[0], one[1].index),
