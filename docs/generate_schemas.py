@@ -33,6 +33,7 @@ from schedmate.retrieval.table import HistoryStats
 from schedmate.schedulers.parallelism.plan import Plan as ParallelPlan
 from schedmate.settings import Settings
 from schedmate.site.document import SiteReport
+from schedmate.site.reliability import GoodputReport
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
@@ -432,6 +433,7 @@ PARTS: dict[str, Any] = {
     "config": Config,
     "doctor": Doctor,
     "error": Error,
+    "goodput": GoodputReport,
     "history": History,
     "history-import": HistoryImport,
     "kubernetes-doctor": Doctor,

@@ -40,7 +40,7 @@ PANELS: dict[str, tuple[str, ...]] = {
     "Jobs": ("analyze", "jobs", "track", "watch", "history"),
     "Failures": ("diagnose", "triage", "recover", "rules"),
     "Simulation": ("simulate", "tune", "explain", "policies", "traces", "reproduce"),
-    "Clusters": (*CLUSTER_GROUPS, "site-report", "fleet", "parallel", "serve", "mcp"),
+    "Clusters": (*CLUSTER_GROUPS, "site-report", "goodput", "fleet", "parallel", "serve", "mcp"),
     "Set-up": ("init", "demo", "llm", "doctor", "config", "version", "help"),
 }
 """The commands, in the groups in which `schedmate --help` lists them."""
