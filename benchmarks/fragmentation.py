@@ -2,7 +2,7 @@
 
     python benchmarks/fragmentation.py FOLDER          # alibaba gpu-v2023; ten seeds
     python benchmarks/fragmentation.py FOLDER --trial  # seeds 100 to 104: ours was chosen on these
-    python benchmarks/fragmentation.py FOLDER --mixes  # ours against FGD: new orders, two other mixes
+    python benchmarks/fragmentation.py FOLDER --mixes  # ours and FGD: new orders, other mixes
 
 Recorded nodes with GPUs and recorded pods, those without GPUs too. Pods are shuffled, and resampled
 until they ask for 1.3 times all GPUs; they arrive one by one and stay; who finds no room is turned
