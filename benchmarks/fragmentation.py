@@ -2,7 +2,7 @@
 
     python benchmarks/fragmentation.py FOLDER          # alibaba gpu-v2023; ten seeds
     python benchmarks/fragmentation.py FOLDER --trial  # seeds 100 to 104: ours was chosen on these
-    python benchmarks/fragmentation.py FOLDER --mixes  # ours and FGD: new orders, other mixes
+    python benchmarks/fragmentation.py FOLDER --mixes  # ours and FGD: new orders, another mix
 
 Recorded nodes with GPUs and recorded pods, those without GPUs too. Pods are shuffled, and resampled
 until they ask for 1.3 times all GPUs; they arrive one by one and stay; who finds no room is turned
@@ -26,7 +26,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -158,17 +157,11 @@ STUDENT = 2.262
 def mixes(folder: Path) -> None:
     """Unallocated GPUs at 100 % under FGD and ours, on the same ten orders of each mix."""
     pods, cluster = read(folder)
-    draw = np.random.default_rng(7)
     parts = [pod for pod in pods if pod.share < 1.0]
-    drawn = [
-        replace(pod, share=round(float(draw.uniform(0.05, 0.95)), 2)) if pod.share < 1.0 else pod
-        for pod in pods
-    ]
     rows = []
     for mix, chosen in {
         "openb, as recorded": pods,
         "synthetic: each part of a GPU twice": pods + parts,
-        "synthetic: parts of GPUs drawn from 5 to 95 %": drawn,
     }.items():
         found = {
             rule: np.array(
