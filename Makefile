@@ -93,7 +93,7 @@ pictures: $(VENV)/dev.stamp ## Record the terminal session and the reports' scre
 # Those that need nothing besides this repository; benchmarks/README.md has all.
 BENCH := walks startup static_speed batch hostile reading redaction embedding history_index history_scale \
 	log_speed failure_nearest triage simulation_report schedulers_synthetic parallel_plans \
-	service_load dashboard fleet ray_overhead
+	service_load dashboard fleet ray_overhead training_goodput
 
 bench: $(VENV)/dev.stamp ## Run the benchmarks that need no other data; results go to benchmarks/results
 	@set -e; for name in $(BENCH); do echo "== $$name"; $(BIN)/python benchmarks/$$name.py; done

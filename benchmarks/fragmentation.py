@@ -2,6 +2,7 @@
 
     python benchmarks/fragmentation.py FOLDER          # alibaba gpu-v2023; ten seeds
     python benchmarks/fragmentation.py FOLDER --trial  # seeds 100 to 104: ours was chosen on these
+    python benchmarks/fragmentation.py FOLDER --mixes  # ours and FGD: new orders, another mix
 
 Recorded nodes with GPUs and recorded pods, those without GPUs too. Pods are shuffled, and resampled
 until they ask for 1.3 times all GPUs; they arrive one by one and stay; who finds no room is turned
@@ -127,6 +128,43 @@ RULES: dict[str, tuple[Make, bool]] = {
 }  # fmt: skip
 """How each is made, and whether pods without GPUs come too."""
 FOLLOWED = ("fgd", "fgd-priced (ours)")
+
+
+NEW = tuple(range(200, 210))
+STUDENT = 2.262
+"""The 97.5 % quantile of Student's t with nine degrees of freedom."""
+
+
+def mixes(folder: Path) -> None:
+    """Unallocated GPUs at 100 % under FGD and ours, on the same ten orders of each mix."""
+    cluster, pods = cluster_and_pods(folder)
+    parts = [pod for pod in pods if pod.share < 1.0]
+    rows = []
+    for mix, chosen in {
+        "openb, as recorded": pods,
+        "synthetic: each part of a GPU twice": pods + parts,
+    }.items():
+        found = {
+            rule: np.array(
+                [arrive(cluster, chosen, RULES[rule][0], seed, rule, None)[2] for seed in NEW]
+            )
+            for rule in ("FGD, published", "fgd", "fgd-priced (ours)")
+        }
+        ours = found["fgd-priced (ours)"]
+        for rule, values in found.items():
+            gain = values - ours
+            half = STUDENT * gain.std(ddof=1) / len(NEW) ** 0.5
+            cells = {"mix": mix, "rule": rule, "at 100%": f"{values.mean():.2f}"}
+            if rule != "fgd-priced (ours)":
+                cells["ours is lower by"] = f"{gain.mean():.2f} +- {half:.2f}"
+                cells["in orders"] = f"{(gain > 0).sum()} of {len(NEW)}"
+            rows.append(cells)
+            print(cells, file=sys.stderr, flush=True)
+    record(
+        "fragmentation_mixes", rows,
+        unit="unallocated GPUs [%], and the difference on the same orders with its 95 % interval",
+        trace=f"openb (alibaba gpu-v2023), orders of seeds {NEW[0]} to {NEW[-1]}",
+    )  # fmt: skip
 
 
 def main(folder: Path, seeds: Sequence[int], name: str) -> None:
@@ -279,5 +317,7 @@ if __name__ == "__main__":
             main(Path(folder), SEEDS, "fragmentation")
         case [folder, "--trial"]:
             main(Path(folder), TRIAL, "fragmentation_trial")
+        case [folder, "--mixes"]:
+            mixes(Path(folder))
         case _:
             sys.exit(__doc__)

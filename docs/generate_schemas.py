@@ -34,6 +34,7 @@ from schedmate.retrieval.table import HistoryStats
 from schedmate.schedulers.parallelism.plan import Plan as ParallelPlan
 from schedmate.settings import Settings
 from schedmate.site.document import SiteReport
+from schedmate.site.reliability import GoodputReport
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
@@ -455,6 +456,7 @@ PARTS: dict[str, Any] = {
     "config": Config,
     "doctor": Doctor,
     "error": Error,
+    "goodput": GoodputReport,
     "history": History,
     "history-import": HistoryImport,
     "kubernetes-doctor": Doctor,

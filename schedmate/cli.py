@@ -40,7 +40,9 @@ PANELS: dict[str, tuple[str, ...]] = {
     "Jobs": ("analyze", "jobs", "track", "watch", "history"),
     "Failures": ("diagnose", "triage", "recover", "rules"),
     "Simulation": ("simulate", "tune", "explain", "policies", "traces", "reproduce"),
-    "Clusters": (*CLUSTER_GROUPS, "site-report", "fleet", "parallel", "serve", "mcp"),
+    "Clusters": (
+        *(*CLUSTER_GROUPS, "site-report", "goodput", "fleet", "parallel", "serve", "mcp"),
+    ),
     "Set-up": (
         *("init", "demo", "llm", "doctor", "config", "backup", "restore", "version", "help"),
     ),

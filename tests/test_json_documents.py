@@ -58,7 +58,14 @@ def test_each_is_a_schema(name: str) -> None:
     "command",
     [
         *("config show", "config show --origin", "doctor", "history calibrate", "llm ledger"),
-        *("policies", "rules list", "rules list nothing-like-it", "reproduce", "reproduce sia"),
+        *(
+            "policies",
+            "goodput --gpus 64",
+            "rules list",
+            "rules list nothing-like-it",
+            "reproduce",
+            "reproduce sia",
+        ),
     ],
 )
 def test_what_needs_no_input(cli: Cli, command: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,6 +17,8 @@ from schedmate.base.terminal import counted, progress, say
 from schedmate.commands.options import HistoryOption, JsonOption
 
 if TYPE_CHECKING:
+    from schedmate.retrieval.sacct import ImportReport
+    from schedmate.site.accounting import AccountedJob
     from schedmate.site.report import Advance
 
 
@@ -93,29 +95,18 @@ def site_report(
 
       schedmate site-report jobs.swf.gz --anonymize -o report.html --markdown report.md
     """
-    from schedmate.base.objects import local_copy
-    from schedmate.commands.history import settings_history
     from schedmate.report.site import show_site, site_markdown, site_page
-    from schedmate.retrieval.importers import open_source
     from schedmate.retrieval.sacct import ImportReport
-    from schedmate.site.accounting import detect, of_records, parse_columns, read_jobs
+    from schedmate.site.accounting import parse_columns
     from schedmate.site.predictability import REPLAYED
     from schedmate.site.report import Request
     from schedmate.site.report import site_report as make
 
-    if source is not None and history is not None:
-        raise UsageError("FILE and --history exclude each other; give one of them.")
     columns = parse_columns(mapping or [])
     wanted = None if job_format == "auto" else job_format
-    report, kubernetes = ImportReport(), False
+    report = ImportReport()
     with ExitStack() as stack:
-        if source is None:
-            store = stack.enter_context(settings_history(history, read_only=True))
-            jobs = of_records(store.export())
-        else:
-            opened = stack.enter_context(open_source(stack.enter_context(local_copy(source))))
-            kubernetes = (wanted or ("csv" if columns else detect(opened.head))) == "kubernetes"
-            jobs = read_jobs(opened, wanted, columns, report)
+        jobs, kubernetes = open_jobs(stack, source, history, report, wanted, columns)
         request = Request(
             source="the history" if source is None else source.name,
             anonymize=anonymize,
@@ -139,6 +130,30 @@ def site_report(
         from schedmate.base.terminal import Screen
 
         show_site(found, Screen(sys.stdout))
+
+
+def open_jobs(
+    stack: ExitStack,
+    source: Path | None,
+    history: str | None,
+    report: ImportReport,
+    wanted: str | None = None,
+    columns: Mapping[str, str] | None = None,
+) -> tuple[Iterable[AccountedJob], bool]:
+    """The jobs of a list, or without one of the history; and whether they are Kubernetes'."""
+    from schedmate.base.objects import local_copy
+    from schedmate.commands.history import settings_history
+    from schedmate.retrieval.importers import open_source
+    from schedmate.site.accounting import detect, of_records, read_jobs
+
+    if source is not None and history is not None:
+        raise UsageError("FILE and --history exclude each other; give one of them.")
+    if source is None:
+        store = stack.enter_context(settings_history(history, read_only=True))
+        return of_records(store.export()), False
+    opened = stack.enter_context(open_source(stack.enter_context(local_copy(source))))
+    kind = wanted or ("csv" if columns else detect(opened.head))
+    return read_jobs(opened, wanted, columns or {}, report), kind == "kubernetes"
 
 
 @contextmanager

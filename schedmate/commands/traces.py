@@ -158,6 +158,86 @@ def spot(
     say(f"simulate with --policy spot --cluster {groups} --quota {quotas}")
 
 
+def serve(
+    requests: Annotated[
+        Path, typer.Argument(help="Requests: Azure's CSV or Mooncake's JSON lines, also .gz.")
+    ],
+    prefill: Annotated[
+        float, typer.Option(min=1e-6, metavar="N", help="Prompt tokens a second of one replica.")
+    ],
+    decode: Annotated[
+        float,
+        typer.Option(min=1e-6, metavar="N", help="Tokens that one replica generates a second."),
+    ],
+    beside: Annotated[
+        Path | None,
+        typer.Option(metavar="TRACE", help="Jobs that may borrow the GPUs, as low priority."),
+    ] = None,
+    gpus: Annotated[int, typer.Option(min=1, max=10_000, help="GPUs of a replica.")] = 8,
+    replicas: Annotated[
+        int | None,
+        typer.Option(min=1, max=100_000, help="Default: as many as the load ever needs."),
+    ] = None,
+    period: Annotated[
+        str, typer.Option(metavar="TIME", help="Time between two decisions of the autoscaler.")
+    ] = "1m",
+    hold: Annotated[
+        int, typer.Option(min=1, max=10_000, help="Periods until an idle replica lends its GPUs.")
+    ] = 5,
+    headroom: Annotated[
+        float, typer.Option(min=0, max=100, help="Replicas beyond the load, as a share.")
+    ] = 0.2,
+    stretch: Annotated[
+        float,
+        typer.Option(min=0.001, max=10_000, help="Factor on all times: 24 makes an hour a day."),
+    ] = 1.0,
+    repeat: Annotated[
+        int, typer.Option(min=1, max=1000, help="How often the load is repeated.")
+    ] = 1,
+    scale: Annotated[float, typer.Option(min=0.001, max=1e6, help="Factor on the load.")] = 1.0,
+    out: OutOption = None,
+) -> None:
+    """Turn requests to a service into replicas that lend idle GPUs.
+
+    For `simulate --policy spot`: replicas are jobs of high priority, whose GPUs an autoscaler lends
+    while the load does not need them, and calls back. The load is of real requests; what a replica
+    serves is what you state.
+
+    Example: schedmate traces serve conv.csv.gz --prefill 8000 --decode 1500 --stretch 24 --repeat 7
+    --beside jobs.csv -o both.csv
+    """
+    from schedmate.base.inputs import parse_duration
+    from schedmate.schedulers.sim.traces.serving import (
+        Service,
+        plan_replicas,
+        read_requests,
+        serving_workload,
+    )
+    from schedmate.schedulers.sim.traces.writer import require_writer, write_trace
+
+    require_writer(out)
+    seconds = parse_duration(period)
+    if seconds < 1:
+        raise UsageError(f"--period {period}: give at least 1 s.")
+    service = Service(
+        *(gpus, prefill, decode, seconds, hold, headroom),
+        stretch=stretch,
+        repeat=repeat,
+        scale=scale,
+    )
+    plan = plan_replicas(read_requests(requests), service, replicas)
+    training = None if beside is None else load_trace(beside, None, False, None)
+    workload = serving_workload(plan, service, requests.name.split(".")[0], training)
+    write_trace(workload, out)
+    say_trace_written(workload, out)
+    lent = 1 - sum(plan.active) / len(plan.active) / plan.replicas
+    say(
+        f"{plan.replicas} replicas for a load of {sum(plan.load) / len(plan.load):.2f} on average "
+        f"and {max(plan.load):.2f} at most; {lent:.0%} of their time is lent; {plan.late:.2%} of "
+        "the load came before enough of them were called back"
+    )
+
+
 # `schedmate traces`: look at traces of jobs, convert, cut and draw them.
 
 
@@ -316,3 +396,4 @@ def sample(
 
 app.command()(synthesize)
 app.command()(spot)
+app.command()(serve)

@@ -513,6 +513,13 @@ class Policy:
         """The decisions to carry out now, in order."""
         raise NotImplementedError
 
+    def settled(self, view: View) -> bool:
+        """Whether `decide`, which has just changed nothing, will change nothing before an event.
+
+        Rounds until then are left out. Not for a policy that uses the clock for any job there is.
+        """
+        return False
+
     def rank(self, job: Job, now: float) -> Rank:
         """The job's place in the queue, or among the running: lowest first."""
         return job.submit_time

@@ -27,6 +27,7 @@ BUNDLED = {
     "sjf-ageing": "schedmate.schedulers.policies.queues:SjfAgeing",
     "qssf": "schedmate.schedulers.policies.queues:Qssf",
     "slurm": "schedmate.schedulers.policies.slurm:Slurm",
+    "kueue": "schedmate.schedulers.policies.kueue:Kueue",
     "srtf": "schedmate.schedulers.policies.preemptive:Srtf",
     "tiresias": "schedmate.schedulers.policies.preemptive:Tiresias",
     "gittins": "schedmate.schedulers.policies.distribution:GittinsIndex",

@@ -18,6 +18,7 @@ import pytest
 from cli_runner import Cli
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from worlds import of
 
 from schedmate.base.errors import INPUT, InputError, UsageError
 from schedmate.jobs import WorkloadMetadata
@@ -68,11 +69,13 @@ def fits(rows: list[list[Choice]], chosen: list[int | None], capacity: list[int]
     return all(a <= b for a, b in zip(used, capacity, strict=True))
 
 
-@settings(max_examples=30)
-@given(choices, st.lists(st.integers(0, 6), min_size=2, max_size=2), st.booleans())
+@settings(max_examples=40)
+@given(choices, st.lists(st.integers(0, 6), min_size=2, max_size=2), st.booleans(), st.booleans())
 def test_the_program_finds_the_optimum(
-    rows: list[list[Choice]], capacity: list[int], general: bool
+    rows: list[list[Choice]], capacity: list[int], general: bool, alike: bool
 ) -> None:
+    if alike:  # jobs that can be exchanged
+        rows = [rows[0]] * 3 + rows[1:2]
     states = sia._STATES
     sia._STATES = 0 if general else states
     try:
@@ -348,6 +351,21 @@ def test_jobs_without_a_model_get_what_they_ask_for() -> None:
     workload = Workload.of([(0.0, 100.0, 4), (0.0, 100.0, 8), (5.0, 50.0, 1)])
     run = run_policy(workload, Plan(("sia",), Cluster.parse("2x4"), "none", HONEST), "sia")
     assert any("no performance model" in what for what in run.numbers["warnings"])
+
+
+def test_jobs_of_a_fixed_size_do_not_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    # 12 equal jobs for two places of two types each: who runs stays, and is decided when one ends.
+    asked = []
+    decide = Sia.decide
+    monkeypatch.setattr(Sia, "decide", lambda *a: asked.append(1) or decide(*a))  # type: ignore[func-returns-value]
+    monkeypatch.setattr(sia, "_STATES", 0)
+    workload = Workload.of([(0.0, 36_000.0, 4)] * 12)
+    simulation = Simulation(workload, Sia(), Cluster.parse("2x4:A,2x4:B"), parameters=HONEST)
+    outcome = simulation.run()
+    audit(workload, simulation.cluster, outcome)
+    assert [len(of(outcome, job)) for job in range(12)] == [1] * 12
+    assert max(outcome.end) == pytest.approx(3 * 36_000.0, abs=600)
+    assert len(asked) < 20
 
 
 def test_gradients_of_any_size_are_read(toys: Path) -> None:

@@ -26,7 +26,7 @@ POLICIES = (
     "tiresias:quota=true", "gittins", "gittins:preempt=true", "serpt", "likely-short",
     "serpt:preempt=true:backfill=true", "lucid", "gavel", "pollux", "sia", "elasticflow", "arena",
     "horus", "spot", "slurm", "slurm:conservative=true", "slurm:strict=true",
-    "slurm:reservations=0:fair_share=1",
+    "slurm:reservations=0:fair_share=1", "kueue",
 )  # fmt: skip
 Outages = list[tuple[int, int, int, int]]
 OUTAGES = st.lists(

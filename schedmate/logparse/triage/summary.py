@@ -11,7 +11,7 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from math import exp, lgamma, log
+from math import exp, lgamma, log, sqrt
 from typing import NamedTuple, TextIO
 
 from schedmate import __version__
@@ -435,7 +435,9 @@ def poisson_interval(count: int, level: float = 0.95) -> tuple[float, float]:
         low, high = 0.0, 10.0 + 3.0 * upto
         for _ in range(60):
             middle = (low + high) / 2
-            below = sum(exp(k * log(middle) - middle - lgamma(k + 1)) for k in range(upto + 1))
+            wide = 40 + 40 * sqrt(middle)  # what is farther away adds nothing that a float holds
+            terms = range(max(0, int(middle - wide)), min(upto, int(middle + wide)) + 1)
+            below = sum(exp(k * log(middle) - middle - lgamma(k + 1)) for k in terms)
             low, high = (middle, high) if below > chance else (low, middle)
         return low
 

@@ -64,13 +64,18 @@ class Relaxed(NamedTuple):
 
 
 class ProgramMatrix:
-    """The program as a matrix: a column for each choice, a row for each job and each kind."""
+    """The program as a matrix: a column for each choice, a row for each job and each kind.
+
+    With `many`, a row stands for this number of jobs with the same choices, and a column for how
+    many of them get it: jobs that can be exchanged would keep the general solver busy for minutes.
+    """
 
     def __init__(
         self,
         choices: Sequence[Sequence[Choice]],
         useful: list[list[int]],
         capacity: Sequence[int],
+        many: Sequence[int] | None = None,
     ) -> None:
         from scipy.sparse import csr_array
 
@@ -90,7 +95,8 @@ class ProgramMatrix:
             (np.concatenate([np.ones(count), self.gpus]), where),
             shape=(self.jobs + len(capacity), count),
         )
-        self.most = np.concatenate([np.ones(self.jobs), np.array(capacity, dtype=float)])
+        self.many = np.ones(self.jobs) if many is None else np.array(many, dtype=float)
+        self.most = np.concatenate([self.many, np.array(capacity, dtype=float)])
 
     def relaxed(self, time_limit_s: float) -> Relaxed | None:
         """The choices of the linear program and the jobs that it leaves open; None without a
@@ -134,26 +140,28 @@ class ProgramMatrix:
             else None
         )
 
-    def optimum(self, time_limit_s: float, gap: float) -> list[int | None]:
-        """Solve with the general solver. Raises `ProgramError` if it finds no solution."""
+    def optimum(self, time_limit_s: float, gap: float) -> list[list[int]]:
+        """Solve with the general solver: for each row the choices of its jobs that get one.
+
+        Raises `ProgramError` if it finds no solution.
+        """
         from scipy.optimize import Bounds, LinearConstraint, milp
 
-        chosen: list[int | None] = [None] * self.jobs
+        chosen: list[list[int]] = [[] for _ in range(self.jobs)]
         if not self.columns:
             return chosen
         with _off_standard_output():
             result = milp(
                 self.costs,
                 integrality=np.ones(len(self.columns)),
-                bounds=Bounds(0, 1),
+                bounds=Bounds(0, self.many[self.rows]),
                 constraints=LinearConstraint(self.matrix, ub=self.most),
                 options={"time_limit": time_limit_s, "mip_rel_gap": gap},
             )
         if result.x is None:
             raise ProgramError(str(result.message).partition(" (")[0])
         for (job, one), value in zip(self.columns, result.x, strict=True):
-            if value > 0.5:
-                chosen[job] = one
+            chosen[job] += [one] * round(value)
         return chosen
 
 
@@ -250,12 +258,22 @@ class Sia(Policy):
                 wishes.append(Wish(job, present, pinned=True))
         busy = {wish.job.index for wish in wishes}
         profiles = self._profiles(jobs, cluster, capacity, wishes)
-        offered, choices = [], []
+        offered, choices, types = [], [], list(capacity)
+        alike: dict[tuple[int, str, str], tuple[tuple[Shape, ...], list[Choice]]] = {}
         for job in jobs:
             if job.index not in busy and job.index not in profiles:
-                shapes = self._shapes(job, cluster, view)
+                if job.agent is None:  # jobs of a fixed size differ in nothing else
+                    held = cluster.nodes[job.allocation[0][0]].gpu_type if job.allocation else ""
+                    key = (job.gpus, job.gpu_type, f"on {held}" if job.allocation else "")
+                    if key not in alike:
+                        shapes = self._shapes(job, cluster, view)
+                        alike[key] = (shapes, self._choices(job, shapes, types, view))
+                    shapes, row = alike[key]
+                else:
+                    shapes = self._shapes(job, cluster, view)
+                    row = self._choices(job, shapes, types, view)
                 offered.append((job, shapes))
-                choices.append(self._choices(job, shapes, list(capacity), view))
+                choices.append(row)
         try:
             chosen = self._solved(offered, choices, list(capacity.values()))
         except ProgramError as error:
@@ -276,6 +294,10 @@ class Sia(Policy):
             if measured[index]
         ]
         return decisions
+
+    def settled(self, view: View) -> bool:
+        """Goodputs and costs of restarts change with time, and jobs of a fixed size have none."""
+        return all(job.agent is None for job in view.jobs())
 
     def _solved(
         self,
@@ -373,6 +395,9 @@ class Sia(Policy):
                 cost = min(round(power, self.decimals), _MOST) - self.lambda_n
             else:
                 cost = -min(round(worth**self.p, self.decimals), _MOST) - self.lambda_n
+            if job.agent is None and job.allocation:
+                # Worth as much as any that waits: without this they would take turns every round.
+                cost -= self.lambda_a
             if present >= 0 and place != present:
                 cost += self.lambda_a
             choices.append(Choice(kinds[shape.gpu_type], shape.gpus, cost))
@@ -438,14 +463,33 @@ def solve_program(
     """
     if min(capacity, default=0) < 0:
         raise ProgramError("jobs that stay as they are hold more GPUs than there are")
-    useful = [_useful(row, capacity) for row in choices]
+    alike = {id(row): row for row in choices}
+    best = {key: _useful(row, capacity) for key, row in alike.items()}
+    useful = [best[id(row)] for row in choices]
     if (easy := _independent(choices, useful, capacity)) is not None:
         return easy
     if not _is_small(capacity):
+        if (groups := _groups(choices)) is not None:
+            rows = [choices[jobs[0]] for jobs in groups]
+            useful = [useful[jobs[0]] for jobs in groups]
+            many = ProgramMatrix(rows, useful, capacity, [len(jobs) for jobs in groups])
+            found: list[int | None] = [None] * len(choices)
+            for jobs, taken in zip(groups, many.optimum(time_limit_s, gap), strict=True):
+                for job, one in zip(jobs, taken, strict=False):
+                    found[job] = one
+            return found
         table = ProgramMatrix(choices, useful, capacity)
         if (near := _near_optimum(choices, table, time_limit_s, gap)) is not None:
             return near
     return _optimum(choices, useful, capacity, time_limit_s, gap)
+
+
+def _groups(choices: Sequence[Sequence[Choice]]) -> list[list[int]] | None:
+    """Jobs with the same choices, each group in order; None if most jobs are like no other."""
+    found: dict[tuple[Choice, ...], list[int]] = {}
+    for job, row in enumerate(choices):
+        found.setdefault(tuple(row), []).append(job)
+    return list(found.values()) if 2 * len(found) <= len(choices) else None
 
 
 def _near_optimum(
@@ -485,7 +529,8 @@ def _optimum(
     """Solve by dynamic programming if it is small enough, else with the general solver."""
     if _is_small(capacity):
         return _by_capacity(choices, useful, capacity)
-    return ProgramMatrix(choices, useful, capacity).optimum(time_limit_s, gap)
+    found = ProgramMatrix(choices, useful, capacity).optimum(time_limit_s, gap)
+    return [taken[0] if taken else None for taken in found]
 
 
 def _useful(row: Sequence[Choice], capacity: Sequence[int]) -> list[int]:

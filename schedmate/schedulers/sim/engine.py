@@ -217,7 +217,11 @@ class Simulation:
             if execution.dirty and (rounds is None or rounds.due(now)):
                 decided = self._decide()
                 waits = upcoming < NEVER or view.running.any() or execution.coming > 0
-                if rounds is not None and self.policy.rounds:
+                if (
+                    rounds is not None
+                    and self.policy.rounds
+                    and (decided or not self.policy.settled(view))
+                ):
                     waits = rounds.next(now, idle=not (waits or decided)) or waits
                 if not waits:
                     break
