@@ -21,6 +21,8 @@ from schedmate.jobs import Diagnosis, Estimate, JobRecord, JobSpec, Progress
 FILE = "board.db"
 KEPT_S = 30 * 86_400.0
 """Time for which a job stays on the board after its last update [s]."""
+TIDIED_EVERY_S = 3600.0
+"""Time after which older jobs are dropped again [s]."""
 LISTED = 200
 """Rows of one table of the dashboard."""
 
@@ -99,6 +101,7 @@ class Board:
     ) -> None:
         """Raises `InputError` if the file cannot be created or is not one of ours."""
         self._on_checked = on_checked
+        self._tidied = 0.0
         self._lock = threading.Lock()
         path = folder / FILE
         try:
@@ -125,6 +128,9 @@ class Board:
         try:
             for update in updates:
                 self._store_update(update)
+            if updates and updates[-1].time > self._tidied + TIDIED_EVERY_S:
+                self._tidied = updates[-1].time
+                self._tidy(self._tidied)
             self._writer.execute("COMMIT")
         finally:
             if self._writer.in_transaction:
@@ -226,7 +232,7 @@ class Board:
             if checked:
                 self._on_checked(Checked(*numbers))
 
-    def tidy(self, now: float) -> None:
+    def _tidy(self, now: float) -> None:
         """Drop the jobs that were not heard of for a month."""
         self._writer.execute("DELETE FROM jobs WHERE heard < ?", (now - KEPT_S,))
         self._writer.execute("DELETE FROM readings WHERE job_id NOT IN (SELECT job_id FROM jobs)")

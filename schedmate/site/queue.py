@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from schedmate.base.inputs import format_duration
 from schedmate.cluster.bounds import OrderBounds, order_value
 from schedmate.jobs import Estimate
 from schedmate.schedulers.estimators import Table
@@ -553,9 +552,3 @@ def _losses(rows: Sequence[Row], waits: dict[str, Floats]) -> list[Loss]:
         losses.append(Loss(group=name, jobs=len(places), today_s=today, change_s=change))
     losses.sort(key=lambda one: (-one.change_s[ORDERED], one.group))
     return losses[: LISTED // 2] + losses[LISTED // 2 :][-LISTED // 2 :]
-
-
-def wait_words(seconds: float) -> str:
-    """`2 h 5 min`, with a minus for less."""
-    text = format_duration(abs(seconds))
-    return f"-{text}" if seconds < 0 else text

@@ -7,7 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -223,6 +223,14 @@ def test_a_job_a_node_and_a_search_have_pages(tmp_path: Path) -> None:
         first = one.get("/").text
         assert "Ended jobs a day, by outcome" in first
         assert "GPU hours of ended jobs a day" in first
+
+
+def test_a_job_is_dropped_a_month_after_it_was_heard_of(tmp_path: Path) -> None:
+    day = 86_400.0
+    with closing(board.Board(tmp_path)) as kept:
+        for at in (0.0, 20 * day, 31 * day):
+            kept.write([board.Heard(JobRecord(job_id=f"at-{at:.0f}", state="RUNNING"), at)])
+        assert {one["job_id"] for one in kept.running()} == {f"at-{n * day:.0f}" for n in (20, 31)}
 
 
 def test_it_shows_the_jobs_of_an_agent(tmp_path: Path) -> None:
