@@ -190,7 +190,7 @@ _PLUGINS = (
     records.DATACLASS_PARSERS, records.FUNCTIONS, lightning.JSONARGPARSE,
     click.TYPER, experiments.ABSL, experiments.SACRED,
     configs.ATTRIBUTE_DICTS, config_files.CONFIG_FILES, experiments.GIN,
-    configs.LAZY, configs.CONFIG_METHODS, configs.MMENGINE, hydra.OMEGACONF, configs.TORCHPACK,
+    configs.LAZY, configs.CONFIG_METHODS, configs.MMENGINE, hydra.OMEGACONF,
     hydra.HYDRA, libraries.RUNNING, lightning.LIGHTNING, filesystem.PROCESSES,
     libraries.DOCUMENTED,
 )  # fmt: skip
