@@ -341,6 +341,8 @@ def _program_by_file(
             "give the command that it runs"
         )
         return lambda: None
+    if table.run == "condor":
+        return lambda: scripts.follow_condor(follower, call, options)
     if table.run == "jobs":
         path = scripts.find_job_file(follower, call, options, table)
         if path is not None:

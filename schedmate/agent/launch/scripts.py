@@ -4,7 +4,9 @@ descriptions.
 Jobs described in YAML files (`kubectl apply -f job.yaml`, `sky launch task.yaml` ...) differ in
 their keys, not in what they say: a command, its arguments, variables, GPUs and nodes.
 jobfiles.yaml says which keys mean what; the first job of the file that starts a program of the
-repository counts.
+repository counts. HTCondor's file (`condor_submit job.sub`) describes one program; its macros
+`$(NAME)` are filled in from the file and from `NAME=value` words, and what a `queue` statement
+gives each job is not read: those are shell variables that are not set.
 """
 
 from __future__ import annotations
@@ -337,6 +339,81 @@ def _replica_count(value: Value) -> Value | None:
     if not numbers or len(numbers) < len(counts):
         return None
     return Value(sum(numbers), counts[0].origin)
+
+
+# HTCondor: `condor_submit job.sub`, whose file describes one program.
+#
+# Macros `$(NAME)` are filled in from the file and from `NAME=value` words. The values that a
+# `queue` statement gives each job are not read: they are shell variables that are not set.
+
+
+_CONDOR_ASSIGNMENT = re.compile(r"\s*+([+\w.]++)\s*+=(?!=)\s*+((?:.*\S)?)\s*", re.DOTALL)
+_CONDOR_MACRO = re.compile(r"\$\((\w+)(?::([^()]*))?\)")
+_CONDOR_FACTS = {"request_gpus": "gpus", "requestgpus": "gpus", "machine_count": "nodes"}
+MAX_MACROS = 20
+MAX_MACRO_TEXT = 10_000
+
+
+def follow_condor(follower: Follower, call: Call, options: Options) -> Decision:
+    """Follow the program of the first description among the words."""
+    words = [token(word) for word in call.words]
+    paths = [follower.repo.normalise(word, call.cwd) for word in words]
+    path = next((path for path in paths if path and follower.repo.is_file(path)), None)
+    text = follower.repo.read(path) if path is not None else None
+    if path is None or text is None:
+        follower.warn(f"condor_submit: no description of the repository is among {words}")
+        return None
+    settings, lines = _condor_settings(text)
+    words += [token(v) for o in options.given if o.name in ("append", "a") for v in o.values]
+    pairs = [_CONDOR_ASSIGNMENT.fullmatch(word) for word in words]
+    settings |= {pair[1].lower(): pair[2] for pair in pairs if pair is not None}
+    program = _fill_macros("executable", settings)
+    if not program:
+        follower.warn(f"{path} names no executable")
+        return None
+    arguments = _fill_macros("arguments", settings) or _fill_macros("args", settings)
+    if arguments.startswith('"') and arguments.endswith('"'):
+        arguments = arguments[1:-1].replace('""', '"').replace("''", "'")
+    for key, fact in _CONDOR_FACTS.items():
+        if settings.get(key, "").isdigit():
+            call.facts[fact] = Value(int(settings[key]), Origin("script", path, lines.get(key)))
+    folder = follower.repo.normalise(_fill_macros("initialdir", settings) or ".", call.cwd)
+    if folder is not None and follower.repo.is_dir(folder):
+        call.cwd = folder
+    call.launchers.append("condor_submit")
+    line = lines.get("arguments") or lines.get("executable") or 1
+    quoted = program if "$" in program else shlex.quote(program)
+    return run_text(follower, f"{quoted} {arguments}", line, path, path, [], call)
+
+
+def _condor_settings(text: str) -> tuple[dict[str, str], dict[str, int]]:
+    """What a description sets up to its first `queue`, by names in lower case, and the lines."""
+    settings: dict[str, str] = {"cluster": "1", "clusterid": "1", "process": "0", "procid": "0"}
+    lines: dict[str, int] = {}
+    statements = re.split(r"(?<!\\)\n", text)
+    number = 1
+    for statement in statements:
+        if re.match(r"\s*queue\b", statement, re.IGNORECASE):
+            break
+        pair = _CONDOR_ASSIGNMENT.fullmatch(re.sub(r"\\\n\s*", " ", statement))
+        if pair is not None:
+            settings[pair[1].lower()] = pair[2]
+            lines[pair[1].lower()] = number
+        number += statement.count("\n") + 1
+    return settings, lines
+
+
+def _fill_macros(name: str, settings: dict[str, str]) -> str:
+    """A setting with its macros filled in; one that is not set becomes a variable of that name."""
+
+    def value(match: re.Match[str]) -> str:
+        default = match[2] if match[2] is not None else f"${{{match[1]}}}"
+        return settings.get(match[1].lower(), default)
+
+    text = settings.get(name, "")
+    for _ in range(MAX_MACROS):
+        text = _CONDOR_MACRO.sub(value, text)[:MAX_MACRO_TEXT]
+    return text
 
 
 # Files that a script makes of others of the repository, before it starts a program with them.

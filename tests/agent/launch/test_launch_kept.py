@@ -70,8 +70,23 @@ HPARAMS: [
   {lr: 17},
 ]
 """
+CONDOR = """
+# submitted from the root
+universe = vanilla
+Executable = /usr/bin/env
+arguments = "python train.py --lr $(lr) \\
+    --name $(name:plain)"
+RequestGPUs = 3
+if defined other
+  request_memory = 8
+endif
+lr = 18
+queue 2
+"""
 FILES = {
     "experiments/a.yml": RUNX,
+    "jobs/a.sub": CONDOR,
+    "jobs/b.sub": "executable = train.py\narguments = --lr $(lr)\nqueue lr in (18 19)\n",
     "k8s/job.yaml": KUBERNETES,
     "task.yaml": SKY,
     ".dstack.yml": DSTACK,
@@ -94,6 +109,12 @@ def words(plan: LaunchPlan) -> list[object]:
             "python -m runx.runx experiments/a.yml -i",
             ["--lr", "15", "--amp", "--crop", "512,512"],
         ),
+        ("condor_submit jobs/a.sub", ["--lr", "18", "--name", "plain"]),
+        (
+            "condor_submit -batch-name x jobs/a.sub name=mine -append lr=20",
+            ["--lr", "20", "--name", "mine"],
+        ),
+        ("condor_submit jobs/b.sub", ["--lr", None]),
         ("kubectl apply -f k8s/job.yaml", ["--lr", "9"]),
         ("sky launch -c mine task.yaml", ["--lr", "10"]),
         ("sky launch task.yaml --env LR=0.1", ["--lr", "0.1"]),

@@ -221,6 +221,7 @@ def test_a_domain_that_the_line_speaks_of_is_not_vetoed_by_a_name(tmp_path: Path
         ("train.job", "sbatch train.job"),
         ("run.pbs", "qsub run.pbs"),
         ("run.lsf", "bsub < run.lsf"),
+        ("job.sub", "condor_submit job.sub"),
         ("train.config", "python t.py --config train.config"),
         ("Dockerfile", "docker build ."),
         ("justfile", "just train"),

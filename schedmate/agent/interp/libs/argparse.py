@@ -11,6 +11,7 @@ import re
 from typing import Any
 
 from schedmate.agent.configs.scalars import parse_scalar
+from schedmate.agent.interp.libs.config_files import read_file
 from schedmate.agent.interp.libs.libraries import TRAINER_OPTIONS, documented_parsers
 from schedmate.agent.interp.libs.parsers import (
     MAX_OPTIONS,
@@ -366,6 +367,40 @@ def ready_made_parser(options: list[dict[str, Any]], path: str) -> Handler:
     return make
 
 
+def parse_table(machine: Machine, call: Invocation) -> Value:
+    """`gymutil.parse_arguments(custom_parameters=[{"name": "--task", ...}])` of Isaac Gym."""
+    parser = Value(Call(PARSER, [], {}))
+    table = call.argument(3, "custom_parameters")
+    for row in iterate(table) or []:
+        options = machine.mapping(row)
+        if options is not None and "name" in options:
+            rest = {str(key): item for key, item in options.items() if key != "name"}
+            add_argument(machine, Invocation(PARSER, [options["name"]], rest, call.site, parser))
+    value, _ = finish_parsing(machine, Invocation(PARSER, [], {}, call.site, parser))
+    return value
+
+
+def file_arguments(machine: Machine, call: Invocation) -> Value:
+    """prefigure's `get_all_args("defaults.ini")`: each value of the file is an option's default."""
+    defaults_file = call.argument(0, "defaults_file")
+    read = read_file(machine, defaults_file if defaults_file is not None else Value("defaults.ini"))
+    sections = machine.mapping(read)
+    if sections is None:
+        return unknown()
+    parser = Parser()
+    for section in sections.values():
+        for name, item in (machine.mapping(section) or {}).items():
+            quoted = item.text is not None and re.fullmatch(r"([\"'])(.*)\1", item.text)
+            default = Value(quoted[2], item.origin) if quoted else item
+            flags = tuple(dict.fromkeys((f"--{name.replace('_', '-')}", f"--{name}")))
+            scalar = Value(Native("scalar", _plain_value))
+            parser.options.append(Option(name, flags, default, scalar))
+    result, _ = parse_arguments(machine, parser, machine.argv[1:])
+    value = Value(result)
+    machine.observer.settings("arguments", value, "arguments")
+    return value
+
+
 _READS_COMMAND = re.compile(r"(^|\.)(get|parse|read)_(all_)?(args|arguments|options|opts|flags)$")
 """Functions of libraries that read the command line in ways of their own."""
 
@@ -382,6 +417,9 @@ READY_MADE = Plugin(
             path: ready_made_parser(options, path) for path, options in documented_parsers().items()
         },
         "*.add_argparse_args": add_trainer_options,
+        "isaacgym.gymutil.parse_arguments": parse_table,
         "*.from_argparse_args": trainer_from_options,
+        "prefigure.get_all_args": file_arguments,
+        "prefigure.prefigure.get_all_args": file_arguments,
     },
 )

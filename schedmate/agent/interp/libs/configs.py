@@ -14,7 +14,7 @@ from schedmate.agent.configs.reader import read_config
 from schedmate.agent.configs.trees import merge, set_dotted
 from schedmate.agent.configs.yaml_reader import read_detectron
 from schedmate.agent.interp.libs.config_files import note_settings, required_file
-from schedmate.agent.interp.libs.hydra import instantiate, with_dotlist
+from schedmate.agent.interp.libs.hydra import as_mapping, instantiate, with_dotlist
 from schedmate.agent.interp.libs.libraries import config_defaults
 from schedmate.agent.interp.libs.parsers import parse_flags, spelled_value
 from schedmate.agent.interp.machine import ANY, Machine, Plugin
@@ -70,6 +70,12 @@ def attr_dict(flavour: str) -> Handler:
     return build
 
 
+def placeholder(machine: Machine, call: Invocation) -> Value:
+    """A typed hole or reference: the given default, else None."""
+    default = call.args[0] if call.args else Value(None)
+    return default if default.known else Value(None)
+
+
 def detectron_defaults(machine: Machine, call: Invocation) -> Value:
     """`get_cfg()`: the library's documented defaults, unless the repository holds its own."""
     config = attr_tree(plain_tree(config_defaults("detectron2")), "yacs")
@@ -99,6 +105,9 @@ YACS_NODES = frozenset(path for path, flavour in _ATTR_DICTS.items() if flavour 
 _ATTR_DICT_CALLS: dict[str, Handler] = {
     **{path: attr_dict(flavour) for path, flavour in _ATTR_DICTS.items()},
     "detectron2.config.get_cfg": detectron_defaults,
+    "ml_collections.config_dict.placeholder": placeholder,
+    "ml_collections.config_dict.FieldReference": placeholder,
+    "ml_collections.FieldReference": placeholder,
 }
 
 
@@ -184,6 +193,15 @@ def _merge_flags(machine: Machine, call: Invocation) -> Value:
     return Value(None)
 
 
+def _merge_other(machine: Machine, call: Invocation) -> Value:
+    mapping = as_mapping(machine, call.args[0]) if call.args else Value({})
+    if mapping.mapping is not None:
+        node = as_node(call.owner)
+        merged = merge(plain_tree(call.owner), plain_tree(mapping))
+        replace_items(call.owner, attr_tree(merged, node.flavour if node is not None else ""))
+    return Value(None)
+
+
 _OVERRIDE = re.compile(r"(?<![\w.])([\w.]++)\s*+=\s*+(\[[^\]]{0,1000}\]|[^,\n]*)")
 
 
@@ -196,6 +214,13 @@ def _hparams_parse(machine: Machine, call: Invocation) -> Value:
                 call.owner, key, spelled_value(Value(text.strip().strip("'\"")), argument.origin)
             )
     return call.owner
+
+
+def _with_changes(machine: Machine, call: Invocation) -> Value:
+    node = as_node(call.owner)
+    if node is None:
+        return unknown()
+    return Value(AttrDict({**node, **call.kwargs}, node.flavour), call.owner.origin)
 
 
 def _set_default(machine: Machine, call: Invocation) -> Value:
@@ -215,11 +240,14 @@ _PLAIN_FLAVOURS = ("_asdict", "to_dict", "flag_values_dict", "toDict", "as_dict"
 CONFIG_METHODS = Plugin(
     methods={
         ANY: {
+            "_replace": _with_changes,
             "parse": _hparams_parse,
             "merge_from_file": _merge_file,
             "merge_from_list": _merge_list,
             "merge_with_dotlist": _merge_list,
+            "merge_from_other_cfg": _merge_other,
             "merge_from_dict": _merge_dotted,
+            "merge_with": _merge_other,
             "argv_update": _merge_flags,
             "set_default": _set_default,
             **dict.fromkeys(("freeze", "defrost", "set_new_allowed"), lambda *_: Value(None)),
@@ -375,6 +403,16 @@ def load_lazy(machine: Machine, call: Invocation) -> Value:
     return note_settings(machine, config, machine.sources.relative(file))
 
 
+def load_lazy_beside(machine: Machine, call: Invocation) -> Value:
+    """`LazyConfig.load_rel(file)`: a file named from the folder of the one that loads it."""
+    argument = call.argument(0, "filename")
+    here = machine.frames[-1].scope.module.path.parent if machine.frames else machine.sources.root
+    if argument is None or argument.text is None:
+        return unknown()
+    path = Value(str(here / argument.text), argument.origin)
+    return load_lazy(machine, Invocation(call.path, [path, *call.args[1:]], call.kwargs, call.site))
+
+
 def _lazy_names(machine: Machine, path: Path, depth: int) -> dict[str, Value]:
     """What a configuration file defines; what it imports relatively comes from files beside it."""
     if path.suffix != ".py":
@@ -451,6 +489,7 @@ _LAZY_PACKAGES = ("detectron2.config", "detectron2.config.lazy")
 LAZY = Plugin(
     calls={
         **{f"{package}.LazyConfig.load": load_lazy for package in _LAZY_PACKAGES},
+        **{f"{package}.LazyConfig.load_rel": load_lazy_beside for package in _LAZY_PACKAGES},
         **{f"{package}.LazyConfig.apply_overrides": override_lazy for package in _LAZY_PACKAGES},
         **{f"{package}.LazyCall()": keep_lazy_call for package in _LAZY_PACKAGES},
         **{f"{package}.instantiate": instantiate for package in _LAZY_PACKAGES},

@@ -143,6 +143,14 @@ def config_file_flag(machine: Machine, call: Invocation) -> Value:
     return _config_flag(machine, flag, config)
 
 
+def config_dict_flag(machine: Machine, call: Invocation) -> Value:
+    name = call.argument(0, "name")
+    config = call.argument(1, "config")
+    if name is None or config is None:
+        return unknown()
+    return _config_flag(machine, str(name.data), config)
+
+
 def _config_flag(machine: Machine, flag: str, config: Value) -> Value:
     for key, word, token in _absl_flags(machine):
         if key.startswith(f"{flag}."):
@@ -173,6 +181,7 @@ ABSL = Plugin(
         "tensorflow.python.platform.app.run": app_run,
         "ml_collections.config_flags.DEFINE_config_file": config_file_flag,
         "ml_collections.config_flags.config_flags.DEFINE_config_file": config_file_flag,
+        "ml_collections.config_flags.DEFINE_config_dict": config_dict_flag,
     },
 )
 

@@ -298,6 +298,16 @@ def compose_call(machine: Machine, call: Invocation) -> Value:
     return compose_config(machine, folder, call.text(0, "config_name"), overrides, [])
 
 
+def run_hydra(machine: Machine, call: Invocation) -> Value:
+    """`hydra._internal.utils._run_hydra(task_function=main, ...)`, for decorators built on it."""
+    task = as_function(call.kwargs.get("task_function"))
+    if task is None:
+        return unknown()
+    config_options = {key: value for key, value in call.kwargs.items() if key.startswith("config_")}
+    config = compose_for(machine, task, Call("hydra.main", [], config_options))
+    return machine.call(Value(task.undecorated()), [config], {}, call.site)
+
+
 # -- instantiate -----------------------------------------------------------
 
 
@@ -406,6 +416,7 @@ HYDRA = Plugin(
         "hydra.initialize_config_dir": initialize_hydra,
         "hydra.initialize_config_module": initialize_module,
         "hydra.compose": compose_call,
+        "hydra._internal.utils._run_hydra": run_hydra,
         "hydra.core.config_store.ConfigStore.instance().store": store_config,
     },
 )
