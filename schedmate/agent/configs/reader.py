@@ -1,10 +1,11 @@
 """Reads every format of plain configuration file behind one door, `read_config`.
 
 The readers below give trees of `Value`s with line numbers: JSON (comments and trailing commas are
-allowed), TOML, INI, `key = value` files, and spaCy's configurations (confection), INI whose
-sections nest by their dotted names, with `${paths.train}` and the older `${paths:train}` for other
-values; text of protocol buffers, and Python files that assign plain values. YAML and Jsonnet have
-modules of their own.
+allowed), HOCON as pyhocon reads it (includes are not followed: what they name may lie anywhere),
+TOML, INI, `key = value` files, and spaCy's configurations (confection), INI whose sections nest by
+their dotted names, with `${paths.train}` and the older `${paths:train}` for other values; text of
+protocol buffers, and Python files that assign plain values. YAML and Jsonnet have modules of their
+own.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from schedmate.agent.configs.trees import (
     Source,
     ensure_bounded,
     load_source,
+    merge,
     set_dotted,
 )
 from schedmate.agent.configs.yaml_reader import REF_TAG, read_yaml, resolve_refs
@@ -184,6 +186,148 @@ def read_json(source: Source) -> Value:
     if reader.kind:
         raise reader.wrong(f"unexpected {reader.lexeme[:40]}")
     return result
+
+
+# HOCON, JSON with less to type, as pyhocon reads it, to a `Value` tree with line numbers.
+#
+# Includes are not followed: what they name may lie anywhere, on another machine even.
+
+
+_HOCON_TOKEN = re.compile(
+    r"""(?P<space>[^\S\n]+|(?:\#|//)[^\n]*)
+    |(?P<line>\n)
+    |(?P<string>\"{3}.*?\"{3}|"[^"\\\n]*(?:\\.[^"\\\n]*)*")
+    |(?P<reference>\$\{\??[^{}\n]+\})
+    |(?P<mark>\+=|[\[\]{},:=])
+    |(?P<word>[^\s\[\]{},:="\#+]+|\+)""",
+    re.VERBOSE | re.DOTALL,
+)
+_NAMED_OBJECT = re.compile(
+    r"^[ \t]*+[\w.\"-]++[ \t]*+(?:[=:][ \t]*+)?(\$\{[\w.]++\}[ \t]*+)?\{[ \t]*+$", re.MULTILINE
+)
+
+
+def looks_like_hocon(text: str) -> bool:
+    """Whether a text has a named object, `train {` or `train = {`, at the end of a line."""
+    return _NAMED_OBJECT.search(text) is not None
+
+
+class _HoconReader(TokenReader):
+    def _between(self) -> None:
+        while self.kind == "line" or self.lexeme == ",":
+            self.advance()
+
+    def body(self, depth: int) -> Value:
+        """The fields up to the closing brace or the end of the text; a later one is laid upon."""
+        fields: Items = {}
+        origin = self.source.origin(self.line)
+        self._between()
+        while self.kind and self.lexeme != "}":
+            if self.kind not in ("word", "string"):
+                raise self.wrong(f"found {self.lexeme} where a key should be")
+            key = self.lexeme.strip('"')
+            self.advance()
+            if self.lexeme in ("=", ":", "+="):
+                self.advance()
+                while self.kind == "line":
+                    self.advance()
+            value = self.value(depth + 1)
+            path = key.split(".")
+            if len(path) > 1:
+                self.count(depth + len(path))
+            for part in reversed(path[1:]):
+                value = Value({part: value}, value.origin)
+            if key != "include":
+                _lay_upon(fields, {path[0]: value})
+            self._between()
+        return Value(fields, origin)
+
+    def value(self, depth: int) -> Value:
+        """What stands up to the end of the line: parts side by side are one value."""
+        self.count(depth)
+        origin = self.source.origin(self.line)
+        parts: list[Value] = []
+        words: list[str] = []
+        while self.kind not in ("", "line") and self.lexeme not in (",", "}", "]"):
+            if self.lexeme == "{":
+                self.advance()
+                parts.append(self.body(depth))
+                self._close("}")
+            elif self.lexeme == "[":
+                self.advance()
+                parts.append(Value(self._items(depth), origin))
+                self._close("]")
+            else:
+                text = self.lexeme
+                words.append(text.strip('"').replace("${?", "${"))
+                quoted = self.kind == "string"
+                parts.append(Value(words[-1] if quoted else grammar_scalar(words[-1]), origin))
+                self.advance()
+        if len(parts) == 1:
+            return parts[0]
+        if len(words) == len(parts):
+            return Value(" ".join(words), origin)
+        whole = parts[0]  # `${base} {...}`: an object laid upon another
+        for part in parts[1:]:
+            if isinstance(whole.data, str) and isinstance(part.data, dict):
+                whole = Value({_BASE_KEY: whole, **part.data}, part.origin)
+            else:
+                whole = merge(whole, part)
+        return whole
+
+    def _items(self, depth: int) -> list[Value]:
+        items: list[Value] = []
+        self._between()
+        while self.kind and self.lexeme != "]":
+            items.append(self.value(depth + 1))
+            self._between()
+        return items
+
+    def _close(self, mark: str) -> None:
+        if self.lexeme != mark:
+            raise self.wrong(f"found {self.lexeme} where '{mark}' should be")
+        self.advance()
+
+
+_BASE_KEY = "\0base"
+"""Key of the object that an object is laid upon."""
+
+
+def _lay_upon(fields: Items, later: Items) -> None:
+    """Merge later fields of a HOCON object over earlier ones of the same name."""
+    for key, item in later.items():
+        before = fields[key].mapping if key in fields else None
+        if before is not None and item.mapping is not None:
+            _lay_upon(before, item.mapping)
+        else:
+            fields[key] = item
+
+
+def read_hocon(source: Source) -> Value:
+    """The object of a HOCON text, references between its values resolved.
+
+    Raises ConfigError with the line for broken syntax.
+    """
+    reader = _HoconReader(source, _HOCON_TOKEN, "HOCON")
+    while reader.kind == "line":
+        reader.advance()
+    braces = reader.lexeme == "{"
+    if braces:
+        reader.advance()
+    tree = reader.body(0)
+    if reader.kind and not braces:
+        raise reader.wrong("a brace too many")
+    return _with_bases(resolve_interpolations(tree))
+
+
+def _with_bases(value: Value, depth: int = 0) -> Value:
+    """Objects with those that they were laid upon."""
+    if not isinstance(value.data, dict) or depth > MAX_DEPTH:
+        return value
+    items = {key: _with_bases(item, depth + 1) for key, item in value.data.items()}
+    base = items.pop(_BASE_KEY, None)
+    own = Value(items, value.origin)
+    return merge(base, own) if base is not None and isinstance(base.data, dict) else own
 
 
 # TOML, INI and `key = value` files to `Value` trees with line numbers.
@@ -610,6 +754,7 @@ _READERS: dict[str, Callable[[Source], Value]] = {
     ".jsonc": read_json,
     ".toml": read_toml,
     ".ini": read_ini,
+    ".hocon": read_hocon,
     ".properties": read_pairs,
     ".args": read_pairs,
     **dict.fromkeys((".pbtxt", ".prototxt", ".textproto"), read_proto_text),
@@ -684,6 +829,11 @@ def _read(
     return resolve_refs(config) if REF_TAG in source.text and read is read_yaml else config
 
 
+def read_hocon_text(text: str, name: str | None) -> Value:
+    """A HOCON text that a program made, cited as the file `name` that it made it from."""
+    return read_hocon(Source(text, name, Path(name or "")))
+
+
 def _guess_reader(source: Source) -> Callable[[Source], Value]:
     stripped = (line.strip() for line in source.text[:4000].split("\n"))
     first = next((line for line in stripped if line and line[0] not in "#;"), "")
@@ -691,6 +841,8 @@ def _guess_reader(source: Source) -> Callable[[Source], Value]:
         return read_ini
     if first.startswith(("{", "[")):
         return read_json
+    if source.path.suffix == ".conf" and looks_like_hocon(source.text):
+        return read_hocon
     if source.path.suffix == ".config" and _PROTO_FIELD.match(first):
         return read_proto_text
     if first.startswith(("---", "- ", "%YAML")) or re.match(r"[\w.\"'/-]+:(\s|$)", first):

@@ -40,7 +40,7 @@ _KEY = re.compile(r"[A-Za-z_]\w*(\.\w+)+")
 _MAX_NAME = 250
 _CONFIGS = (
     *(".yaml", ".yml", ".json", ".json5", ".jsonc", ".jsonnet", ".toml", ".ini", ".cfg", ".conf"),
-    *(".config", ".pbtxt", ".prototxt", ".textproto"),
+    *(".hocon", ".config", ".pbtxt", ".prototxt", ".textproto"),
 )
 _CONFIG_SUFFIXES = (*_CONFIGS, ".py")
 

@@ -189,9 +189,9 @@ _PLUGINS = (
     argparse.ARGPARSE, argparse.READY_MADE, records.RECORD_CLASSES, records.CHOICES, click.CLICK,
     records.DATACLASS_PARSERS, records.FUNCTIONS, lightning.JSONARGPARSE,
     click.TYPER, experiments.ABSL, experiments.SACRED,
-    configs.ATTRIBUTE_DICTS, config_files.CONFIG_FILES, experiments.GIN,
-    configs.LAZY, configs.CONFIG_METHODS, configs.MMENGINE, hydra.OMEGACONF,
-    hydra.HYDRA, libraries.RUNNING, lightning.LIGHTNING, filesystem.PROCESSES,
+    configs.ATTRIBUTE_DICTS, config_files.CONFIG_FILES, experiments.GIN, config_files.HOCON,
+    configs.LAZY, configs.CONFIG_METHODS, configs.MMENGINE, hydra.OMEGACONF, configs.TORCHPACK,
+    hydra.HYDRA, configs.DASSL, libraries.RUNNING, lightning.LIGHTNING, filesystem.PROCESSES,
     libraries.DOCUMENTED,
 )  # fmt: skip
 

@@ -362,6 +362,36 @@ def test_detectron_bases(tmp_path: Path) -> None:
         read_detectron(tmp_path / "loop1.yaml", tmp_path)
 
 
+def test_hocon(tmp_path: Path) -> None:
+    text = (
+        "# one experiment on another\n"
+        "base {\n"
+        "  name = run ${one}, path = ./data/a b/ // where\n"
+        "  train.steps: 10\n"
+        "  list = [1, two\n    3.5 ]\n"
+        "}\n"
+        "best = ${base} { train.lr = 5e-4, on = true, include = null }\n"
+        "again = ${base.train.steps}\n"
+        "one = 1\n"
+        "base.train.batch = 4\n"
+    )
+    value = read(tmp_path, "experiments.conf", text)
+    plain = value.plain()
+    assert plain["base"]["train"] == {"steps": 10, "batch": 4}
+    assert plain["base"]["list"] == [1, "two", 3.5]
+    assert plain["base"]["path"] == "./data/a b/"
+    assert plain["base"]["name"] == "run 1"
+    assert plain["again"] == 10
+    assert plain["best"] == {
+        "name": "run 1",
+        "path": "./data/a b/",
+        "train": {"steps": 10, "batch": 4, "lr": 5e-4},
+        "list": [1, "two", 3.5],
+        "on": True,
+    }
+    assert lines(value)["base.train.steps"] == (10, 4)
+
+
 def test_text_of_protocol_buffers(tmp_path: Path) -> None:
     text = """# detector
 model { faster_rcnn { num_classes: 20 name: "fast" ' one' } }
@@ -406,6 +436,12 @@ again = BASE
         "Data": {"name": "cifar10"},
     }
     assert lines(value)["optim.lr"] == (1e-3, 4)
+
+
+@pytest.mark.parametrize("text", ["a {\n b = 1\n", "a {\n}\n}\n", "a {\n [ = 2\n}", "{" * 3000])
+def test_broken_hocon(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ConfigError, match=r"^a\.hocon"):
+        read(tmp_path, "a.hocon", text)
 
 
 def test_gin(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Models the reading and writing of configuration files: YAML, JSON, TOML and INI."""
+"""Models the reading and writing of configuration files: YAML, JSON, TOML, INI and HOCON."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import json
 import re
 from pathlib import Path
 
-from schedmate.agent.configs.reader import read_config
+from schedmate.agent.configs.reader import read_config, read_hocon_text
 from schedmate.agent.configs.scalars import parse_scalar
 from schedmate.agent.interp.machine import Machine, Plugin
-from schedmate.agent.interp.objects import Invocation, as_call
+from schedmate.agent.interp.objects import Invocation, as_call, return_first
 from schedmate.agent.interp.values.files import (
     FileHandle,
     WriteHandle,
@@ -17,7 +17,7 @@ from schedmate.agent.interp.values.files import (
     keep_written,
     written_content,
 )
-from schedmate.agent.interp.values.mappings import deep_copy, plain_tree
+from schedmate.agent.interp.values.mappings import attr_tree, deep_copy, plain_tree
 from schedmate.agent.values import Value, lifted, unknown
 from schedmate.base.errors import InputError
 from schedmate.base.files import is_file
@@ -212,4 +212,70 @@ CONFIG_FILES = Plugin(
         },
         **{f"configparser.{kind}().items": ini_items for kind in _INI},
     }
+)
+
+
+# pyhocon: trees read from HOCON, asked by dotted path.
+
+
+HOCON_FLAVOUR = "hocon"
+
+
+def parse_hocon_file(machine: Machine, call: Invocation) -> Value:
+    """`ConfigFactory.parse_file(path)`."""
+    loaded = read_file(machine, call.argument(0, "filename") or unknown())
+    return attr_tree(loaded, HOCON_FLAVOUR) if loaded is not None else unknown()
+
+
+def parse_hocon_text(machine: Machine, call: Invocation) -> Value:
+    """`ConfigFactory.parse_string(text)`; the program may have put words into a file's text."""
+    content = call.text(0, "content")
+    if content is None:
+        return unknown()
+    lines = content.count("\n")
+    files = [path for text, path in machine.texts.items() if text.count("\n") == lines]
+    name = machine.sources.relative(files[-1]) if files else None
+    try:
+        tree = read_hocon_text(content, name)
+    except InputError as error:
+        machine.observer.warns(str(error))
+        return unknown()
+    return note_settings(machine, attr_tree(tree, HOCON_FLAVOUR), name or "configuration text")
+
+
+def hocon_get(machine: Machine, call: Invocation) -> Value:
+    """`tree.get_int("train.steps", default=0)` and its kin."""
+    key = call.text(0, "key")
+    value: Value | None = call.owner
+    for part in (key or "").split("."):
+        mapping = machine.mapping(value)
+        value = mapping.get(part) if mapping is not None else None
+    default = call.argument(1, "default")
+    return value or default or unknown()
+
+
+_HOCON_KINDS = ("int", "float", "bool", "string", "list", "config")
+
+
+def _hocon_item(machine: Machine, call: Invocation) -> Value | None:
+    """`tree["train.steps"]`: an item of the tree that the first name stands for."""
+    outer, dot, rest = (call.first.text or "").partition(".")
+    items = machine.mapping(call.owner)
+    found = items.get(outer) if items is not None and dot else None
+    return machine.getitem(found, Value(rest)) if found is not None else None
+
+
+HOCON = Plugin(
+    methods={
+        HOCON_FLAVOUR: {
+            "get": hocon_get,
+            "__missing__": _hocon_item,
+            **{f"get_{kind}": hocon_get for kind in _HOCON_KINDS},
+        }
+    },
+    calls={
+        "pyhocon.ConfigFactory.parse_file": parse_hocon_file,
+        "pyhocon.ConfigFactory.parse_string": parse_hocon_text,
+        "pyhocon.ConfigFactory.from_dict": return_first,
+    },
 )

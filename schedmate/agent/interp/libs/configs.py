@@ -1,22 +1,24 @@
 """Models libraries whose configuration is a tree read by attribute.
 
 EasyDict, Munch, ConfigDict, yacs and the methods of their nodes; mmengine's and detectron2's
-configurations written in Python.
+configurations written in Python; torchpack's and Dassl's.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
+from schedmate.agent.configs.interpolation import resolve_interpolations
 from schedmate.agent.configs.reader import read_config
 from schedmate.agent.configs.trees import merge, set_dotted
 from schedmate.agent.configs.yaml_reader import read_detectron
-from schedmate.agent.interp.libs.config_files import note_settings, required_file
+from schedmate.agent.interp.libs.config_files import note_settings, read_file, required_file
+from schedmate.agent.interp.libs.filesystem import class_named
 from schedmate.agent.interp.libs.hydra import as_mapping, instantiate, with_dotlist
 from schedmate.agent.interp.libs.libraries import config_defaults
-from schedmate.agent.interp.libs.parsers import parse_flags, spelled_value
+from schedmate.agent.interp.libs.parsers import parse_flags, plain_scalar, spelled_value
 from schedmate.agent.interp.machine import ANY, Machine, Plugin
 from schedmate.agent.interp.objects import (
     AttrDict,
@@ -26,6 +28,7 @@ from schedmate.agent.interp.objects import (
     Module,
     Native,
     as_call,
+    as_class,
     as_instance,
     as_node,
     return_owner,
@@ -484,6 +487,15 @@ def keep_lazy_call(machine: Machine, call: Invocation) -> Value:
     return attr_tree(Value(items), "omegaconf")
 
 
+def zoo_config(machine: Machine, call: Invocation) -> Value:
+    """`model_zoo.get_config(name)`: a lazy configuration of the folder `configs`."""
+    name = call.argument(0, "config_path")
+    if name is None or name.text is None or not name.text.endswith(".py"):
+        return unknown()
+    path = Value(f"configs/{name.text}", name.origin)
+    return load_lazy(machine, Invocation(call.path, [path], {}, call.site))
+
+
 _LAZY_PACKAGES = ("detectron2.config", "detectron2.config.lazy")
 
 LAZY = Plugin(
@@ -493,5 +505,116 @@ LAZY = Plugin(
         **{f"{package}.LazyConfig.apply_overrides": override_lazy for package in _LAZY_PACKAGES},
         **{f"{package}.LazyCall()": keep_lazy_call for package in _LAZY_PACKAGES},
         **{f"{package}.instantiate": instantiate for package in _LAZY_PACKAGES},
+        "detectron2.model_zoo.get_config": zoo_config,
+    }
+)
+
+
+# torchpack's one configuration: files, the `default.yaml` of each folder above, options.
+
+
+TORCHPACK_CONFIGS = "torchpack.utils.config.configs"
+TORCHPACK_FLAVOUR = "torchpack"
+
+
+def torchpack_configs(machine: Machine) -> Value:
+    """The module's own object, in which everything is laid upon what there is."""
+    if TORCHPACK_CONFIGS not in machine.shared:
+        machine.shared[TORCHPACK_CONFIGS] = Value(AttrDict({}, TORCHPACK_FLAVOUR))
+        machine.observer.settings("torchpack config", machine.shared[TORCHPACK_CONFIGS], "config")
+    held: Value = machine.shared[TORCHPACK_CONFIGS]
+    return held
+
+
+def load_torchpack(machine: Machine, call: Invocation) -> Value:
+    """`configs.load(path, recursive=True)`."""
+    argument, recursive = call.argument(0, "fpath"), call.argument(1, "recursive")
+    if argument is None or argument.text is None:
+        return Value(None)
+    files = [argument]
+    if recursive is not None and recursive.data is True:
+        above = [f"{parent}/default.yaml" for parent in PurePosixPath(argument.text).parents]
+        defaults = [path for path in reversed(above) if machine.sources.locate(path) is not None]
+        files = [
+            *(Value(path, argument.origin) for path in defaults if path != argument.text),
+            argument,
+        ]
+    for file in files:
+        _lay_upon(machine, call.owner, read_file(machine, file) or unknown())
+    return Value(None)
+
+
+def update_torchpack(machine: Machine, call: Invocation) -> Value:
+    """`configs.update(["--a.b", "1"])`, or with a mapping."""
+    first = call.first
+    words = iterate(first) if first.mapping is None else None
+    if words is None:
+        _lay_upon(machine, call.owner, first)
+        return Value(None)
+    flags, _ = parse_flags(words)
+    for name, values, flag in flags:
+        value = plain_scalar(values[0]) if values else Value(True, flag.origin)
+        for part in reversed(name.split(".")):
+            value = Value({part: value}, value.origin)
+        _lay_upon(machine, call.owner, value)
+    return Value(None)
+
+
+def _lay_upon(machine: Machine, base: Value, layer: Value) -> None:
+    if layer.mapping is None or base.mapping is None:
+        return
+    merged = resolve_interpolations(merge(plain_tree(base), plain_tree(layer)))
+    replace_items(base, attr_tree(merged, TORCHPACK_FLAVOUR))
+
+
+TORCHPACK = Plugin(
+    names={TORCHPACK_CONFIGS: torchpack_configs},
+    methods={TORCHPACK_FLAVOUR: {"load": load_torchpack, "update": update_torchpack}},
+)
+
+
+# Dassl, on which prompt learning is built: `--trainer CoOp --dataset-config-file ...`.
+#
+# It keeps its configuration in yacs and its trainers, which the repository defines, in a registry.
+
+
+def dassl_defaults(machine: Machine, call: Invocation) -> Value:
+    """`get_cfg_default()`: the library's documented defaults."""
+    config = attr_tree(plain_tree(config_defaults("dassl")), "yacs")
+    return note_settings(machine, config, "dassl config")
+
+
+def _config_at(machine: Machine, config: Value, *path: str) -> Value:
+    for part in path:
+        config = (machine.mapping(config) or {}).get(part, Value(None))
+    return config
+
+
+def dassl_trainer(machine: Machine, call: Invocation) -> Value:
+    """`build_trainer(cfg)`: the registered class, which loads its data and tests in the end."""
+    config = call.argument(0, "cfg") or unknown()
+    name = _config_at(machine, config, "TRAINER", "NAME").text
+    backbone = _config_at(machine, config, "MODEL", "BACKBONE", "NAME")
+    if backbone.data:
+        note_settings(machine, Value({"backbone_name": backbone}), "dassl model")
+    named = class_named(machine, name) if name is not None else None
+    cls = as_class(named)
+    if named is None or cls is None:
+        return unknown()
+    made = machine.call(named, [config], {}, call.site)
+    trainer = as_instance(made)
+    if trainer is not None:
+        trainer.attrs.setdefault("cfg", config)
+    loader = cls.method("build_data_loader")
+    if loader is not None:
+        machine.call_function(loader, [made], {}, call.site)
+    machine.record("dassl.engine.TrainerBase().evaluate", [], {}, call.site)
+    return made
+
+
+DASSL = Plugin(
+    calls={
+        "dassl.config.get_cfg_default": dassl_defaults,
+        "dassl.engine.build_trainer": dassl_trainer,
     }
 )
