@@ -177,39 +177,11 @@ def test_a_folder_in_braces_of_the_shell_is_no_reference_of_a_configuration(
     assert found.get("dataset_config.train") == "moraine"
 
 
-@pytest.mark.parametrize(
-    ("line", "name"),
-    [
-        ("We train on CIFAR10.", "CIFAR10"),
-        ("We provide weights pretrained on the CIFAR10 dataset.", None),
-        ("Prepare your dataset in COCO2017 format.", None),
-        ("Models: [VAE datasets](https://x.y/z).", None),
-    ],
-)
-def test_what_a_readme_says_of_weights_and_forms_is_not_of_the_data(
-    tmp_path: Path, line: str, name: str | None
-) -> None:
-    (tmp_path / "README.md").write_text(f"# A net\n\n## Data\n\n{line}\n")
-    (tmp_path / "main.py").write_text("import trainlib\ntrainlib.fit()\n")
-    found = extract(tmp_path, "python main.py").metadata
-    assert found.get("dataset_config.train") == name
-
-
-@pytest.mark.parametrize(
-    ("file", "link", "name"),
-    [
-        ("data", "https://huggingface.co/datasets/owner/moraine", "owner/moraine"),
-        ("data", "https://huggingface.co/datasets/owner/docs/resolve/main/cat.png", None),
-        ("testing_utils", "https://huggingface.co/datasets/owner/moraine", None),
-    ],
-)
-def test_a_picture_and_what_tests_need_are_no_data(
-    tmp_path: Path, file: str, link: str, name: str | None
-) -> None:
-    (tmp_path / f"{file}.py").write_text(f"ADDRESS = '{link}'\n")
-    (tmp_path / "main.py").write_text(f"import {file}\nimport trainlib\ntrainlib.fit()\n")
-    found = extract(tmp_path, "python main.py").metadata
-    assert found.get("dataset_config.train") == name
+def test_prose_names_no_data(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("# A net\n\n## Data\n\nWe train on CIFAR10.\n")
+    (tmp_path / "data.py").write_text("HOME = 'https://huggingface.co/datasets/owner/moraine'\n")
+    (tmp_path / "main.py").write_text("import data\nimport trainlib\ntrainlib.fit()\n")
+    assert extract(tmp_path, "python main.py").metadata.get("dataset_config.train") is None
 
 
 def test_the_authors_own_folder_goes_behind_a_name(tmp_path: Path) -> None:

@@ -289,6 +289,7 @@ TARGETS: dict[str, Target] = {
         Target("ini", lambda: samples.files((".ini", ".cfg")), _config("ini")),
         Target("json", lambda: samples.files((".json",)), _config("json")),
         Target("jsonnet", lambda: samples.files((".jsonnet", ".libsonnet")), _config("jsonnet")),
+        Target("hocon", lambda: samples.files((".conf", ".hocon")), _config("conf")),
         Target("gin", lambda: samples.files((".gin",)), _config("gin")),
         Target("names", lambda: _NAMES, _names, 1),
         Target("log", samples.logs, _log, 1),
