@@ -75,6 +75,8 @@ class TestExample:
         assert "diagnose" in listed
 
     def test_a_policy(self, installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in [one for one in sys.modules if one.partition(".")[0] == "my_site"]:
+            monkeypatch.delitem(sys.modules, name)  # of another folder
         monkeypatch.syspath_prepend(str(installed))
         assert "fewest-gpus" in registry.names()
         assert registry.make("fewest-gpus:per_gpu_s=60").per_gpu_s == 60  # type: ignore[attr-defined]
