@@ -36,6 +36,13 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def importable(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have this process find the example here, and not what it imported from elsewhere."""
+    for name in [one for one in sys.modules if one.partition(".")[0] == "my_site"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(str(folder))
+
+
 def registered(folder: Path, group: str, name: str, target: str, module: str = "") -> Path:
     """A folder with a package that registers this; `module` is the text of `broken_site.py`."""
     metadata = folder / "broken_site-1.dist-info"
@@ -75,9 +82,7 @@ class TestExample:
         assert "diagnose" in listed
 
     def test_a_policy(self, installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        for name in [one for one in sys.modules if one.partition(".")[0] == "my_site"]:
-            monkeypatch.delitem(sys.modules, name)  # of another folder
-        monkeypatch.syspath_prepend(str(installed))
+        importable(installed, monkeypatch)
         assert "fewest-gpus" in registry.names()
         assert registry.make("fewest-gpus:per_gpu_s=60").per_gpu_s == 60  # type: ignore[attr-defined]
 
@@ -91,7 +96,7 @@ class TestExample:
         assert "--format my-site is not auto, sacct-json, sacct, csv, jsonl, kubectl-json" in text
 
     def test_an_embedder(self, installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.syspath_prepend(str(installed))
+        importable(installed, monkeypatch)
         assert load_embedder("hashed").id == "hashed-words-256-v1"
         with pytest.raises(UsageError, match="there are bundled, bge, openai, hashed, or give"):
             load_embedder("bert")
