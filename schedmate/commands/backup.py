@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator
 from hashlib import file_digest
@@ -221,10 +222,12 @@ def _manifest(folder: Path) -> dict[str, str]:
 
 
 def _facts(path: Path) -> dict[str, Any]:
+    from schedmate.base.reading import open_descriptor
+
     try:
-        with path.open("rb") as stream:
+        with os.fdopen(open_descriptor(path), "rb") as stream:
             return {
-                "bytes": path.stat().st_size,
+                "bytes": os.fstat(stream.fileno()).st_size,
                 "sha256": file_digest(stream, "sha256").hexdigest(),
             }
     except OSError as error:
