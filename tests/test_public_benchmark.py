@@ -20,6 +20,7 @@ from schedmate.jobs.diagnosis import ErrorType, FaultyComponent
 ROOT = Path(__file__).parent.parent
 sys.path.append(str(ROOT / "benchmarks"))
 
+from _record import recorded  # noqa: E402
 from public_benchmark import FAILURE_FIELDS, main, share_interval  # noqa: E402
 
 DEV, HELDOUT, UNSEEN, FAILURES = (
@@ -306,7 +307,7 @@ def test_an_interval_of_independent_answers_is_the_one_of_wilson() -> None:
 
 def test_the_page_shows_the_recorded_baselines() -> None:
     page = (ROOT / "docs" / "benchmark.md").read_text()
-    rows = json.loads((ROOT / "benchmarks" / "results" / "baselines.json").read_text())["rows"]
+    rows = recorded("baselines")["rows"]
     fields = ("model_name", "task_type", "iters", "iter_type", "train", "valid", "all")
     for row in rows:
         shares = (f"{row[field]:.3f}" for field in fields)
@@ -316,7 +317,7 @@ def test_the_page_shows_the_recorded_baselines() -> None:
 
 def test_the_page_shows_the_recorded_baselines_of_logs() -> None:
     page = (ROOT / "docs" / "benchmark.md").read_text()
-    rows = json.loads((ROOT / "benchmarks" / "results" / "log_baselines.json").read_text())["rows"]
+    rows = recorded("log_baselines")["rows"]
     assert any(row["method"].startswith("model") for row in rows)
     for row in rows:
         shares = (row[field] for field in FAILURE_FIELDS)
