@@ -39,6 +39,8 @@ BUNDLED = {
 
 A = TypeVar("A", bound="ClusterAdapter")
 
+MEMORY_FILE, ALARMS_FILE, RECORD_FILE = "memory.db", "alarms.db", "record.db"
+"""An agent's files, in its directory of state."""
 BACK_S = 14 * 86_400.0
 """Age of the oldest runs for which a plan can be requested [s]."""
 

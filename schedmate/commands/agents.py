@@ -28,7 +28,7 @@ from schedmate.base.logs import AGENT, LogFormat, logged
 from schedmate.base.reading import read_text
 from schedmate.base.terminal import counted
 from schedmate.base.terminal import say as _say
-from schedmate.cluster import A, Check, ClusterKind
+from schedmate.cluster import ALARMS_FILE, MEMORY_FILE, RECORD_FILE, A, Check, ClusterKind
 from schedmate.commands.options import HistoryOption, JsonOption, LogFormatOption
 
 if TYPE_CHECKING:
@@ -85,9 +85,6 @@ ShadowOption = Annotated[
     ),
 ]
 
-MEMORY_FILE = "memory.db"
-ALARMS_FILE = "alarms.db"
-RECORD_FILE = "record.db"
 SHADOW_FOLDER = "shadow"
 """Where an agent that changes nothing keeps its files, apart from those of one that acts."""
 

@@ -125,9 +125,10 @@ def restore(
 
 def _parts(bounds: Path | None, state: Path | None, history: str | None) -> Iterator[_Part]:
     """All databases that schedmate may have, of which not each is there."""
+    from schedmate.cluster import ALARMS_FILE, MEMORY_FILE, RECORD_FILE
     from schedmate.cluster.bounds import load_bounds
     from schedmate.cluster.recovery.configuration import load_configuration
-    from schedmate.commands.agents import ALARMS_FILE, MEMORY_FILE, RECORD_FILE, state_dir
+    from schedmate.commands.agents import state_dir
     from schedmate.llm.store import STORE_FILE
     from schedmate.serve.board import FILE
     from schedmate.settings import data_dir, load_settings

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from schedmate.base.errors import InputError, SchedmateError, SettingsError
 from schedmate.base.reading import ANY_SIZE, open_binary
+from schedmate.cluster import MEMORY_FILE, RECORD_FILE
 from schedmate.cluster.adapter import NoRunner
 from schedmate.cluster.bounds import Bounds, DiagnoseBounds, FollowBounds, LearnBounds
 from schedmate.cluster.ended import BEGUN
@@ -169,7 +170,7 @@ def load_recovery(
         return Configuration(
             version=1,
             cluster=cluster,
-            record=state / "record.db",
+            record=state / RECORD_FILE,
             kill_switch=state / "stop",
             automatic=frozenset({"restart", "notify"}),
         )
@@ -300,7 +301,7 @@ class Service:
         setup, state = self.setup, Path(self.setup.state)
         adapter = QueueAdapter(self.store, setup.name, lambda: self._nodes)
         configuration = load_recovery(setup.recovery, state, setup.name, restart=setup.restart)
-        place = state / "record.db" if configuration is None else configuration.record
+        place = state / RECORD_FILE if configuration is None else configuration.record
         bounds = Bounds(
             poll=setup.poll_s,
             kill_switch=state / "stop",
@@ -308,7 +309,7 @@ class Service:
             diagnose=DiagnoseBounds(each=DIAGNOSIS_S),
             follow=FollowBounds(every=max(5.0, setup.poll_s)),
         )
-        with Memory(state / "memory.db") as memory, Record(place) as record:
+        with Memory(state / MEMORY_FILE) as memory, Record(place) as record:
             if memory.mark(BEGUN) is None:  # jobs may have ended before the first look at them
                 memory.set_mark(BEGUN, self._began)
             healer = None

@@ -7,13 +7,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from schedmate.base.errors import InputError
+from schedmate.cluster import MEMORY_FILE, RECORD_FILE
 from schedmate.cluster.memory import Memory
 from schedmate.cluster.record import Record
 from schedmate.cluster.report import Failed
 from schedmate.jobs import JobRecord, JobSpec
 from schedmate.serve.board import Advised, Diagnosed, Heard, Tracked, Update
 
-MEMORY, RECORD = "memory.db", "record.db"
 BACK_S = 86_400.0
 """How far the first look goes back [s]."""
 
@@ -34,9 +34,9 @@ class AgentNews:
         """The updates of the board that follow, the oldest kind first: estimates, progress,
         failures, ends."""
         found: list[Update] = []
-        with suppress(InputError), Memory(self._folder / MEMORY, read_only=True) as memory:
+        with suppress(InputError), Memory(self._folder / MEMORY_FILE, read_only=True) as memory:
             found += self._of_memory(memory)
-        with suppress(InputError), Record(self._folder / RECORD, read_only=True) as record:
+        with suppress(InputError), Record(self._folder / RECORD_FILE, read_only=True) as record:
             found += self._of_record(record)
         self._since = now
         return found

@@ -13,7 +13,7 @@ import numpy as np
 from schedmate.base.inputs import format_duration, moment_of
 from schedmate.base.reading import open_binary
 from schedmate.cluster.record import PlanStatus
-from schedmate.jobs import Estimate, JobRecord
+from schedmate.jobs import FAILURE_STATES, Estimate, JobRecord
 from schedmate.logparse.triage.summary import NodeUse, exact_test
 from schedmate.report import charts
 from schedmate.serve.board import Board, Job
@@ -272,8 +272,7 @@ def trends(
 def _outcome(state: str) -> str:
     if state == "COMPLETED":
         return "completed"
-    failed = ("FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "TIMEOUT")
-    return "failed" if state in failed else "other"
+    return "failed" if state in (*FAILURE_STATES, "TIMEOUT") else "other"
 
 
 def _moment(seconds: float | None) -> str | None:

@@ -20,9 +20,9 @@ from agents import AgentFiles
 from slurm_testbed import USER, Testbed, until
 from training_jobs import NODE_FAULT, TrainingJob, make_repository, submit
 
+from schedmate.cluster import MEMORY_FILE
 from schedmate.cluster.adapter import FAILURES
 from schedmate.cluster.memory import Memory
-from schedmate.commands.agents import MEMORY_FILE
 from schedmate.mate import embedder_of
 from schedmate.retrieval.shared import open_history
 from schedmate.settings import load_settings

@@ -240,7 +240,6 @@ _RUN_NAME = re.compile(
 _PART = re.compile(r"[A-Za-z]+|\d+")
 LAUNCH = "name in the launch"
 """The rule of words of the launch that are no dataset's setting."""
-_OF_TESTS = re.compile(r"(^|[/_])test(s|ing)?[/_.]")
 
 
 def find_hint(
