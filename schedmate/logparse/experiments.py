@@ -4,8 +4,8 @@ Keras, Trainer), or as the log of an ended job shows them.
 `find_runs` says what of a path is a run, by content and not by name where the content tells;
 `read_run` reads one to a `Run`: its curve, its length, its settings. `Run.progress` is what
 `track` shows of it. Names of columns and settings are in `experiments.yaml`. TensorBoard's event
-files are read by the library `tensorboard` (the extra of that name); W&B's `.wandb` files have no
-library that reads them, so the summary and settings beside them are read.
+files are read by the library `tensorboard` (the extra of that name), W&B's `.wandb` files by
+`wandb.py` (extra `wandb`), without which the summary and settings beside them are read.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from schedmate.base.data import load
-from schedmate.base.errors import InputError, UsageError
+from schedmate.base.errors import InputError, require
 from schedmate.base.inputs import format_duration, moment_of
 from schedmate.base.reading import open_text, parse_document, parse_json, read_text
 from schedmate.jobs import JobState, Progress
 from schedmate.logparse.reading import Log, LogFile
 from schedmate.logparse.reading.lines import seconds_apart
 from schedmate.logparse.reading.storage import Memory
+from schedmate.logparse.wandb import has_protobuf, item_values, read_records, wandb_file
 
 MOST_POINTS = 200_000
 """Points of a curve that are kept; more are thinned while they are read, every second one."""
@@ -187,18 +188,12 @@ class Run(BaseModel):
 
 
 def kind_of(path: Path) -> Format | None:
-    """The format of a run at this path, None where it is none of them.
-
-    Raises `UsageError` for a kind of file that cannot be read, with what to name instead.
-    """
+    """The format of a run at this path, None where it is none of them."""
     if path.is_dir():
         return _kind_of_folder(path)
     name = path.name
     if name.endswith(".wandb"):
-        raise UsageError(
-            f"{path} is W&B's own binary file, which no library reads any more; name its folder "
-            f"{path.parent}, whose files/wandb-summary.json has the run time."
-        )
+        return "wandb"
     if ".tfevents." in name or name.startswith("events.out.tfevents"):
         return "tensorboard"
     if name == "wandb-summary.json":
@@ -226,7 +221,7 @@ def _is_curve_line(text: str, path: Path) -> bool:
 
 
 def _kind_of_folder(path: Path) -> Format | None:
-    if (path / "files" / "wandb-summary.json").is_file() or (path / "wandb-summary.json").is_file():
+    if wandb_file(path) or _wandb_summary(path):
         return "wandb"
     if (path / "meta.yaml").is_file() and (
         (path / "metrics").is_dir() or (path / "params").is_dir()
@@ -295,11 +290,6 @@ def read_runs(path: Path) -> list[Run]:
 
 def _unread(path: Path) -> str:
     """What to name instead of a folder without a run that can be read."""
-    if next(path.glob("*.wandb"), None) or next(path.glob("*/*.wandb"), None):
-        return (
-            "its .wandb files are W&B's own binary, which no library reads; name the run's output, "
-            "or a folder with files/wandb-summary.json"
-        )
     if path.name == ".aim" or (path / ".aim").is_dir():
         return "Aim's store is not read; export the metrics as CSV with the columns step and loss"
     return "name the file or folder of a run"
@@ -317,9 +307,15 @@ def curve_progress(path: Path) -> Progress | None:
 def is_curve(path: Path) -> bool:
     """Whether a path is the curve of one run that trains, with no log of it beside that."""
     if not path.is_dir():
-        return path.is_file() and kind_of(path) in ("tensorboard", "csv")
-    logs = any(one.suffix in LOGS for one in path.iterdir())
-    return not logs and kind_of(path) in ("tensorboard", "csv", "mlflow")
+        return path.is_file() and kind_of(path) in ("tensorboard", "csv", "wandb")
+    if any(one.suffix in LOGS for one in path.iterdir()) or _has_output(path):
+        return False
+    return kind_of(path) in ("tensorboard", "csv", "mlflow", "wandb")
+
+
+def _has_output(path: Path) -> bool:
+    """Whether W&B stored the output of the run in this folder, which then says more."""
+    return (path / "files" / "output.log").is_file()
 
 
 def curve_log(path: Path) -> Log | None:
@@ -340,9 +336,8 @@ def curve_log(path: Path) -> Log | None:
 
 def _curve(path: Path) -> Run | None:
     kind = kind_of(path)
-    if kind is None or (kind != "tensorboard" and not path.is_dir()):
-        return None
-    if kind == "wandb" and any(path.rglob("output.log")):
+    binary = kind == "tensorboard" or path.suffix == ".wandb"
+    if kind is None or not (binary or path.is_dir()) or _has_output(path):
         return None
     return _READERS[kind](path)
 
@@ -507,8 +502,10 @@ def _point(row: Mapping[str, Any]) -> Point:
     for name, value in row.items():
         plain = _plain(str(name))
         for kind in ("step", "epoch", "loss"):
-            if _is(kind, plain) and (number := _number(value)) is not None:
-                point.setdefault(kind, number)
+            if not _is(kind, plain) or (number := _number(value)) is None:
+                continue
+            if kind not in point or plain in _names()[kind]:  # `train/loss` before `eval/loss`
+                point[kind] = number
         if _is("time", plain) and (at := _moment(value)) is not None:
             point.setdefault("time", at)
         if _is("elapsed", plain) and (number := _number(value)) is not None:
@@ -614,9 +611,21 @@ def wandb_output(path: Path) -> Run | None:
 _WANDB_RUN = re.compile(r"^(?:offline-)?run-\d+_\d+-")
 
 
+def _wandb_summary(folder: Path) -> Path | None:
+    """The folder of the text files beside a run of W&B, None where it has no summary."""
+    for files in (folder / "files", folder):
+        if (files / "wandb-summary.json").is_file():
+            return files
+    return None
+
+
 def _read_wandb(path: Path) -> Run:
     folder = path if path.is_dir() else path.parent
-    files = folder / "files" if (folder / "files").is_dir() else folder
+    file = wandb_file(folder) if path.suffix != ".wandb" else path
+    files = _wandb_summary(folder)
+    if file is not None and (files is None or has_protobuf()):
+        return _read_wandb_file(file)
+    assert files is not None
     top = files.parent if files.name == "files" else files
     summary = parse_json(read_text(files / "wandb-summary.json"), files / "wandb-summary.json")
     summary = summary if isinstance(summary, dict) else {}
@@ -645,10 +654,58 @@ def _read_wandb(path: Path) -> Run:
     return _settle(run)
 
 
+def _read_wandb_file(path: Path) -> Run:
+    """The whole of a run from its binary file: curve, settings, machine, and how it ended."""
+    run = Run(format="wandb", name=path.stem.removeprefix("run-"), path=str(path))
+    settings: dict[str, Any] = {}
+    summary: dict[str, Any] = {}
+
+    def points() -> Iterator[Point]:
+        for record in records:
+            if record.HasField("history"):
+                values = item_values(record.history.item, path)
+                yield _point({"_step": record.history.step.num, **values})
+            elif record.HasField("summary"):
+                summary.update(item_values(record.summary.update, path))
+            elif record.HasField("environment"):
+                about = record.environment
+                stated = {
+                    "gpu_count": about.gpu_count,
+                    "gpu": about.gpu_type,
+                    "username": about.username,
+                    "program": about.code_path or about.program,
+                    "args": list(about.args),
+                }
+                if about.program:
+                    _read_wandb_metadata(run, {k: v for k, v in stated.items() if v or k == "args"})
+            elif record.HasField("run") or record.HasField("config"):
+                update = record.run.config if record.HasField("run") else record.config
+                settings.update(item_values(update.update, path))
+                if record.run.HasField("start_time"):
+                    run.start_time = record.run.start_time.ToNanoseconds() / 1e9
+            elif record.HasField("exit"):
+                run.state = _WANDB_ENDS.get(record.exit.exit_code, "FAILED")
+                run.stated_duration_s = float(record.exit.runtime) or None
+
+    records = read_records(path)
+    if (text := path.parent / "files" / "wandb-metadata.json").is_file():
+        _read_wandb_metadata(run, parse_json(read_text(text, errors="replace"), text))
+    run.points = _thinned(points())
+    run.settings = _scalars({k: v for k, v in settings.items() if k != "_wandb"})
+    run.stated_duration_s = _number(summary.get("_runtime")) or run.stated_duration_s
+    if run.points and run.stated_duration_s is None:
+        run.end_time = run.points[-1].time
+    return _settle(run)
+
+
+_WANDB_ENDS: dict[int, JobState] = {0: "COMPLETED", 255: "CANCELLED"}
+"""By the exit code that W&B keeps; 255 stands for Ctrl-C (`wandb/sdk/lib/exit_hooks.py`)."""
+
+
 def _read_wandb_metadata(run: Run, about: Any) -> None:
     if not isinstance(about, dict):
         return
-    run.start_time = _moment(about.get("startedAt"))
+    run.start_time = _moment(about.get("startedAt")) or run.start_time
     gpus = _number(about.get("gpu_count"))
     run.gpus = int(gpus) if gpus is not None and 0 <= gpus < 1e6 else None
     run.gpu_type = about["gpu"] if isinstance(about.get("gpu"), str) else None
@@ -786,13 +843,10 @@ def _read_jsonl(path: Path) -> Run:
 
 
 def _read_tensorboard(path: Path) -> Run:
-    try:
-        from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
-        from tensorboard.util import tensor_util
-    except ImportError:
-        raise UsageError(
-            f"{path} holds TensorBoard's event files; to read them install schedmate[tensorboard]."
-        ) from None
+    require(f"reading {path}", "tensorboard", "tensorboard")
+    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+    from tensorboard.util import tensor_util
+
     files = sorted(path.glob("*tfevents*")) if path.is_dir() else [path]
 
     def points() -> Iterator[Point]:

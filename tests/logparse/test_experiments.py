@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -12,10 +13,11 @@ from typing import Any
 import pytest
 from cli_runner import Cli
 
-from schedmate.base.errors import InputError, UsageError
+from schedmate.base.errors import InputError
 from schedmate.logparse.experiments import find_runs, kind_of, read_runs
 
 START = 1_700_000_000
+WANDB = Path(__file__).parent.parent / "fixtures" / "wandb" / "run-1jovzjjc.wandb"
 
 
 def write(path: Path, text: str) -> Path:
@@ -44,6 +46,11 @@ def wandb_run(folder: Path) -> Path:
     about = {"program": "train.py", "args": ["--lr", "1"], "gpu": "A100", "gpu_count": 8}
     write(files / "wandb-metadata.json", json.dumps(about))
     return files.parent
+
+
+def wandb_binary(folder: Path) -> Path:
+    pytest.importorskip("google.protobuf")
+    return Path(shutil.copy(WANDB, folder))
 
 
 def mlflow_run(folder: Path) -> Path:
@@ -111,6 +118,7 @@ def tensorboard_run(folder: Path) -> Path:
 CASES: dict[Callable[[Path], Path], tuple[str, dict[str, Any]]] = {
     trainer_state: ("trainer_state", {"iteration": 300, "total_iterations": 300, "loss": 1.7}),
     wandb_run: ("wandb", {"iteration": 999, "loss": 0.5}),
+    wandb_binary: ("wandb", {"iteration": 300, "total_iterations": 300, "loss": 1.0}),
     mlflow_run: ("mlflow", {"iteration": 1000, "total_iterations": 1000, "step_time_s": 3.6}),
     lightning: ("csv", {"iteration": 149, "epoch": 1, "loss": 0.9, "step_time_s": None}),
     keras: ("csv", {"epoch": 1, "loss": 1.25, "step_time_s": None}),
@@ -147,9 +155,26 @@ def test_a_folder_of_runs_follows_no_links(tmp_path: Path) -> None:
         read_runs(write(tmp_path / "empty" / "README.md", "loss").parent)
 
 
-def test_binary_wandb_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"W&B's own binary file"):
-        kind_of(write(tmp_path / "run-abc.wandb", ":W&B"))
+def test_a_run_of_wandb_in_full(tmp_path: Path, cli: Cli) -> None:
+    """What W&B itself wrote offline, with a record longer than a block; whole, cut, damaged."""
+    file = wandb_binary(tmp_path)
+    (run,) = read_runs(tmp_path)
+    assert (run.state, run.user, run.command) == ("COMPLETED", "ada", "python train.py --lr 0.001")
+    assert len(run.points) == 10
+    assert {point.loss for point in run.points} == {2 - n / 10 for n in range(1, 11)}
+    assert run.setting("training_config.lr") == 0.001
+    found = cli("history", "add", "--from", str(file), "--history", str(tmp_path / "h"))
+    assert "added 1jovzjjc: COMPLETED" in found.err
+
+    content = WANDB.read_bytes()
+    file.write_bytes(content[:-700])
+    (cut,) = read_runs(file)
+    assert (cut.state, cut.points[-1].step) == (None, 240)
+    file.write_bytes(content[:36_000] + b"?" + content[36_001:])
+    damaged = cli("track", str(file))
+    assert (damaged.code, "is damaged at byte" in damaged.err) == (3, True)
+    file.write_bytes(b"text")
+    assert "not a run of W&B" in cli("track", str(file)).err
 
 
 def test_runs_become_jobs(tmp_path: Path, cli: Cli) -> None:
@@ -234,7 +259,7 @@ def test_a_run_is_as_long_as_its_log_where_nothing_states_it(tmp_path: Path, cli
         (("--from", "{}", "-c", "python train.py"), "name its folder with --repo"),
         (("--from", "{}"), "does not say what it trained"),
         (("--from", "{}/nothing"), "nothing"),
-        (("--from", "{}/../binary"), "its .wandb files are W&B's own binary"),
+        (("--from", "{}/../binary"), "not a run of W&B that can be read"),
         (("--from", "{}/../aim"), "Aim's store is not read"),
     ],
 )
