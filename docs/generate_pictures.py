@@ -3,8 +3,9 @@
     python docs/generate_pictures.py [--check]
 
 The session is run on a pseudo-terminal in what `make demo` leaves; the SVG shows each command, and
-its output after the time that it took. The reports are those that the commands write, in Chromium.
-With --check, only compare the text of the SVG with what the commands print now.
+its output after the time that it took. One is for phones, with fewer columns. The reports are those
+that the commands write, and the dashboard is that of a service which was sent the demonstration's
+jobs, in Chromium. With --check, only compare the text of the wide SVG with what is printed now.
 """
 
 from __future__ import annotations
@@ -12,27 +13,32 @@ from __future__ import annotations
 import fcntl
 import html
 import io
+import json
 import os
 import pty
 import re
 import shutil
+import socket
 import struct
 import subprocess
 import sys
 import tempfile
 import termios
 import time
+import urllib.request
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from generate_samples import ROOT, comparable, demo, environment
+from PIL import Image
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
 IMAGES = ROOT / "docs" / "images"
-TERMINAL = IMAGES / "terminal.svg"
-WIDTH = 100
+TERMINALS = {"terminal.svg": 100, "terminal-phone.svg": 52}
+"""Recordings of the session, and their columns."""
 ANALYZE = r"""schedmate analyze demo/train_repo \
     --command "torchrun --nproc_per_node=4 train.py model=resnet50 trainer.epochs=60" """
 SESSION = (
@@ -44,8 +50,12 @@ SIMULATE = "schedmate simulate demo/trace.csv --policy fifo,sjf,tiresias --clust
 REPORTS = {
     "triage.png": "schedmate triage demo/jobs.csv --out report.html",
     "simulation.png": f"{SIMULATE} && cp runs/report.html report.html",
+    "track.png": "schedmate track demo/running.log --html report.html",
+    "fleet.png": "schedmate fleet diagnose examples/gallery/fleet.json -o report.html",
 }
 SIZE = 1200, 860
+COLOURS = 128
+"""Colours of a picture, for small files."""
 TYPED_S, PAUSE_S = 0.6, 0.9
 THEME = TerminalTheme(
     (22, 27, 34),
@@ -69,12 +79,12 @@ class Shown:
     at_s: float
 
 
-def on_terminal(command: str, folder: Path) -> tuple[str, float]:
-    """What a command prints on a terminal of `WIDTH` columns, and its wall time [s]."""
+def on_terminal(command: str, folder: Path, width: int) -> tuple[str, float]:
+    """What a command prints on a terminal of so many columns, and its wall time [s]."""
     ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, WIDTH, 0, 0))
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
     env = environment(folder / "home") | {"TERM": "xterm-256color", "FORCE_COLOR": "1"}
-    env["COLUMNS"] = str(WIDTH)
+    env["COLUMNS"] = str(width)
     began = time.monotonic()
     with subprocess.Popen(
         ["bash", "-c", command], cwd=folder, env=env, stdout=theirs, stderr=subprocess.DEVNULL
@@ -91,27 +101,27 @@ def on_terminal(command: str, folder: Path) -> tuple[str, float]:
     return text, time.monotonic() - began
 
 
-def session(folder: Path) -> list[Shown]:
+def session(folder: Path, width: int) -> list[Shown]:
     """The whole session, a part for each command and each output."""
     parts, now = [], 0.3
     for command in SESSION:
         typed = Text.assemble(("$ ", "bold green"), (command, "bold"))
         parts.append(Shown(typed, now))
-        output, took_s = on_terminal(command, folder)
+        output, took_s = on_terminal(command, folder, width)
         now += TYPED_S + took_s
         parts.append(Shown(Text.from_ansi(output.rstrip("\n") + "\n"), now))
         now += PAUSE_S
     return parts
 
 
-def svg(parts: list[Shown]) -> str:
+def svg(parts: list[Shown], width: int) -> str:
     """The session as an SVG that plays once, and stands still where motion is not wanted."""
     console = Console(
-        width=WIDTH, record=True, file=io.StringIO(), force_terminal=True, color_system="truecolor"
+        width=width, record=True, file=io.StringIO(), force_terminal=True, color_system="truecolor"
     )
     moments: list[float] = []
     for part in parts:
-        lines = part.text.wrap(console, WIDTH)
+        lines = part.text.wrap(console, width)
         console.print(*lines, sep="\n", highlight=False)
         moments += [part.at_s] * len(lines)
     drawn = console.export_svg(title="schedmate", theme=THEME, unique_id="schedmate")
@@ -139,7 +149,7 @@ def text_of(drawn: str) -> str:
     return "\n".join(line.strip() for line in lines.values() if line.strip())
 
 
-def photograph(page: Path, picture: Path) -> None:
+def photograph(page: str, picture: Path) -> None:
     """A page as Chromium shows it in a window of that size."""
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None:
@@ -147,25 +157,76 @@ def photograph(page: Path, picture: Path) -> None:
     flags = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars")
     subprocess.run(
         [chromium, *flags, f"--window-size={SIZE[0]},{SIZE[1]}", f"--screenshot={picture}",
-         "--force-device-scale-factor=1", page.as_uri()],
+         "--force-device-scale-factor=1", page],
         check=True, capture_output=True,
     )  # fmt: skip
+    Image.open(picture).convert("RGB").quantize(COLOURS).save(picture, optimize=True)
+
+
+def dashboard(folder: Path, picture: Path) -> None:
+    """The dashboard of a service that heard of waiting, running and failed jobs."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as free:
+        port = free.getsockname()[1]
+    address = f"http://127.0.0.1:{port}"
+
+    def send(path: str, **body: object) -> None:
+        data = None if not body else json.dumps(body).encode()
+        request = urllib.request.Request(address + path, data, {"Content-Type": "application/json"})
+        urllib.request.urlopen(request, timeout=60).close()
+
+    command = ["schedmate", "serve", "--port", str(port), "--root", ".", "--state", "state"]
+    with subprocess.Popen(
+        command, cwd=folder, env=environment(folder / "home"), stderr=subprocess.DEVNULL
+    ) as service:
+        try:
+            for _ in range(600):
+                try:
+                    send("/readyz")
+                    break
+                except OSError:
+                    time.sleep(0.1)
+            repo, now = str(folder / "demo" / "train_repo"), time.time()
+            models = ("resnet50", "resnet18", "vit_small", "resnet50")
+            for number, model in enumerate(models):
+                job = {"job_id": f"482{number}", "name": f"{model}-cifar10", "user": "ada"}
+                job |= {
+                    "repo": repo,
+                    "command": f"torchrun --nproc_per_node=4 train.py model={model}",
+                }
+                job |= {"launch": {"gpus": 4}, "submit_time": now - 600 * (number + 1)}
+                send("/v1/advise", job=job, record=True)
+            log = str(folder / "demo" / "running.log")
+            about = {"job_id": "4817", "name": "gpt2-openwebtext", "user": "grace"}
+            send("/v1/track", job=about | {"launch": {"gpus": 8}}, log=log, follow=True)
+            for number in (6, 24, 36, 48):
+                failed = {"job_id": f"47{number:02d}", "user": "alan", "node_names": ["gpu-007"]}
+                send(
+                    "/v1/diagnose",
+                    job=failed,
+                    logs=[str(folder / f"demo/failed/job-{number:02d}.log")],
+                )
+            time.sleep(2)
+            photograph(address, picture)
+        finally:
+            service.terminate()
 
 
 def main() -> None:
     """Write the pictures, or compare the text of the session when called with --check."""
     with tempfile.TemporaryDirectory() as name:
         folder = demo(Path(name))
-        drawn = svg(session(folder))
-        if "--check" in sys.argv[1:]:
-            if comparable(text_of(drawn)) != comparable(text_of(TERMINAL.read_text())):
-                raise SystemExit("docs/images/terminal.svg is stale: make pictures")
-            return
-        TERMINAL.write_text(drawn)
+        for name, width in TERMINALS.items():
+            drawn = svg(session(folder, width), width)
+            if "--check" in sys.argv[1:]:
+                if comparable(text_of(drawn)) != comparable(text_of((IMAGES / name).read_text())):
+                    raise SystemExit(f"docs/images/{name} is stale: make pictures")
+                return
+            (IMAGES / name).write_text(drawn)
         env = environment(folder / "home")
         for picture, command in REPORTS.items():
             subprocess.run(["bash", "-c", command], cwd=folder, env=env, check=True)
-            photograph(folder / "report.html", IMAGES / picture)
+            photograph((folder / "report.html").as_uri(), IMAGES / picture)
+        dashboard(folder, IMAGES / "dashboard.png")
 
 
 if __name__ == "__main__":

@@ -17,25 +17,10 @@ from typer.core import TyperCommand
 
 from schedmate.base.data import MOST_GPUS, dumps
 from schedmate.base.errors import ABSTAINED, InputError, UsageError
-from schedmate.base.files import open_output
+from schedmate.base.files import open_output, parquet_rows
 from schedmate.base.inputs import parse_duration
-from schedmate.base.terminal import counted, outlasting, progress, say
-from schedmate.commands.options import (
-    HistoryOption,
-    HtmlOption,
-    JournalOption,
-    LlmBaseUrl,
-    LlmDeadline,
-    LlmModel,
-    LlmTimeout,
-    ParquetOption,
-    PlainOption,
-    RayOption,
-    Workers,
-    announce_model,
-    is_job_id,
-    write_page,
-)
+from schedmate.base.terminal import Screen, clean, counted, outlasting, progress, say
+from schedmate.commands import options
 
 if TYPE_CHECKING:
     from schedmate.jobs import JobSpec
@@ -104,11 +89,11 @@ def analyze(
             help="Write to FILE, which appears only when it is complete; - is standard output.",
         ),
     ] = None,
-    html: HtmlOption = None,
+    html: options.HtmlOption = None,
     record: Annotated[
         bool, typer.Option("--record", help="Store the job in the history as pending.")
     ] = False,
-    history: HistoryOption = None,
+    history: options.HistoryOption = None,
     top_k: Annotated[
         int | None, typer.Option(min=1, help="Most past jobs that an estimate uses.")
     ] = None,
@@ -134,10 +119,10 @@ def analyze(
             ),
         ),
     ] = None,
-    llm_base_url: LlmBaseUrl = None,
-    llm_model: LlmModel = None,
-    llm_timeout: LlmTimeout = None,
-    llm_deadline: LlmDeadline = None,
+    llm_base_url: options.LlmBaseUrl = None,
+    llm_model: options.LlmModel = None,
+    llm_timeout: options.LlmTimeout = None,
+    llm_deadline: options.LlmDeadline = None,
     show_prompt: Annotated[
         bool,
         typer.Option(
@@ -162,7 +147,7 @@ def analyze(
     fail_on_abstain: Annotated[
         bool, typer.Option("--fail-on-abstain", help="Exit with 4 when no past job is similar.")
     ] = False,
-    plain: PlainOption = False,
+    plain: options.PlainOption = False,
     batch: Annotated[
         str | None,
         typer.Option(
@@ -185,9 +170,9 @@ def analyze(
             help="Jobs that --batch reads at the same time. Default: one per core.",
         ),
     ] = None,
-    ray: RayOption = None,
-    journal: JournalOption = None,
-    parquet: ParquetOption = None,
+    ray: options.RayOption = None,
+    journal: options.JournalOption = None,
+    parquet: options.ParquetOption = None,
 ) -> None:
     """Estimate a job's run time from its code and from past jobs.
 
@@ -225,7 +210,7 @@ def analyze(
             if is_given:
                 raise UsageError(f"{name} is for one job, not for --batch; leave it out.")
         if settings.mode != "static":
-            announce_model(settings, "the source code")
+            options.announce_model(settings, "the source code")
         described = {
             "REPO": repo,
             "--command": command,
@@ -238,7 +223,7 @@ def analyze(
         for name, value in described.items():
             if value is not None:
                 raise UsageError(f"{name} describes one job; with --batch it goes into the lines.")
-        where = Workers(processes, ray, journal)
+        where = options.Workers(processes, ray, journal)
         where.check()
 
         failed, abstained = analyze_batch(batch, settings, output, parquet, where, record=record)
@@ -287,7 +272,7 @@ def _described(spec: JobSpec) -> JobSpec:
     """What was named: code, or a job of this machine's cluster, of whose size counts what the
     command line says."""
     job = spec.repo or ""
-    if spec.command is not None or not is_job_id(job):
+    if spec.command is not None or not options.is_job_id(job):
         return spec
     import time
 
@@ -322,7 +307,7 @@ def _mate(settings: Settings) -> SchedMate:
     from schedmate.mate import SchedMate
 
     if settings.mode != "static":
-        announce_model(settings, "the source code")
+        options.announce_model(settings, "the source code")
     return SchedMate(settings, own_process=True)
 
 
@@ -332,7 +317,6 @@ def _replaying(record: Path, spec: JobSpec, settings: Settings) -> SchedMate:
 
     require_packages()
     from schedmate.agent.react.trajectory import load_trajectory
-    from schedmate.base.terminal import say
     from schedmate.mate import SchedMate
 
     job, use, script = load_trajectory(record)
@@ -343,7 +327,6 @@ def _replaying(record: Path, spec: JobSpec, settings: Settings) -> SchedMate:
 
 
 def _show_prompt(spec: JobSpec, settings: Settings, output: Path | None) -> None:
-    from schedmate.base.terminal import say
     from schedmate.mate import SchedMate
 
     with SchedMate(settings, own_process=True) as mate:
@@ -369,7 +352,6 @@ def _analyze_one(
 
     `elsewhere` is the option that names the history to the next command, where one was given.
     """
-    from schedmate.base.terminal import Screen, clean, say
     from schedmate.report.jobs import show_analysis
 
     with mate:
@@ -392,13 +374,12 @@ def _analyze_one(
                 if analysis.estimate.abstained and not analysis.estimate.endless:
                     stream.write(_what_it_needs(spec, elsewhere))
         about = f"{spec.repo}: {spec.command}" if spec.command else str(spec.repo)
-        write_page(html, "analyze", about, partial(show_analysis, analysis))
+        options.write_page(html, "analyze", about, partial(show_analysis, analysis))
     return analysis.estimate.abstained
 
 
 def _what_it_needs(spec: JobSpec, elsewhere: str) -> str:
     """What would give the job a run time: one finished run of its code, and the command for it."""
-    from schedmate.base.terminal import clean
 
     def shown(text: str, else_: str) -> str:
         return quote(text) if clean(text, 2_000) == text else else_
@@ -423,12 +404,11 @@ def analyze_batch(
     settings: Settings,
     output: Path | None,
     parquet: Path | None,
-    where: Workers,
+    where: options.Workers,
     *,
     record: bool,
 ) -> tuple[int, int]:
     """Analyse the lines of `batch`; gives how many failed and how many abstained."""
-    from schedmate.base.files import parquet_rows
     from schedmate.base.objects import local_copy
     from schedmate.base.reading import open_text
     from schedmate.commands.batch import COLUMNS, Analyst, analyze_many

@@ -15,6 +15,7 @@ import typer
 
 from schedmate.base.data import dumps
 from schedmate.base.errors import InputError, UsageError
+from schedmate.base.files import is_remote, without_query
 from schedmate.base.terminal import clean, counted, say
 from schedmate.commands.options import HistoryOption, JsonOption
 
@@ -155,7 +156,6 @@ def _file(name: str, place: Path) -> Path:
 
 def _copied(part: _Part, target: Path) -> bool:
     """Copy a database into a file; whether there was one."""
-    from schedmate.base.files import is_remote
     from schedmate.base.journal import copy_database
     from schedmate.retrieval.database import DATABASE
     from schedmate.retrieval.shared import open_history
@@ -174,7 +174,6 @@ def _copied(part: _Part, target: Path) -> bool:
 
 
 def _put_back(name: str, copy: Path, place: Place) -> None:
-    from schedmate.base.files import is_remote
     from schedmate.base.journal import copy_database
     from schedmate.mate import embedder_of
     from schedmate.retrieval.database import DATABASE
@@ -236,6 +235,4 @@ def _facts(path: Path) -> dict[str, Any]:
 
 
 def _shown(place: Place) -> str:
-    from schedmate.base.files import is_remote, without_query
-
     return without_query(str(place)) if is_remote(place) else str(place)

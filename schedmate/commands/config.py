@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from schedmate.base.data import dumps
+from schedmate.base.files import without_password
+from schedmate.base.terminal import Screen
 from schedmate.commands.options import JsonOption
 
 SCHEMA = "schedmate.config/v1"
@@ -31,8 +33,6 @@ def show(
 
     Passwords in addresses are shown as `***`.
     """
-    from schedmate.base.files import without_password
-    from schedmate.base.terminal import Screen
     from schedmate.settings import ADDRESSES, explain_settings
 
     settings, origins = explain_settings()

@@ -14,25 +14,11 @@ import typer
 
 from schedmate.base.data import dumps
 from schedmate.base.errors import FAILED_JOB, INTERNAL, UsageError, did_you_mean
-from schedmate.base.terminal import say
-from schedmate.commands.options import (
-    FollowLinks,
-    Format,
-    HtmlOption,
-    JsonOption,
-    LlmBaseUrl,
-    LlmDeadline,
-    LlmModel,
-    LlmTimeout,
-    announce_model,
-    check_format,
-    mixed_logs_warnings,
-    named_logs,
-    write_page,
-)
+from schedmate.base.inputs import host_name
+from schedmate.base.terminal import Screen, say
+from schedmate.commands import options
 
 if TYPE_CHECKING:
-    from schedmate.base.terminal import Screen
     from schedmate.jobs import Diagnosis
     from schedmate.logparse.failure.rules import RuleSet
     from schedmate.logparse.reading import Log
@@ -84,18 +70,18 @@ def diagnose(
             )
         ),
     ] = "auto",
-    llm_base_url: LlmBaseUrl = None,
-    llm_model: LlmModel = None,
-    llm_timeout: LlmTimeout = None,
-    llm_deadline: LlmDeadline = None,
+    llm_base_url: options.LlmBaseUrl = None,
+    llm_model: options.LlmModel = None,
+    llm_timeout: options.LlmTimeout = None,
+    llm_deadline: options.LlmDeadline = None,
     window: Annotated[
         int,
         typer.Option(min=10, max=5000, help="Lines around the failure that are shown to a model."),
     ] = 200,
-    follow_links: FollowLinks = False,
-    as_json: JsonOption = False,
-    form: Format = "text",
-    html: HtmlOption = None,
+    follow_links: options.FollowLinks = False,
+    as_json: options.JsonOption = False,
+    form: options.Format = "text",
+    html: options.HtmlOption = None,
     exit_code: Annotated[
         bool,
         typer.Option("--exit-code", help="Exit with 6 when the job failed (any type but none)."),
@@ -110,8 +96,8 @@ def diagnose(
     from schedmate.base.confine.limits import bounded
     from schedmate.settings import load_settings
 
-    check_format(form, as_json=as_json)
-    logs, its_nodes = named_logs(logs)
+    options.check_format(form, as_json=as_json)
+    logs, its_nodes = options.named_logs(logs)
     nodes = nodes or its_nodes
     settings = load_settings(
         llm_base_url=llm_base_url,
@@ -119,7 +105,6 @@ def diagnose(
         llm_timeout_s=llm_timeout,
         llm_deadline_s=llm_deadline,
     )
-    from schedmate.base.terminal import Screen
     from schedmate.logparse.failure import diagnose as run
     from schedmate.logparse.failure import open_job, site_rules
     from schedmate.logparse.reading import open_log
@@ -133,7 +118,9 @@ def diagnose(
         log = stack.enter_context(open_job(logs, follow_links=follow_links))
         usual = [stack.enter_context(open_log(path)) for path in healthy or ()]
         several = (
-            mixed_logs_warnings(logs[0], log, follow_links=follow_links) if len(logs) == 1 else []
+            options.mixed_logs_warnings(logs[0], log, follow_links=follow_links)
+            if len(logs) == 1
+            else []
         )
         if as_json:
             log.warnings += several
@@ -156,7 +143,7 @@ def diagnose(
         typer.echo(diagnosis_markdown(diagnosis), nl=False)
     else:
         show_diagnosis(diagnosis, Screen(sys.stdout))
-    write_page(html, "diagnose", ", ".join(logs), partial(_show_whole, diagnosis))
+    options.write_page(html, "diagnose", ", ".join(logs), partial(_show_whole, diagnosis))
     if exit_code and diagnosis.error_type != "none":
         raise typer.Exit(FAILED_JOB)
 
@@ -172,7 +159,6 @@ def _show_whole(diagnosis: Diagnosis, screen: Screen) -> None:
 
 def node_log(text: str) -> Log:
     """The log of a node, named before it (`gpu-7=dmesg.txt`) or not."""
-    from schedmate.base.inputs import host_name
     from schedmate.logparse.reading import open_log
 
     node, named, path = text.partition("=")
@@ -207,7 +193,7 @@ def _with_opinion(
 
     try:
         if is_open(diagnosis):
-            announce_model(settings, "the log")
+            options.announce_model(settings, "the log")
         return consult(diagnosis, log, llm, window=window, healthy=healthy)
     finally:
         llm.close()
@@ -240,11 +226,9 @@ def list_rules(
     word: Annotated[
         str | None, typer.Argument(help="Only rules with this word in them.", show_default=False)
     ] = None,
-    as_json: JsonOption = False,
+    as_json: options.JsonOption = False,
 ) -> None:
     """List the rules with their patterns, meanings and sources."""
-    from schedmate.base.terminal import Screen
-
     every = _rules_in_use().rules
     rules = every
     if word is not None:
@@ -286,7 +270,6 @@ def check_rules(
 
     Exits with 1 when an example fails, or when no rule matches the line.
     """
-    from schedmate.base.terminal import Screen
     from schedmate.logparse.failure.rules import failed_examples, match_text
 
     screen = Screen(sys.stdout)

@@ -27,8 +27,9 @@ from schedmate.base.errors import (
     SchedmateError,
     installing,
 )
+from schedmate.base.files import without_password, without_query
 from schedmate.base.inputs import format_duration
-from schedmate.base.terminal import counted
+from schedmate.base.terminal import Screen, counted
 from schedmate.cluster import Check, cluster_kind
 from schedmate.commands.options import JsonOption
 
@@ -68,8 +69,6 @@ def print_checks(
     more: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
     """Print what was found, in JSON with `more`; ends the command with 1 when a check failed."""
-    from schedmate.base.terminal import Screen
-
     failed = any(check.status == "failed" for check in checks)
     if as_json:
         found = [asdict(one) for one in checks]
@@ -205,7 +204,6 @@ def _asked_for(settings: Settings) -> dict[str, str]:
 
 
 def _settings(settings: Settings, origins: dict[str, str]) -> Iterator[Check]:
-    from schedmate.base.files import without_password
     from schedmate.settings import (
         ADDRESSES,
         ENV_PREFIX,
@@ -319,7 +317,6 @@ def examine_history(place: Place, embedder: Embedder | None) -> Generator[Check,
 
 def _shared_history(url: str, embedder: Embedder | None) -> Iterator[Check]:
     """A history in PostgreSQL: whether it answers, and how old the copy of it is."""
-    from schedmate.base.files import without_query
     from schedmate.retrieval.shared import SharedHistory
 
     with SharedHistory.connect(url, embedder, create=False, poll=False) as history:

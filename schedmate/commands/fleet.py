@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from schedmate.base.data import dumps
+from schedmate.base.data import PACKAGE, dumps
 from schedmate.base.errors import ABSTAINED, InputError, UsageError, did_you_mean
-from schedmate.base.terminal import counted, progress, say
+from schedmate.base.files import open_output
+from schedmate.base.inputs import parse_duration
+from schedmate.base.terminal import Screen, Table, counted, progress, say
 from schedmate.commands.options import JsonOption
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ def diagnose(
             metavar="[PODSx]GPUSgCPUSc[GBm][@switch]",
             help=(
                 "A job's request: 8g128c, 0.5g4c, or 16x8g96c@switch for pods under one "
-                "access switch. Repeatable. Default: those of the paper's Figures 13 and 14."
+                "access switch. Repeatable. Default: those of the ASI paper's figures."
             ),
         ),
     ] = None,
@@ -49,11 +51,11 @@ def diagnose(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Explain why idle GPUs cannot be allocated, by request and cause.
+    """Explain why idle GPUs cannot be allocated.
 
-    Causes are disjoint and add up to all idle GPUs: remainders of shared GPUs; stranded GPUs, too
-    few together for the request; no CPUs or memory left; not under one switch. A GPU with two
-    causes is counted under the first of them.
+    Shows the causes for each request. They are disjoint and add up to all idle GPUs: remainders
+    of shared GPUs; stranded GPUs, too few together for the request; no CPUs or memory left; not
+    under one switch. A GPU with two causes is counted under the first of them.
 
     Example: schedmate fleet diagnose fleet.json -r 8g128c -o report.html
     """
@@ -64,7 +66,6 @@ def diagnose(
     diagnosis = find(load_snapshot(snapshot), requests)
     document = _diagnosis_document(diagnosis, nodes)
     if report is not None:
-        from schedmate.base.files import open_output
         from schedmate.report.fleet import fleet_page
 
         command = shlex.join(["schedmate", *sys.argv[1:]])
@@ -101,7 +102,6 @@ def _diagnosis_document(diagnosis: FleetDiagnosis, nodes: int) -> dict[str, Any]
 
 
 def _show_diagnosis(diagnosis: FleetDiagnosis, document: dict[str, Any]) -> None:
-    from schedmate.base.terminal import Screen, Table
     from schedmate.schedulers.fleet.diagnosis import CAUSES
 
     screen = Screen(sys.stdout)
@@ -148,13 +148,13 @@ def defrag(
         typer.Option("-o", "--output", "--out", metavar="FILE", help="Write the plan as JSON."),
     ] = None,
     budget: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="Migrations at most.")
+        int | None, typer.Option(min=0, metavar="N", help="Most migrations in the plan.")
     ] = None,
     rounds: Annotated[
-        int, typer.Option(min=1, max=100, help="Rounds at most; each draws new groups.")
+        int, typer.Option(min=1, max=100, help="Most rounds; each draws new groups of nodes.")
     ] = 5,
     depth: Annotated[
-        int, typer.Option(min=1, max=10, help="Longest ejection chain (the paper's K).")
+        int, typer.Option(min=1, max=10, help="Longest ejection chain (K in the ASI paper).")
     ] = 3,
     group: Annotated[int, typer.Option(min=2, metavar="N", help="Nodes per group.")] = 500,
     method: Annotated[
@@ -216,7 +216,6 @@ def defrag(
 
     Example: schedmate fleet defrag fleet.json --budget 200 -o plan.json
     """
-    from schedmate.base.files import open_output
     from schedmate.schedulers.fleet.plan import plan_document
 
     fleet = load_snapshot(snapshot)
@@ -283,7 +282,6 @@ def verify(
 def _options(method: str, rounds: int, depth: int, group: int, seed: int) -> Any:
     from dataclasses import replace
 
-    from schedmate.base.errors import did_you_mean
     from schedmate.schedulers.fleet.defrag import METHODS
 
     if method not in METHODS:
@@ -318,8 +316,6 @@ def _proved_plan(
 
 
 def _show_plan(document: dict[str, Any]) -> None:
-    from schedmate.base.terminal import Screen
-
     screen = Screen(sys.stdout)
     screen.line(_plan_line(document), "good" if document["emptied"] else None)
     screen.line(
@@ -421,15 +417,15 @@ def place(
         ),
     ] = None,
     published: Annotated[
-        bool, typer.Option("--published", help="Algorithm 2 as printed, to compare.")
+        bool, typer.Option("--published", help="Algorithm 2 as the paper prints it.")
     ] = False,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Place large jobs under as few access switches as possible.
 
-    For one job the entropy over switches (the paper's Equation 1) is minimal. Several jobs are also
-    tried in other orders than largest first. Exit code 4 if a job finds no room.
+    For one job the entropy over switches (Equation 1 of the ASI paper) is minimal. Several jobs
+    are also tried in other orders than largest first. Exit code 4 if a job finds no room.
 
     Example: schedmate fleet place fleet.json --gpus 256 --gpu-type H20 --cpus-per-gpu 12
     """
@@ -499,7 +495,6 @@ def _clear_switch(
 ) -> ClearedSwitch | None:
     import time
 
-    from schedmate.base.files import open_output
     from schedmate.schedulers.fleet.plan import Choice, plan_document, require_safe
     from schedmate.schedulers.fleet.topology import clear_switch
 
@@ -569,8 +564,6 @@ def _switch(snapshot: FleetSnapshot, code: int) -> str:
 
 
 def _show_placement(document: dict[str, Any], kind: str | None) -> None:
-    from schedmate.base.terminal import Screen, Table
-
     screen = Screen(sys.stdout)
     for job in document["jobs"]:
         what = f"{counted(job['gpus'], 'GPU')} {kind or ''}".strip()
@@ -662,7 +655,6 @@ def synthesize(
 
     Example: schedmate fleet synthesize --nodes 2000 -o fleet.json
     """
-    from schedmate.base.data import PACKAGE
     from schedmate.schedulers.fleet.document import write_snapshot
     from schedmate.schedulers.fleet.synthesize import calibration
     from schedmate.schedulers.fleet.synthesize import synthesize as draw
@@ -684,7 +676,7 @@ def convert(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="For openb: the moment since the start of the trace, such as 120d.",
+            help="For Alibaba's trace openb: the moment since its start, such as 120d.",
         ),
     ] = None,
     fill: Annotated[
@@ -706,7 +698,6 @@ def convert(
 
     Example: schedmate fleet convert exports/ -o fleet.parquet
     """
-    from schedmate.base.inputs import parse_duration
     from schedmate.schedulers.fleet import openb
     from schedmate.schedulers.fleet.document import write_snapshot
 
@@ -737,8 +728,6 @@ def check(snapshot: SnapshotArgument, as_json: JsonOption = False) -> None:
 
     Example: schedmate fleet check fleet.json
     """
-    from schedmate.base.terminal import Screen, Table
-
     fleet = load_snapshot(snapshot)
     types = _by_type(fleet)
     if as_json:
@@ -811,6 +800,7 @@ def _say_written(snapshot: FleetSnapshot, out: Path | None) -> None:
 app = typer.Typer(
     no_args_is_help=True,
     help="Find out why idle GPUs cannot be used, and plan migrations.",
+    epilog="After Alibaba's ASI (OSDI'26); docs/fleet.md explains the terms.",
 )
 for command in (check, convert, diagnose, defrag, verify, place, synthesize):
     app.command()(command)

@@ -110,7 +110,7 @@ def goodput(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Predict the goodput of a large training.
+    """Predict a large training's goodput under failures.
 
     Says which share of its time a training makes lasting progress (the effective training time
     ratio, ETTR) with failures, their detection, restarts, checkpoints and spare nodes, by the best

@@ -18,8 +18,9 @@ import typer
 
 from schedmate.base.data import dumps, encodable
 from schedmate.base.errors import INPUT, INTERRUPTED, UsageError
+from schedmate.base.files import open_output
 from schedmate.base.inputs import parse_duration
-from schedmate.base.terminal import counted, progress, say
+from schedmate.base.terminal import Screen, counted, progress, say
 from schedmate.commands.options import HistoryOption, JournalOption, JsonOption, RayOption, Workers
 
 if TYPE_CHECKING:
@@ -468,7 +469,6 @@ def list_(
         jobs = [record.model_dump(mode="json", by_alias=True) for record in records]
         typer.echo(dumps({"schema": SCHEMA, "jobs": jobs}, indent=2))
         return
-    from schedmate.base.terminal import Screen
     from schedmate.report.jobs import show_jobs
 
     show_jobs(records, Screen(sys.stdout))
@@ -555,7 +555,6 @@ def stats(history: HistoryOption = None, as_json: JsonOption = False) -> None:
     if as_json:
         typer.echo(dumps({"schema": SCHEMA, "stats": numbers}, indent=2))
         return
-    from schedmate.base.terminal import Screen
     from schedmate.report.jobs import show_stats
 
     show_stats(numbers, Screen(sys.stdout))
@@ -600,8 +599,6 @@ def export(
 
     `history import` reads the file.
     """
-    from schedmate.base.files import open_output
-
     with settings_history(history, read_only=True) as store, open_output(output) as stream:
         for record in store.export():
             stream.write(record.model_dump_json(by_alias=True, exclude_none=True) + "\n")
@@ -679,7 +676,6 @@ def _show_job(record: JobRecord, as_json: bool) -> None:
         document["fingerprint"] = record.metadata.fingerprint()
         typer.echo(dumps({"schema": SCHEMA, "job": document}, indent=2))
         return
-    from schedmate.base.terminal import Screen
     from schedmate.report.jobs import show_job
 
     show_job(record, Screen(sys.stdout))

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import typer
 
 from schedmate.base.errors import InputError, SchedmateError, UsageError, did_you_mean
+from schedmate.base.files import is_remote, open_output
 from schedmate.base.reading import MOST_SETTINGS, read_text
 from schedmate.base.terminal import clean, say
 from schedmate.cluster import BUNDLED, cluster_kind, cluster_names, clusters, kind_here
@@ -141,7 +142,6 @@ def found_scheduler() -> str:
 
 def _checked(values: dict[str, Any]) -> dict[str, Any]:
     """The answers as the file holds them; raises `SettingsError` for one that does not fit."""
-    from schedmate.base.files import is_remote
     from schedmate.llm.endpoint import endpoint
     from schedmate.settings import settings_of_flags
 
@@ -252,8 +252,6 @@ def _read_line(question: str) -> str:
 
 def write_settings(path: Path, values: dict[str, Any]) -> Path | None:
     """Write the file; return the path of the copy of an older one, or None without one."""
-    from schedmate.base.files import open_output
-
     text = "# Settings of schedmate; `schedmate config show --origin` says what holds and why.\n"
     text += "".join(f"{name} = {_toml(value)}\n" for name, value in sorted(values.items()))
     old_copy = None

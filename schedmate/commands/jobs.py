@@ -14,11 +14,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from schedmate.base.data import dumps
 from schedmate.base.errors import UsageError
 from schedmate.base.inputs import format_duration
-from schedmate.base.terminal import counted, progress, say
+from schedmate.base.terminal import Screen, Table, counted, progress, say
 from schedmate.commands.options import HistoryOption, JsonOption
 
 if TYPE_CHECKING:
-    from schedmate.base.terminal import Screen
     from schedmate.cluster import ClusterKind
     from schedmate.cluster.adapter import ClusterAdapter, Description, LiveJob
     from schedmate.mate import SchedMate
@@ -112,8 +111,6 @@ def jobs(
         document = {"schema": SCHEMA, "cluster": adapter.cluster, "user": whose}
         typer.echo(dumps({**document, "jobs": [row.model_dump() for row in rows]}, indent=1))
         return
-    from schedmate.base.terminal import Screen
-
     _show(rows, whose, Screen(sys.stdout))
 
 
@@ -220,8 +217,6 @@ def _followed(
 
 
 def _show(rows: list[JobRow], user: str | None, screen: Screen) -> None:
-    from schedmate.base.terminal import Table
-
     if not rows:
         screen.line(f"no running or waiting job{'' if user is None else f' of {user}'}.")
         return

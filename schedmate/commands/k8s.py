@@ -18,24 +18,7 @@ from schedmate.base.errors import InputError, UsageError
 from schedmate.base.files import open_output
 from schedmate.base.terminal import counted, progress, say
 from schedmate.cluster.kubernetes import Kubernetes
-from schedmate.commands.agents import (
-    BoundsOption,
-    DryRunOption,
-    Gauge,
-    MetricsOption,
-    OnceOption,
-    Reload,
-    ShadowOption,
-    StateOption,
-    UndoOption,
-    add_report,
-    counted_passes,
-    examine,
-    keep_running,
-    opened_agent,
-    plan_for,
-    run_agent,
-)
+from schedmate.commands import agents
 from schedmate.commands.options import HistoryOption, JsonOption, LogFormatOption
 
 if TYPE_CHECKING:
@@ -69,22 +52,22 @@ NamespaceOption = Annotated[
 KIND = Kubernetes()
 
 app = typer.Typer(help="Run schedmate's agent beside a Kubernetes cluster.", no_args_is_help=True)
-add_report(app, KIND)
+agents.add_report(app, KIND)
 
 
 @app.command()
 def agent(
-    once: OnceOption = False,
-    dry_run: DryRunOption = False,
-    undo: UndoOption = False,
-    shadow: ShadowOption = False,
-    bounds: BoundsOption = None,
-    state: StateOption = None,
+    once: agents.OnceOption = False,
+    dry_run: agents.DryRunOption = False,
+    undo: agents.UndoOption = False,
+    shadow: agents.ShadowOption = False,
+    bounds: agents.BoundsOption = None,
+    state: agents.StateOption = None,
     history: HistoryOption = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     namespace: NamespaceOption = None,
-    metrics: MetricsOption = None,
+    metrics: agents.MetricsOption = None,
     log_format: LogFormatOption = "text",
     as_json: JsonOption = False,
 ) -> None:
@@ -102,24 +85,26 @@ def agent(
     """
     where: dict[str, Any] = {"kubeconfig": kubeconfig, "context": context, "namespaces": namespace}
 
-    def run(reload: Reload) -> None:
-        with opened_agent(
+    def run(reload: agents.Reload) -> None:
+        with agents.opened_agent(
             KIND, bounds, state, history, dry_run=dry_run, shadow=shadow, **where
         ) as setup:
             gauges = own_gauges(setup.adapter, setup.goes_on)
-            with counted_passes(metrics, KIND, gauges) as seen:
-                run_agent(setup, once=once, undo=undo, as_json=as_json, seen=seen, reload=reload)
+            with agents.counted_passes(metrics, KIND, gauges) as seen:
+                agents.run_agent(
+                    setup, once=once, undo=undo, as_json=as_json, seen=seen, reload=reload
+                )
 
-    keep_running(run, bounds, log_format)
+    agents.keep_running(run, bounds, log_format)
 
 
-def own_gauges(adapter: KubernetesAdapter, leads: Callable[[], bool]) -> dict[str, Gauge]:
+def own_gauges(adapter: KubernetesAdapter, leads: Callable[[], bool]) -> dict[str, agents.Gauge]:
     """What only this agent has to count, by name."""
     return {
-        "schedmate_agent_leader": Gauge(
+        "schedmate_agent_leader": agents.Gauge(
             "Whether this agent holds the Lease", lambda: float(leads())
         ),
-        "schedmate_agent_lists": Gauge(
+        "schedmate_agent_lists": agents.Gauge(
             "Lists that watches had to make",
             lambda: float(sum(mirror.lists for mirror in adapter.mirrors)),
         ),
@@ -131,8 +116,8 @@ def plan(
     job: Annotated[
         str, typer.Argument(metavar="JOB", help="NAMESPACE/KIND/NAME, such as team-a/job/train.")
     ],
-    bounds: BoundsOption = None,
-    state: StateOption = None,
+    bounds: agents.BoundsOption = None,
+    state: agents.StateOption = None,
     history: HistoryOption = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
@@ -154,14 +139,14 @@ def plan(
         "context": context,
         "namespaces": [namespace],
     }
-    plan_for(KIND, job, bounds, state, history, as_json=as_json, **where)
+    agents.plan_for(KIND, job, bounds, state, history, as_json=as_json, **where)
 
 
 @app.command()
 def undo(
     plan: Annotated[str, typer.Argument(metavar="PLAN", help="Id of a recovery plan.")],
-    bounds: BoundsOption = None,
-    state: StateOption = None,
+    bounds: agents.BoundsOption = None,
+    state: agents.StateOption = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
 ) -> None:
@@ -172,7 +157,7 @@ def undo(
     from schedmate.cluster.adapter import ExecutorError
 
     where: dict[str, Any] = {"kubeconfig": kubeconfig, "context": context}
-    with opened_agent(KIND, bounds, state, None, watches=False, **where) as setup:
+    with agents.opened_agent(KIND, bounds, state, None, watches=False, **where) as setup:
         if setup.recovery is None:
             raise UsageError("the bounds name no recovery.yaml; give them with --bounds.")
         result = setup.recovery.undo(plan)
@@ -186,7 +171,7 @@ def undo(
 
 @app.command()
 def doctor(
-    bounds: BoundsOption = None,
+    bounds: agents.BoundsOption = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     namespace: NamespaceOption = None,
@@ -199,7 +184,7 @@ def doctor(
     check failed (✗); a warning (!) leaves it at 0.
     """
     where: dict[str, Any] = {"kubeconfig": kubeconfig, "context": context, "namespaces": namespace}
-    examine(KIND, bounds, as_json=as_json, **where)
+    agents.examine(KIND, bounds, as_json=as_json, **where)
 
 
 # `schedmate k8s logs`: logs of failed pods, for triage.

@@ -13,6 +13,7 @@ import typer
 from schedmate.base.data import dumps
 from schedmate.base.errors import InputError, ModelError, UsageError
 from schedmate.base.inputs import moment_of, parse_duration
+from schedmate.base.terminal import Screen, Table
 from schedmate.commands.options import JsonOption, LlmBaseUrl
 
 if TYPE_CHECKING:
@@ -274,7 +275,6 @@ def _readings(since: str | None) -> tuple[Any, int, float]:
     import time
 
     from schedmate.agent.react.extractor import PURPOSE
-    from schedmate.base.inputs import parse_duration
     from schedmate.llm.serving import Reading
     from schedmate.llm.store import STORE_FILE, Store
     from schedmate.settings import data_dir
@@ -421,8 +421,6 @@ def _ledger_totals(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _print_ledger(calls: list[dict[str, Any]], totals: list[dict[str, Any]]) -> None:
-    from schedmate.base.terminal import Screen, Table
-
     screen = Screen(sys.stdout)
     if not calls:
         screen.line("no model has been called yet.")

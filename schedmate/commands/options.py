@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from schedmate.base.errors import InputError, UsageError
+from schedmate.base.files import open_output
 from schedmate.base.terminal import counted, say
 
 if TYPE_CHECKING:
@@ -109,7 +110,6 @@ def write_page(
     """Write the page of what `show` prints (`report.answer.answer_page`), if --html names one."""
     if page is None:
         return
-    from schedmate.base.files import open_output
     from schedmate.report.answer import answer_page
 
     with open_output(page) as stream:
@@ -139,7 +139,6 @@ def named_logs(words: list[str]) -> tuple[list[str], list[str]]:
 
 def announce_model(settings: Settings, what: str) -> None:
     """Print a note if parts of `what` will be sent to a model on another machine."""
-    from schedmate.base.terminal import say
     from schedmate.llm.endpoint import endpoint
 
     where = endpoint(settings.llm_base_url, settings.llm_model)

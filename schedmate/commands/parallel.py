@@ -14,6 +14,7 @@ import typer
 
 from schedmate.base.data import MOST_GPUS, dumps
 from schedmate.base.errors import INPUT, InputError, UsageError
+from schedmate.base.files import open_output
 from schedmate.base.terminal import Screen, Table, clean, progress, say
 from schedmate.commands.options import JsonOption
 
@@ -52,10 +53,11 @@ def collectives(
     volumes that were left out.
 
     Examples:
+
       schedmate parallel collectives --profile collectives.csv.gz
+
       schedmate parallel collectives --ranks 4 --gpu A100-40 -o collectives.csv
     """
-    from schedmate.base.terminal import Screen, Table
     from schedmate.schedulers.parallelism.network import alpha_beta_fits
     from schedmate.schedulers.parallelism.profile import read_tables
 
@@ -97,7 +99,6 @@ def collectives(
 
 
 def _time_collectives(ranks: int, gpu: str, output: Path, on: str, repeats: int) -> None:
-    from schedmate.base.files import open_output
     from schedmate.schedulers.parallelism.network import (
         COLLECTIVE_COLUMNS,
         collective_row,
@@ -120,7 +121,6 @@ def _time_collectives(ranks: int, gpu: str, output: Path, on: str, repeats: int)
 
 def devices(as_json: JsonOption = False) -> None:
     """List the known GPU types with their datasheet numbers."""
-    from schedmate.base.terminal import Screen, Table
     from schedmate.schedulers.parallelism import devices as known
 
     gpu_types = known.bundled_devices().values()
@@ -153,7 +153,6 @@ def devices(as_json: JsonOption = False) -> None:
 
 def models(as_json: JsonOption = False) -> None:
     """List the known models with their sizes."""
-    from schedmate.base.terminal import Screen, Table
     from schedmate.schedulers.parallelism import models as known
 
     known_models = known.bundled_models().values()
@@ -232,7 +231,6 @@ def described_network(
 
 def say_device(gpu: str) -> None:
     """Say which GPU a name is taken for that several of different memory have."""
-    from schedmate.base.terminal import say
     from schedmate.schedulers.parallelism.devices import assumed_memory_variant
 
     meant = assumed_memory_variant(gpu)
@@ -270,6 +268,8 @@ def predict(
     With --json one line per plan: iteration_s, max_memory_bytes and their parts. If there are
     several plans, one that cannot be predicted or read gets a line with its error, and the exit
     code is 3.
+
+    Example: schedmate parallel predict plan.json --profile profiles/
     """
     from schedmate.schedulers.parallelism.plan import InvalidPlan, Plan, plans_in
     from schedmate.schedulers.parallelism.predict import Predictor
@@ -343,16 +343,16 @@ def plan(
     device: DeviceOption = None,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Write an HTML page to FILE.html instead."
-        ),
+        typer.Option("--output", "-o", metavar="FILE", help="Write the plans as an HTML page."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Find parallelism plans for a model, without running it.
 
     Examples:
+
       schedmate parallel plan --model gpt-2.7b --gpus 16 --gpu-type A100-40
+
       schedmate parallel plan REPO --command "torchrun train.py --config 7b.yaml" --gpus 16
     """
     from schedmate.schedulers.parallelism.plan import check_settings
@@ -383,7 +383,6 @@ def plan(
         say_device(gpu_type)
     planning = Planner(described_network(profile, between_nodes, device)).plan(request)
     if output is not None:
-        from schedmate.base.files import open_output
         from schedmate.report.parallel import parallel_page
 
         with open_output(output) as stream:
@@ -418,8 +417,9 @@ def profile(
 
     `predict` and `plan` use the result. Each distinct operator is timed once with its shape under
     each tensor-parallel degree. The output shows how much the runs of an operator differ.
+
+    Example: schedmate parallel profile --model gpt-2.7b --gpu A100-40 -o layers.csv
     """
-    from schedmate.base.files import open_output
     from schedmate.schedulers.parallelism import models as known
     from schedmate.schedulers.parallelism.operators import Sizes
     from schedmate.schedulers.parallelism.plan import check_settings
@@ -458,7 +458,10 @@ def export(
     ],
     to: Annotated[str, typer.Option(help="megatron, deepspeed, torchtitan or fsdp.")] = "megatron",
 ) -> None:
-    """Print the launch arguments that run a plan."""
+    """Print the launch arguments that run a plan.
+
+    Example: schedmate parallel export plan.json --to torchtitan
+    """
     from schedmate.schedulers.parallelism.export import FRAMEWORKS, launch_arguments
     from schedmate.schedulers.parallelism.plan import read_plans
 

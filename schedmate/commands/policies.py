@@ -14,19 +14,10 @@ import typer
 
 from schedmate.base.data import dumps
 from schedmate.base.errors import UsageError
+from schedmate.base.files import open_output
 from schedmate.base.inputs import format_duration, parse_duration
-from schedmate.base.terminal import counted, progress, say
+from schedmate.base.terminal import Screen, Table, counted, progress, say
 from schedmate.commands import options
-from schedmate.commands.options import (
-    JsonOption,
-    MapOption,
-    OriginOption,
-    SkipBadOption,
-    TraceArgument,
-    WorkloadsOption,
-    load_trace,
-    trace_origin,
-)
 
 if TYPE_CHECKING:
     from schedmate.schedulers.sim.explain import Explanation
@@ -44,13 +35,12 @@ def policies(
             autocompletion=options.complete_policy,
         ),
     ] = None,
-    as_json: JsonOption = False,
+    as_json: options.JsonOption = False,
 ) -> None:
     """List the scheduling policies, or the settings of one.
 
     Example: schedmate policies tiresias
     """
-    from schedmate.base.terminal import Screen, Table
     from schedmate.schedulers import registry
 
     screen = Screen(sys.stdout)
@@ -93,7 +83,7 @@ TUNE_SCHEMA = "schedmate.tune/v1"
 
 
 def tune(
-    trace: TraceArgument,
+    trace: options.TraceArgument,
     policy: Annotated[
         str,
         typer.Option(
@@ -135,13 +125,13 @@ def tune(
     metric: Annotated[
         str, typer.Option(help="Metric to minimise, as named by `simulate --json`.")
     ] = "avg_jct_h",
-    most: Annotated[int, typer.Option(min=1, help="Simulations at most.")] = 200,
+    most: Annotated[int, typer.Option(min=1, help="Most simulations.")] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Seed of noise and intervals.")] = 0,
-    columns: MapOption = None,
-    skip_bad: SkipBadOption = False,
-    origin: OriginOption = None,
-    workloads: WorkloadsOption = None,
-    as_json: JsonOption = False,
+    columns: options.MapOption = None,
+    skip_bad: options.SkipBadOption = False,
+    origin: options.OriginOption = None,
+    workloads: options.WorkloadsOption = None,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Find the settings of a policy that suit the recent past.
 
@@ -158,7 +148,7 @@ def tune(
     plan = Plan((policy,), Cluster.parse(cluster), estimator, HONEST, seed, check=False)
     wanted = candidates(policy) if not tries else dict(map(_parse, tries))
     check_plan(plan)
-    workload = load_trace(trace, columns, skip_bad, workloads, origin=origin)
+    workload = options.load_trace(trace, columns, skip_bad, workloads, origin=origin)
     span = workload.jobs[-1].submit_time - workload.jobs[0].submit_time
     moment = span * 2 / 3 if at is None else parse_duration(at)
     past, later = split(workload, moment, parse_duration(window))
@@ -173,7 +163,7 @@ def tune(
     document = {
         "schema": TUNE_SCHEMA,
         "trace": trace.name,
-        **trace_origin(workload),
+        **options.trace_origin(workload),
         "policy": answer,
         "metric": metric,
         "past": {
@@ -211,8 +201,6 @@ def _parse(text: str) -> tuple[str, list[Any]]:
 
 
 def _show_trials(document: dict[str, Any], moment: str) -> None:
-    from schedmate.base.terminal import Screen, Table
-
     screen = Screen(sys.stdout)
     past, later, metric = document["past"], document["later"], document["metric"]
     mean, low, high = later["jct_less_default_h"]
@@ -244,7 +232,7 @@ MODELS = ("run-times", "submissions")
 
 
 def explain(
-    trace: TraceArgument,
+    trace: options.TraceArgument,
     model: Annotated[
         str,
         typer.Option(
@@ -261,11 +249,11 @@ def explain(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write plots as HTML.")
     ] = None,
-    columns: MapOption = None,
-    skip_bad: SkipBadOption = False,
-    origin: OriginOption = None,
-    workloads: WorkloadsOption = None,
-    as_json: JsonOption = False,
+    columns: options.MapOption = None,
+    skip_bad: options.SkipBadOption = False,
+    origin: options.OriginOption = None,
+    workloads: options.WorkloadsOption = None,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Show what one of Lucid's models learns from a trace.
 
@@ -281,13 +269,12 @@ def explain(
     from schedmate.schedulers.sim.explain import explain_run_times, explain_submissions
 
     require_schedulers_extra("interpret", what="`schedmate explain`")
-    workload = load_trace(trace, columns, skip_bad, workloads, origin=origin)
+    workload = options.load_trace(trace, columns, skip_bad, workloads, origin=origin)
     if model == "run-times":
         explanation = explain_run_times(workload, job)
     else:
         explanation = explain_submissions(workload)
     if output is not None:
-        from schedmate.base.files import open_output
         from schedmate.report.explanation import explanation_page
 
         with open_output(output) as stream:
@@ -306,7 +293,7 @@ def _explanation_document(
     return {
         "schema": EXPLAIN_SCHEMA,
         "trace": trace,
-        **trace_origin(workload),
+        **options.trace_origin(workload),
         "model": explanation.model,
         "fitted_on": explanation.fitted_on,
         "intercept": explanation.intercept,
@@ -334,7 +321,6 @@ def _explanation_document(
 def _show_explanation(explanation: Explanation) -> None:
     import math
 
-    from schedmate.base.terminal import Screen, Table
     from schedmate.report.charts import factor_text
 
     screen = Screen(sys.stdout)

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from schedmate.base.data import dumps
-from schedmate.base.errors import ABSTAINED, NOT_TAKEN, UsageError
-from schedmate.base.terminal import clean, say
+from schedmate.base.errors import ABSTAINED, NOT_TAKEN, ActionError, UsageError
+from schedmate.base.inputs import parse_duration
+from schedmate.base.terminal import Screen, clean, say
 from schedmate.commands.options import JsonOption
 
 if TYPE_CHECKING:
@@ -128,7 +129,6 @@ def rotate(
     keep their entries. The archive is a record: `recover status --verify --record ARCHIVE` proves
     it. Put it into a timer, once a month.
     """
-    from schedmate.base.inputs import parse_duration
     from schedmate.cluster.record import Record
     from schedmate.cluster.recovery.guards import needed_from
 
@@ -172,7 +172,6 @@ def checkpoint(
     torch.distributed.checkpoint, DeepSpeed, Megatron, Lightning and Hugging Face are known. Exits
     with 4 when there is none.
     """
-    from schedmate.base.terminal import Screen
     from schedmate.cluster.recovery.checkpoints import newest_checkpoint, resume_command
 
     newest = newest_checkpoint(folder)
@@ -262,7 +261,6 @@ def print_answer(
     document: RecoverDocument, *, as_json: bool, what: str, stored: bool = True
 ) -> None:
     """Print the answer of `schedmate recover WHAT`; `stored` is false for a plan that is not."""
-    from schedmate.base.terminal import Screen
     from schedmate.cluster.recovery.document import SCHEMA
     from schedmate.report.recovery import show_recovery
 
@@ -387,7 +385,6 @@ def acting_service(
     if place is None:
         yield recovery_service(configuration, record)
         return
-    from schedmate.base.errors import ActionError
     from schedmate.cluster.bounds import kill_switch_is_on, load_bounds
     from schedmate.cluster.recovery.recover import ClusterExecutor, Recovery, of_cluster
     from schedmate.commands.agents import state_dir

@@ -13,20 +13,8 @@ from schedmate.base.data import dumps
 from schedmate.base.errors import UsageError, did_you_mean, installing
 from schedmate.base.files import open_output
 from schedmate.base.inputs import parse_duration
-from schedmate.base.terminal import progress, say
+from schedmate.base.terminal import Screen, progress, say
 from schedmate.commands import options
-from schedmate.commands.options import (
-    JsonOption,
-    MapOption,
-    OriginOption,
-    RayOption,
-    SkipBadOption,
-    TraceArgument,
-    Workers,
-    WorkloadsOption,
-    load_trace,
-    trace_origin,
-)
 
 if TYPE_CHECKING:
     from schedmate.schedulers.model import Cluster
@@ -38,7 +26,7 @@ SCHEMA = "schedmate.simulate/v1"
 
 
 def simulate(
-    trace: TraceArgument,
+    trace: options.TraceArgument,
     policy: Annotated[
         str,
         typer.Option(
@@ -74,7 +62,7 @@ def simulate(
         typer.Option(
             metavar="MODE",
             help=(
-                "honest: every policy pays all costs and backfills. published: as the Lucid "
+                "honest: every policy pays all costs and backfills. published: as in Lucid's "
                 "simulator. +NAME adds and -NAME removes one of its liberties, such as "
                 "honest+free-profiling."
             ),
@@ -136,7 +124,7 @@ def simulate(
             "--jobs", min=1, metavar="N", help="Runs at the same time, in processes. Default: 1."
         ),
     ] = None,
-    ray: RayOption = None,
+    ray: options.RayOption = None,
     tables: Annotated[
         Path | None,
         typer.Option(
@@ -147,10 +135,10 @@ def simulate(
             ),
         ),
     ] = None,
-    columns: MapOption = None,
-    skip_bad: SkipBadOption = False,
-    origin: OriginOption = None,
-    workloads: WorkloadsOption = None,
+    columns: options.MapOption = None,
+    skip_bad: options.SkipBadOption = False,
+    origin: options.OriginOption = None,
+    workloads: options.WorkloadsOption = None,
     check: Annotated[
         bool,
         typer.Option(
@@ -158,7 +146,7 @@ def simulate(
             help="Audit each run: no GPU given twice, no job before its submission.",
         ),
     ] = True,
-    as_json: JsonOption = False,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Compare scheduling policies by simulating a trace of jobs.
 
@@ -195,7 +183,7 @@ def simulate(
         changing = Phases.parse(phases)
     if not names:
         raise UsageError("--policy names none; `schedmate policies` lists them.")
-    where = Workers(processes, ray)
+    where = options.Workers(processes, ray)
     where.check(report)
     window = None if gantt is None else window_of(gantt)
     page = report or (None if out is None else out / "report.html")
@@ -221,7 +209,7 @@ def simulate(
     ]
     for plan in plans:
         check_plan(plan)
-    workload = load_trace(trace, columns, skip_bad, workloads, tables, origin)
+    workload = options.load_trace(trace, columns, skip_bad, workloads, tables, origin)
     if quota is not None:
         check_quotas(plans[0].cluster, workload)
     if out is not None and not parquet_is_there():
@@ -232,7 +220,7 @@ def simulate(
         )
     numbers = [result.numbers for result in done]
     document: dict[str, Any] = {"schema": SCHEMA, "trace": trace.name}
-    document |= trace_origin(workload) | {"runs": numbers}
+    document |= options.trace_origin(workload) | {"runs": numbers}
     if seeds := over_seeds(numbers):
         document["over_seeds"] = seeds
     if page is not None:
@@ -248,7 +236,6 @@ def simulate(
     if as_json:
         typer.echo(dumps(document, indent=1))
     else:
-        from schedmate.base.terminal import Screen
         from schedmate.report.simulation import show_simulation
 
         show_simulation(numbers, Screen(sys.stdout))

@@ -13,7 +13,7 @@ import typer
 from schedmate.base.data import dumps
 from schedmate.base.errors import UsageError
 from schedmate.base.files import open_output
-from schedmate.base.terminal import counted, progress, say
+from schedmate.base.terminal import Screen, counted, progress, say
 from schedmate.commands.options import HistoryOption, JsonOption
 
 if TYPE_CHECKING:
@@ -127,8 +127,6 @@ def site_report(
     if as_json:
         typer.echo(dumps(found.document(), indent=1))
     else:
-        from schedmate.base.terminal import Screen
-
         show_site(found, Screen(sys.stdout))
 
 

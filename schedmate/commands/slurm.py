@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from schedmate.base.data import dumps
+from schedmate.base.files import without_query
+from schedmate.base.inputs import parse_duration
 from schedmate.base.terminal import counted, progress, say
 from schedmate.cluster.slurm import Slurm
 from schedmate.commands.agents import BoundsOption, cluster_app
@@ -49,8 +51,6 @@ def import_runs(
 
       schedmate slurm import --since 180d --bounds /etc/schedmate/bounds.yaml
     """
-    from schedmate.base.files import without_query
-    from schedmate.base.inputs import parse_duration
     from schedmate.cluster.bounds import load_bounds
     from schedmate.commands.history import learn_run_times, settings_history
     from schedmate.commands.history_analysis import RepositoryAnalysis

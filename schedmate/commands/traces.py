@@ -11,19 +11,9 @@ import typer
 
 from schedmate.base.data import dumps
 from schedmate.base.errors import UsageError
-from schedmate.base.terminal import say
-from schedmate.commands.options import (
-    JsonOption,
-    MapOption,
-    OriginOption,
-    OutOption,
-    SkipBadOption,
-    TraceArgument,
-    WorkloadsOption,
-    load_trace,
-    say_trace_written,
-    trace_origin,
-)
+from schedmate.base.inputs import parse_duration
+from schedmate.base.terminal import Screen, say
+from schedmate.commands import options
 
 
 def synthesize(
@@ -33,7 +23,7 @@ def synthesize(
             metavar="CLUSTER", help="venus, saturn, seren, kalos, philly, pai, or a YAML file."
         ),
     ],
-    out: OutOption = None,
+    out: options.OutOption = None,
     jobs: Annotated[
         int | None,
         typer.Option(
@@ -69,7 +59,6 @@ def synthesize(
 
     Example: schedmate traces synthesize venus --jobs 20000 -o venus.csv
     """
-    from schedmate.base.terminal import Screen
     from schedmate.report.traces import show_matches
     from schedmate.schedulers.sim.traces.assign import assign
     from schedmate.schedulers.sim.traces.recipe import Calibration, matches, parse_recipe
@@ -97,7 +86,7 @@ def synthesize(
     if as_json:
         document = {
             "schema": "schedmate.synthesize/v1",
-            **trace_origin(workload),
+            **options.trace_origin(workload),
             "notes": workload.notes,
             "jobs": len(workload),
             "cluster": statistics.cluster,
@@ -111,7 +100,7 @@ def synthesize(
         show_matches(rows, statistics, Screen(sys.stderr if out is None else sys.stdout))
     for note in workload.notes:
         say(f"note: {note}.")
-    say_trace_written(workload, out)
+    options.say_trace_written(workload, out)
 
 
 def spot(
@@ -126,7 +115,7 @@ def spot(
         typer.Option(min=0, metavar="SHARE", help="Demand of spot jobs, as a share of all GPUs."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
-    out: OutOption = None,
+    out: options.OutOption = None,
     show_sources: Annotated[
         bool,
         typer.Option("--sources", help="Print the sentence or figure behind each number."),
@@ -134,8 +123,8 @@ def spot(
 ) -> None:
     """Draw jobs of high priority, and spot jobs.
 
-    For `simulate --policy spot`, after the ASI paper. The paper's figures have few numbers, so many
-    values are guesses; see --sources.
+    For `simulate --policy spot`, after the paper on Alibaba's ASI (OSDI'26). Its figures have few
+    numbers, so many values are guesses; see --sources.
 
     Example: schedmate traces spot --nodes 256 -o spot.csv
     """
@@ -149,7 +138,7 @@ def spot(
     require_writer(out)
     workload, cluster = draw(nodes, days, seed, lp)
     write_trace(workload, out)
-    say_trace_written(workload, out)
+    options.say_trace_written(workload, out)
     counts: dict[tuple[int, str], int] = {}
     for node in cluster.nodes:
         counts[node.gpus, node.gpu_type] = counts.get((node.gpus, node.gpu_type), 0) + 1
@@ -160,7 +149,8 @@ def spot(
 
 def serve(
     requests: Annotated[
-        Path, typer.Argument(help="Requests: Azure's CSV or Mooncake's JSON lines, also .gz.")
+        Path,
+        typer.Argument(metavar="REQUESTS", help="Azure's CSV or Mooncake's JSON lines, also .gz."),
     ],
     prefill: Annotated[
         float, typer.Option(min=1e-6, metavar="N", help="Prompt tokens a second of one replica.")
@@ -195,7 +185,7 @@ def serve(
         int, typer.Option(min=1, max=1000, help="How often the load is repeated.")
     ] = 1,
     scale: Annotated[float, typer.Option(min=0.001, max=1e6, help="Factor on the load.")] = 1.0,
-    out: OutOption = None,
+    out: options.OutOption = None,
 ) -> None:
     """Turn requests to a service into replicas that lend idle GPUs.
 
@@ -206,7 +196,6 @@ def serve(
     Example: schedmate traces serve conv.csv.gz --prefill 8000 --decode 1500 --stretch 24 --repeat 7
     --beside jobs.csv -o both.csv
     """
-    from schedmate.base.inputs import parse_duration
     from schedmate.schedulers.sim.traces.serving import (
         Service,
         plan_replicas,
@@ -226,10 +215,10 @@ def serve(
         scale=scale,
     )
     plan = plan_replicas(read_requests(requests), service, replicas)
-    training = None if beside is None else load_trace(beside, None, False, None)
+    training = None if beside is None else options.load_trace(beside, None, False, None)
     workload = serving_workload(plan, service, requests.name.split(".")[0], training)
     write_trace(workload, out)
-    say_trace_written(workload, out)
+    options.say_trace_written(workload, out)
     lent = 1 - sum(plan.active) / len(plan.active) / plan.replicas
     say(
         f"{plan.replicas} replicas for a load of {sum(plan.load) / len(plan.load):.2f} on average "
@@ -249,7 +238,6 @@ app = typer.Typer(
 @app.command("list")
 def list_() -> None:
     """List trace formats, recipes and clusters to synthesize."""
-    from schedmate.base.terminal import Screen
     from schedmate.schedulers.sim.traces import formats
     from schedmate.schedulers.sim.traces.recipe import Calibration, Recipe, calibrations, recipes
 
@@ -264,12 +252,12 @@ def list_() -> None:
 
 @app.command()
 def check(
-    trace: TraceArgument,
-    columns: MapOption = None,
-    skip_bad: SkipBadOption = False,
-    origin: OriginOption = None,
-    workloads: WorkloadsOption = None,
-    as_json: JsonOption = False,
+    trace: options.TraceArgument,
+    columns: options.MapOption = None,
+    skip_bad: options.SkipBadOption = False,
+    origin: options.OriginOption = None,
+    workloads: options.WorkloadsOption = None,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Check every row of a trace and summarize it.
 
@@ -277,19 +265,18 @@ def check(
     """
     from schedmate.schedulers.sim.traces.writer import trace_facts
 
-    workload = load_trace(trace, columns, skip_bad, workloads, origin=origin)
+    workload = options.load_trace(trace, columns, skip_bad, workloads, origin=origin)
     if as_json:
         facts = trace_facts(workload).items()
         document: dict[str, Any] = {"schema": "schedmate.trace/v1", "trace": trace.name}
         document |= {name: value if math.isfinite(value) else None for name, value in facts}
         document |= {
-            **trace_origin(workload),
+            **options.trace_origin(workload),
             "columns": list(workload.columns),
             "notes": workload.notes,
         }
         typer.echo(dumps(document, indent=1))
         return
-    from schedmate.base.terminal import Screen
     from schedmate.report.traces import described
 
     screen = Screen(sys.stdout)
@@ -301,12 +288,12 @@ def check(
 
 @app.command()
 def convert(
-    trace: TraceArgument,
-    out: OutOption = None,
-    columns: MapOption = None,
-    skip_bad: SkipBadOption = False,
-    origin: OriginOption = None,
-    workloads: WorkloadsOption = None,
+    trace: options.TraceArgument,
+    out: options.OutOption = None,
+    columns: options.MapOption = None,
+    skip_bad: options.SkipBadOption = False,
+    origin: options.OriginOption = None,
+    workloads: options.WorkloadsOption = None,
 ) -> None:
     """Write a trace in schedmate's own format, CSV or Parquet.
 
@@ -315,15 +302,15 @@ def convert(
     from schedmate.schedulers.sim.traces.writer import require_writer, write_trace
 
     require_writer(out)
-    workload = load_trace(trace, columns, skip_bad, workloads, origin=origin)
+    workload = options.load_trace(trace, columns, skip_bad, workloads, origin=origin)
     write_trace(workload, out)
-    say_trace_written(workload, out)
+    options.say_trace_written(workload, out)
 
 
 @app.command()
 def sample(
-    trace: TraceArgument,
-    out: OutOption = None,
+    trace: options.TraceArgument,
+    out: options.OutOption = None,
     since: Annotated[
         str | None,
         typer.Option(
@@ -352,17 +339,16 @@ def sample(
         int | None, typer.Option(metavar="N", help="Keep this many jobs, drawn at random.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
-    columns: MapOption = None,
-    skip_bad: SkipBadOption = False,
-    origin: OriginOption = None,
+    columns: options.MapOption = None,
+    skip_bad: options.SkipBadOption = False,
+    origin: options.OriginOption = None,
 ) -> None:
-    """Take a part of a trace by time, users, VCs or at random.
+    """Take a part of a trace by time, users or at random.
 
     Jobs are not changed. Prints how the sample differs from the whole trace.
 
     Example: schedmate traces sample jobs.csv --from 7d --until 14d --users 0.5 -o week.csv
     """
-    from schedmate.base.inputs import parse_duration
     from schedmate.report.traces import described
     from schedmate.schedulers.sim.traces.writer import (
         cut_to_gpus,
@@ -374,7 +360,7 @@ def sample(
     )
 
     require_writer(out)
-    whole = part = load_trace(trace, columns, skip_bad, origin=origin)
+    whole = part = options.load_trace(trace, columns, skip_bad, origin=origin)
     if since is not None or until is not None:
         end = float("inf") if until is None else parse_duration(until)
         part = cut_window(part, parse_duration(since or "0"), end)
@@ -391,7 +377,7 @@ def sample(
     for name in before:
         if before[name] != after[name]:
             say(f"{name}: {after[name]} (of {before[name]})")
-    say_trace_written(part, out)
+    options.say_trace_written(part, out)
 
 
 app.command()(synthesize)

@@ -14,26 +14,11 @@ import typer
 from schedmate.base.data import dumps
 from schedmate.base.errors import ABSTAINED, UsageError
 from schedmate.base.files import open_output
-from schedmate.base.terminal import say
-from schedmate.commands.options import (
-    FollowLinks,
-    Format,
-    HistoryOption,
-    HtmlOption,
-    LlmBaseUrl,
-    LlmDeadline,
-    LlmModel,
-    LlmTimeout,
-    PlainOption,
-    announce_model,
-    check_format,
-    mixed_logs_warnings,
-    named_logs,
-    write_page,
-)
+from schedmate.base.inputs import parse_duration
+from schedmate.base.terminal import Screen, say
+from schedmate.commands import options
 
 if TYPE_CHECKING:
-    from schedmate.base.terminal import Screen
     from schedmate.jobs import Progress, Remaining
     from schedmate.logparse.progress.written import Willing
     from schedmate.logparse.reading import LogFile
@@ -97,13 +82,13 @@ def track(
             help="How long that job has run, such as 90m. Default: since its start in the history.",
         ),
     ] = None,
-    history: HistoryOption = None,
+    history: options.HistoryOption = None,
     as_json: Annotated[
         bool, typer.Option("--json", help=f"One JSON document ({SCHEMA}); a line each to follow.")
     ] = False,
-    form: Format = "text",
-    html: HtmlOption = None,
-    follow_links: FollowLinks = False,
+    form: options.Format = "text",
+    html: options.HtmlOption = None,
+    follow_links: options.FollowLinks = False,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="Write to FILE instead of the screen."),
@@ -112,11 +97,11 @@ def track(
         bool,
         typer.Option("--fail-on-abstain", help="Exit with 4 when the log states no step time."),
     ] = False,
-    llm_base_url: LlmBaseUrl = None,
-    llm_model: LlmModel = None,
-    llm_timeout: LlmTimeout = None,
-    llm_deadline: LlmDeadline = None,
-    plain: PlainOption = False,
+    llm_base_url: options.LlmBaseUrl = None,
+    llm_model: options.LlmModel = None,
+    llm_timeout: options.LlmTimeout = None,
+    llm_deadline: options.LlmDeadline = None,
+    plain: options.PlainOption = False,
 ) -> None:
     """Show a job's speed and remaining time, from its log.
 
@@ -125,12 +110,11 @@ def track(
     a step time, none is shown. If a language model is named, it sees one line of each unknown kind
     and writes a pattern for it, which is checked against the other lines and kept.
     """
-    from schedmate.base.terminal import Screen
     from schedmate.logparse.progress.ratio import throughput_ratio
     from schedmate.report.jobs import show_comparison, show_progress, show_remaining
     from schedmate.settings import load_settings
 
-    check_format(form, as_json=as_json)
+    options.check_format(form, as_json=as_json)
     settings = load_settings(
         llm_base_url=llm_base_url,
         llm_model=llm_model,
@@ -138,7 +122,7 @@ def track(
         llm_deadline_s=llm_deadline,
     )
     if settings.mode != "static":
-        announce_model(settings, "lines of the log")
+        options.announce_model(settings, "lines of the log")
     _check(log, compare, html, output, job, elapsed, follow=follow)
     if compare is not None:
         before, after = (
@@ -156,7 +140,7 @@ def track(
             raise typer.Exit(ABSTAINED)
         return
     assert log is not None
-    (log, *_), _ = named_logs([log])
+    (log, *_), _ = options.named_logs([log])
     if follow:
         _follow(
             Path(log), since, batch_size, every, as_json, settings, Screen(sys.stdout, plain=plain)
@@ -232,7 +216,7 @@ def _write_page(
 
     with bounded(f"the log {log}", settings.memory_mb):
         points = read_curve(Path(log), follow_links=follow_links)
-    write_page(page, "track", log, show, curves(points))
+    options.write_page(page, "track", log, show, curves(points))
 
 
 def _track(
@@ -257,7 +241,7 @@ def _track(
             return curve, {**whole, "warnings": []}
     within = bounded(f"the log {path}", settings.memory_mb)
     with within, open_log(path, follow_links=follow_links) as log:
-        log.warnings += mixed_logs_warnings(path, log, follow_links=follow_links)
+        log.warnings += options.mixed_logs_warnings(path, log, follow_links=follow_links)
         for warning in log.warnings:
             say(f"warning: {warning}")
         progress, file = track_job(log, batch=batch, since=since)
@@ -275,7 +259,6 @@ def _track(
 
 def _remaining(job: str, elapsed: str | None, progress: Progress, history: str | None) -> Remaining:
     """How long a job of the history still takes, with what its log says."""
-    from schedmate.base.inputs import parse_duration
     from schedmate.mate import SchedMate
     from schedmate.retrieval.remaining import remaining_time
     from schedmate.settings import load_settings

@@ -15,20 +15,9 @@ import typer
 
 from schedmate.base.data import dumps
 from schedmate.base.errors import InputError, UsageError
-from schedmate.base.files import open_output
-from schedmate.base.terminal import outlasting, progress, say
-from schedmate.commands.options import (
-    FollowLinks,
-    Format,
-    LlmBaseUrl,
-    LlmDeadline,
-    LlmModel,
-    LlmTimeout,
-    ParquetOption,
-    RayOption,
-    Workers,
-    announce_model,
-)
+from schedmate.base.files import open_output, parquet_rows
+from schedmate.base.terminal import Screen, outlasting, progress, say
+from schedmate.commands import options
 
 if TYPE_CHECKING:
     from schedmate.logparse.triage import Batch, JobVerdict, Strip, Triage
@@ -66,9 +55,9 @@ def triage(
             help="Write the verdicts as a CSV table with one row per job.",
         ),
     ] = None,
-    parquet: ParquetOption = None,
+    parquet: options.ParquetOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-    form: Format = "text",
+    form: options.Format = "text",
     since: Annotated[
         Literal["last"] | None,
         typer.Option(help="last: show what is new since the previous batch in the ledger."),
@@ -98,12 +87,12 @@ def triage(
             ),
         ),
     ] = False,
-    follow_links: FollowLinks = False,
+    follow_links: options.FollowLinks = False,
     processes: Annotated[
         int | None,
         typer.Option("--jobs", min=1, metavar="N", help="Processes. Default: one per core."),
     ] = None,
-    ray: RayOption = None,
+    ray: options.RayOption = None,
     ledger: Annotated[
         Path | None,
         typer.Option(
@@ -114,10 +103,10 @@ def triage(
             ),
         ),
     ] = None,
-    llm_base_url: LlmBaseUrl = None,
-    llm_model: LlmModel = None,
-    llm_timeout: LlmTimeout = None,
-    llm_deadline: LlmDeadline = None,
+    llm_base_url: options.LlmBaseUrl = None,
+    llm_model: options.LlmModel = None,
+    llm_timeout: options.LlmTimeout = None,
+    llm_deadline: options.LlmDeadline = None,
     ask: Annotated[
         int,
         typer.Option(
@@ -143,7 +132,6 @@ def triage(
 
       schedmate triage jobs.csv --out report.html --json > triage.json
     """
-    from schedmate.base.files import parquet_rows
     from schedmate.logparse.triage import find_targets
     from schedmate.logparse.triage.summary import COLUMN_KINDS, table_row, write_csv
     from schedmate.settings import data_dir, load_settings
@@ -162,7 +150,7 @@ def triage(
         raise UsageError(
             "--one-job-per-file and --one-job-per-folder exclude each other; give one of them."
         )
-    where = Workers(processes, ray)
+    where = options.Workers(processes, ray)
     where.check(out, table, parquet)
     add_row: Callable[[Mapping[str, object]], None]
     batch = find_targets(
@@ -209,7 +197,6 @@ def triage(
 
         typer.echo(triage_markdown(result), nl=False)
     elif not as_lines:
-        from schedmate.base.terminal import Screen
         from schedmate.report.batch import show_triage
 
         show_triage(result, Screen(sys.stdout))
@@ -236,7 +223,7 @@ def _batch(
     settings: Settings,
     *,
     ask: int,
-    where: Workers,
+    where: options.Workers,
     since_last: bool,
     on_verdict: Callable[[JobVerdict], None],
 ) -> Triage:
@@ -272,7 +259,7 @@ def _batch(
                 advance(len(verdicts), f"{len(verdicts):,} of {len(batch.targets):,}")
         use = None
         if llm is not None:
-            announce_model(settings, "logs")
+            options.announce_model(settings, "logs")
             with progress("asking the model", ask) as advance:
                 use = ask_model(
                     verdicts,

@@ -12,10 +12,12 @@ import typer
 
 from schedmate.base.data import dumps
 from schedmate.base.errors import ALARM, InputError, LimitError, UsageError
+from schedmate.base.files import children
+from schedmate.base.inputs import format_duration, parse_duration
+from schedmate.base.terminal import Screen, say
 from schedmate.commands.options import FollowLinks, PlainOption
 
 if TYPE_CHECKING:
-    from schedmate.base.terminal import Screen
     from schedmate.jobs.health import Health
     from schedmate.logparse.triage import Target
     from schedmate.logparse.watch.actions import Act
@@ -154,8 +156,6 @@ def watch(
     earlier ones. Prints a line for each job, the most urgent first. With --follow or a state file,
     each alarm is reported once when it begins and once when it ends.
     """
-    from schedmate.base.inputs import parse_duration
-    from schedmate.base.terminal import Screen, say
     from schedmate.logparse.watch.alarms import Alarms
     from schedmate.logparse.watch.health import WatchLimits
     from schedmate.settings import data_dir
@@ -263,8 +263,6 @@ def _targets(
 
 def _written(target: Target) -> float | None:
     """When a job's log was written last [s since epoch]; None if that cannot be told."""
-    from schedmate.base.files import children
-
     times = []
     paths = target.files or (
         (target.log, *children(target.log)) if target.log.is_dir() else [target.log]
@@ -355,8 +353,6 @@ def _print(
 
 def _state(health: Health) -> str:
     """A healthy job in words."""
-    from schedmate.base.inputs import format_duration
-
     progress = health.progress
     if progress.ended is not None:
         return progress.ended

@@ -8,14 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from io import StringIO
 from itertools import pairwise
 from statistics import median
 
 import numpy as np
 
-from schedmate import __version__
 from schedmate.base.inputs import format_duration
 from schedmate.base.terminal import Screen, Table, Tone
 from schedmate.logparse.experiments import Point
@@ -89,8 +87,6 @@ def answer_page(
         first=first,
         blocks=rest,
         figures=figures,
-        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        version=__version__,
     )
 
 

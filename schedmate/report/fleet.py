@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
-from schedmate import __version__
 from schedmate.report import charts
 from schedmate.report.charts import Axis, Figure
 from schedmate.report.page import embedded, render
@@ -34,8 +32,6 @@ def fleet_page(
         found=diagnosis,
         cluster=name,
         command=command,
-        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        version=__version__,
         causes=list(WORDS.items()),
         figures=figures(diagnosis),
         types=types,

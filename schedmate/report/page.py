@@ -6,10 +6,12 @@ import base64
 import hashlib
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from schedmate import __version__
 from schedmate.base.inputs import moment_of
 from schedmate.base.terminal import strip_escapes, visible
 
@@ -24,8 +26,9 @@ def render(name: str, *shared: str, **values: Any) -> str:
     """The page `NAME.html.j2` with style and script inside it.
 
     These are shared by every page (`page.css`, `page.js`), by several (`charts`), or its own
-    (`NAME.css`) if there is such a file. All `values` are escaped. Nothing but that style and that
-    script, identified by their digests, may run or be loaded, whatever a text contains.
+    (`NAME.css`) if there is such a file. All `values` are escaped; `made` and `version` say when
+    the page was written, and by what. Nothing but that style and that script, identified by their
+    digests, may run or be loaded, whatever a text contains.
     """
     style, script = (_joined(("page", *shared, name), kind) for kind in ("css", "js"))
     policy = (
@@ -33,7 +36,10 @@ def render(name: str, *shared: str, **values: Any) -> str:
         "base-uri 'none'; form-action 'none'"
     )
     template = _environment().get_template(f"{name}.html.j2")
-    return template.render(style=style, script=script, policy=policy, **values)
+    made = f"{datetime.now(UTC):%Y-%m-%d %H:%M UTC}"
+    return template.render(
+        style=style, script=script, policy=policy, made=made, version=__version__, **values
+    )
 
 
 def shown(text: object, limit: int = 500) -> str:

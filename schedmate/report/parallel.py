@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import numpy as np
 from markupsafe import Markup
 
-from schedmate import __version__
 from schedmate.report.charts import Series, dot_chart, linear_axis
 from schedmate.report.page import render, shown
 from schedmate.schedulers.parallelism.planner import Planning
@@ -26,8 +23,6 @@ def parallel_page(planning: Planning) -> str:
         best=planning.best.proxy,
         frontier=_frontier(planning),
         pipeline=_pipeline(planning.best.proxy),
-        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        version=__version__,
     )
 
 

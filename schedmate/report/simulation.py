@@ -12,14 +12,12 @@ import inspect
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from schedmate import __version__
 from schedmate.base.inputs import format_duration
 from schedmate.base.terminal import Screen, Table
 from schedmate.report import charts
@@ -40,6 +38,7 @@ from schedmate.schedulers.model import Cluster
 from schedmate.schedulers.sim.comparison import over_seeds
 from schedmate.schedulers.sim.outcome.metrics import SIZES
 from schedmate.schedulers.sim.outcome.results import (
+    OPPOSITE,
     Result,
     differences_in_words,
     fault_warnings,
@@ -87,10 +86,8 @@ def simulation_page(comparison: Comparison, window: tuple[float, float] | None =
         runs=runs,
         keys=keys,
         headlines=headlines(runs),
-        differences=differences_in_words(runs),
+        differences=[line.partition(OPPOSITE) for line in differences_in_words(runs)],
         warnings=fault_warnings(runs),
-        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        version=__version__,
         policies=[result.numbers["policy"] for result in shown],
         oracles=sorted({run["policy"] for run in runs if run["oracle"]}),
         estimators={
@@ -158,7 +155,7 @@ def show_simulation(runs: list[dict[str, Any]], screen: Screen) -> None:
     screen.table(table)
     screen.line()
     for line in (*service_by_class(runs), *differences_in_words(runs)):
-        screen.line(line)
+        screen.line(line, "doubtful" if OPPOSITE in line else None)
     for line in fault_warnings(runs):
         screen.line(f"warning: {line}", "doubtful")
     if (hint := too_large(runs)) is not None:

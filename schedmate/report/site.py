@@ -8,11 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 import numpy as np
 
-from schedmate import __version__
 from schedmate.base.inputs import format_duration
 from schedmate.base.terminal import Screen, clean, counted
 from schedmate.report import charts
@@ -401,7 +399,5 @@ def site_page(report: SiteReport) -> str:
         found=report,
         headlines=headlines(report),
         sections=sections(report),
-        made=datetime.now(UTC).strftime("%Y-%m-%d"),
-        version=__version__,
         data=embedded(report.document()),
     )

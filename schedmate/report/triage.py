@@ -12,7 +12,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import PurePosixPath
 
@@ -228,7 +227,6 @@ def _page(
         headlines=batch_headlines(triage),
         meanings=type_meanings(triage),
         kinds=kinds_of_causes(triage) if len(ordered) > CAUSES_LISTED else [],
-        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         markdown=visible(triage_markdown(triage)),
         widest=max(shares.values(), default=0) or 1,
         cards=[_card(one, jobs, strip, shares[one.id]) for one in ordered[:cards]],

@@ -357,6 +357,10 @@ def fault_warnings(runs: Sequence[Numbers]) -> list[str]:
     ]
 
 
+OPPOSITE = "; in the opposite direction for "
+"""Before the sizes that a policy serves worse although it serves the mean better, or vice versa."""
+
+
 def differences_in_words(runs: Sequence[Numbers]) -> list[str]:
     """Each run against the first policy under the same plan; sizes with the opposite effect."""
     lines = []
@@ -376,7 +380,7 @@ def differences_in_words(runs: Sequence[Numbers]) -> list[str]:
             for size, part in run["by_size"].items()
             if (part["avg_jct_h"] - first["by_size"][size]["avg_jct_h"]) * mean < 0
         ]
-        lines.append(f"{line}; in the opposite direction for {', '.join(shift)}" if shift else line)
+        lines.append(f"{line}{OPPOSITE}{', '.join(shift)}" if shift else line)
     return lines
 
 
