@@ -54,8 +54,6 @@ REPORTS = {
     "fleet.png": "schedmate fleet diagnose examples/gallery/fleet.json -o report.html",
 }
 SIZE = 1200, 860
-COLOURS = 128
-"""Colours of a picture, for small files."""
 TYPED_S, PAUSE_S = 0.6, 0.9
 THEME = TerminalTheme(
     (22, 27, 34),
@@ -160,7 +158,7 @@ def photograph(page: str, picture: Path) -> None:
          "--force-device-scale-factor=1", page],
         check=True, capture_output=True,
     )  # fmt: skip
-    Image.open(picture).convert("RGB").quantize(COLOURS).save(picture, optimize=True)
+    Image.open(picture).convert("RGB").quantize(256, kmeans=1).save(picture, optimize=True)
 
 
 def dashboard(folder: Path, picture: Path) -> None:
@@ -171,8 +169,9 @@ def dashboard(folder: Path, picture: Path) -> None:
 
     def send(path: str, **body: object) -> None:
         data = None if not body else json.dumps(body).encode()
-        request = urllib.request.Request(address + path, data, {"Content-Type": "application/json"})
-        urllib.request.urlopen(request, timeout=60).close()
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(address + path, data, headers)  # noqa: S310 - our own
+        urllib.request.urlopen(request, timeout=60).close()  # noqa: S310
 
     command = ["schedmate", "serve", "--port", str(port), "--root", ".", "--state", "state"]
     with subprocess.Popen(
@@ -200,11 +199,8 @@ def dashboard(folder: Path, picture: Path) -> None:
             send("/v1/track", job=about | {"launch": {"gpus": 8}}, log=log, follow=True)
             for number in (6, 24, 36, 48):
                 failed = {"job_id": f"47{number:02d}", "user": "alan", "node_names": ["gpu-007"]}
-                send(
-                    "/v1/diagnose",
-                    job=failed,
-                    logs=[str(folder / f"demo/failed/job-{number:02d}.log")],
-                )
+                logs = [str(folder / "demo" / "failed" / f"job-{number:02d}.log")]
+                send("/v1/diagnose", job=failed, logs=logs)
             time.sleep(2)
             photograph(address, picture)
         finally:
@@ -215,13 +211,13 @@ def main() -> None:
     """Write the pictures, or compare the text of the session when called with --check."""
     with tempfile.TemporaryDirectory() as name:
         folder = demo(Path(name))
-        for name, width in TERMINALS.items():
-            drawn = svg(session(folder, width), width)
+        for terminal, width in TERMINALS.items():
+            drawn, kept = svg(session(folder, width), width), IMAGES / terminal
             if "--check" in sys.argv[1:]:
-                if comparable(text_of(drawn)) != comparable(text_of((IMAGES / name).read_text())):
-                    raise SystemExit(f"docs/images/{name} is stale: make pictures")
+                if comparable(text_of(drawn)) != comparable(text_of(kept.read_text())):
+                    raise SystemExit(f"docs/images/{terminal} is stale: make pictures")
                 return
-            (IMAGES / name).write_text(drawn)
+            kept.write_text(drawn)
         env = environment(folder / "home")
         for picture, command in REPORTS.items():
             subprocess.run(["bash", "-c", command], cwd=folder, env=env, check=True)

@@ -118,7 +118,7 @@ def _show_diagnosis(diagnosis: FleetDiagnosis, document: dict[str, Any]) -> None
     screen.table(table)
     if document["nodes_that_matter"]:
         screen.line()
-        screen.line("Nodes with most idle GPUs that cannot be had, on average over the requests:")
+        screen.line("Nodes with most idle GPUs that requests cannot use, on average:")
         numbers = ("lost", "idle", "free CPUs", "tasks")
         worst = Table("node", "GPU type", *numbers, "largest cause", right=numbers)
         for node in document["nodes_that_matter"]:

@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from io import StringIO
-from itertools import pairwise
 from statistics import median
 
 import numpy as np
@@ -26,6 +25,9 @@ _TABLES = {"field": "Fields", "past job": "Past jobs"}
 """Titles of tables by their first column."""
 ROWS = 12
 """Rows of the table below a curve."""
+LEAST_OF_SECONDS = 20.0
+"""Time between two readings of a clock without fractions of a second of which a step time is made
+[s]."""
 MOST_DRAWN = 2_000
 """Points of a curve that are drawn; of more, every second one, or every third."""
 
@@ -118,14 +120,24 @@ def _step_times(points: Sequence[tuple[float, Point]]) -> list[tuple[float, floa
         return stated
     for clock in ("time", "elapsed_s"):
         timed = [(at, float(when)) for at, p in points if (when := getattr(p, clock)) is not None]
-        gaps = [
-            (there, (after - before) / (there - here))
-            for (here, before), (there, after) in pairwise(timed)
-            if there > here and after > before
-        ]
-        if gaps:
+        if gaps := _gaps(timed):
             return gaps
     return []
+
+
+def _gaps(timed: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Iteration and step time [s] between times [s]; those in whole seconds are compared only as
+    far apart as their rounding hardly counts."""
+    least = LEAST_OF_SECONDS if all(when.is_integer() for _, when in timed) else 0.0
+    gaps = []
+    here, before = timed[0] if timed else (0.0, 0.0)
+    for there, after in timed[1:]:
+        if there <= here or after < before:
+            here, before = there, after
+        elif after > before and after - before >= least:
+            gaps.append((there, (after - before) / (there - here)))
+            here, before = there, after
+    return gaps
 
 
 def _figure(

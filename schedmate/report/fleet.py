@@ -1,4 +1,4 @@
-"""The report of `schedmate fleet diagnose`: why idle GPUs cannot be had (Figures 13 and 14)."""
+"""The report of `schedmate fleet diagnose`: why idle GPUs cannot be used (Figures 13 and 14)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from schedmate.report.page import embedded, render
 from schedmate.schedulers.fleet.diagnosis import CAUSES, FleetDiagnosis, RequestDiagnosis
 
 WORDS = {
-    "fractional": "rests of shared GPUs",
+    "fractional": "remainders of shared GPUs",
     "stranded": "stranded: too few are left together",
     "cpu": "CPUs used up",
     "memory": "memory used up",
