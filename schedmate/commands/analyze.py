@@ -80,15 +80,7 @@ def analyze(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document (schedmate.analyze/v1).")
     ] = False,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Write to FILE, which appears only when it is complete; - is standard output.",
-        ),
-    ] = None,
+    output: options.OutputOption = None,
     html: options.HtmlOption = None,
     record: Annotated[
         bool, typer.Option("--record", help="Store the job in the history as pending.")
@@ -160,16 +152,7 @@ def analyze(
             ),
         ),
     ] = None,
-    processes: Annotated[
-        int | None,
-        typer.Option(
-            "--jobs",
-            "--processes",
-            min=1,
-            metavar="N",
-            help="Jobs that --batch reads at the same time. Default: one per core.",
-        ),
-    ] = None,
+    processes: options.ProcessesOption = None,
     ray: options.RayOption = None,
     journal: options.JournalOption = None,
     parquet: options.ParquetOption = None,

@@ -37,20 +37,8 @@ def diagnose(
             "On the cluster, the job's id is enough.",
         ),
     ],
-    node_logs: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="[NODE=]FILE",
-            help="Kernel log (dmesg, syslog) of a node of the job. Repeatable.",
-        ),
-    ] = None,
-    nodes: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NODE,...",
-            help="The nodes that the job ran on, such as gpu[01-04]. Repeatable.",
-        ),
-    ] = None,
+    node_logs: options.NodeLogsOption = None,
+    nodes: options.NodesOption = None,
     healthy: Annotated[
         list[Path] | None,
         typer.Option(

@@ -17,7 +17,7 @@ from schedmate.base.errors import ABSTAINED, InputError, UsageError, did_you_mea
 from schedmate.base.files import open_output
 from schedmate.base.inputs import parse_duration
 from schedmate.base.terminal import Screen, Table, counted, progress, say
-from schedmate.commands.options import JsonOption
+from schedmate.commands.options import JsonOption, ProcessesOption
 
 if TYPE_CHECKING:
     from schedmate.schedulers.fleet.diagnosis import FleetDiagnosis
@@ -193,10 +193,7 @@ def defrag(
             ),
         ),
     ] = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option("--jobs", "-j", min=1, metavar="N", help="Processes. Default: all cores."),
-    ] = None,
+    jobs: ProcessesOption = None,
     seed: SeedOption = 0,
     cron_report: Annotated[
         bool,

@@ -21,7 +21,16 @@ from schedmate.base.errors import INPUT, INTERRUPTED, UsageError
 from schedmate.base.files import open_output
 from schedmate.base.inputs import parse_duration
 from schedmate.base.terminal import Screen, counted, progress, say
-from schedmate.commands.options import HistoryOption, JournalOption, JsonOption, RayOption, Workers
+from schedmate.commands.options import (
+    ColumnsOption,
+    HistoryOption,
+    JournalOption,
+    JsonOption,
+    OutputOption,
+    ProcessesOption,
+    RayOption,
+    Workers,
+)
 
 if TYPE_CHECKING:
     from schedmate.commands.history_analysis import RepositoryAnalysis, Workdirs
@@ -47,15 +56,7 @@ def import_history(
             "export), kubectl-json or ray-json.",
         ),
     ] = "auto",
-    mapping: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--map",
-            metavar="FIELD=COLUMN[:UNIT]",
-            help="For csv: which column holds a field, as duration=hours:h or "
-            "model=net. Repeat it. COLUMN # is the number of the row.",
-        ),
-    ] = None,
+    mapping: ColumnsOption = None,
     map_file: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="The same from a YAML file of FIELD: COLUMN[:UNIT]."),
@@ -73,16 +74,7 @@ def import_history(
             ),
         ),
     ] = False,
-    processes: Annotated[
-        int | None,
-        typer.Option(
-            "--jobs",
-            "--processes",
-            min=1,
-            metavar="N",
-            help="Directories that --analyze reads at the same time. Default: one per core.",
-        ),
-    ] = None,
+    processes: ProcessesOption = None,
     ray: RayOption = None,
     journal: JournalOption = None,
     strict: Annotated[
@@ -584,15 +576,7 @@ def prune(
 
 @app.command()
 def export(
-    output: Annotated[
-        Path,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Write to FILE, which appears only when it is complete; - is standard output.",
-        ),
-    ] = Path("-"),
+    output: OutputOption = None,
     history: HistoryOption = None,
 ) -> None:
     """Export every record as a line of JSON.

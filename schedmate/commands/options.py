@@ -48,6 +48,15 @@ HtmlOption = Annotated[
         "--html", metavar="FILE", help="Also write the answer as a web page: one file, to send on."
     ),
 ]
+OutputOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Write to FILE, which appears only when it is complete; - is standard output.",
+    ),
+]
 LogFormatOption = Annotated[
     Literal["json", "text"], typer.Option("--log-format", help="Format of the log's lines.")
 ]
@@ -57,6 +66,42 @@ FollowLinks = Annotated[
     typer.Option(
         "--follow-links",
         help="Follow links that lead out of a directory. Default: skip and report them.",
+    ),
+]
+
+
+# Options of commands that take many logs, or a list of jobs.
+
+
+NodesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NODE,...", help="The nodes that the job ran on, such as gpu[01-04]. Repeatable."
+    ),
+]
+NodeLogsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="[NODE=]FILE",
+        help="Kernel log (dmesg, syslog) of a node of the job. Repeatable.",
+    ),
+]
+RecursiveOption = Annotated[
+    bool, typer.Option("--recursive", "-r", help="Include logs at any depth of sub-directories.")
+]
+JobPerFileOption = Annotated[
+    bool,
+    typer.Option(
+        "--one-job-per-file", help="Each file is a job, even if several look like ranks of one."
+    ),
+]
+ColumnsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--map",
+        metavar="FIELD=COLUMN[:UNIT]",
+        help="For csv: which column holds a field, as duration=hours:h or model=net. Repeatable. "
+        "COLUMN # is the number of the row.",
     ),
 ]
 
@@ -158,6 +203,17 @@ RayOption = Annotated[
             "Run on a Ray cluster (auto, HOST:PORT, ray://HOST:PORT or local) whose nodes "
             "see the inputs under the same paths. Needs schedmate[ray]."
         ),
+    ),
+]
+ProcessesOption = Annotated[
+    int | None,
+    typer.Option(
+        "--jobs",
+        "--processes",
+        "-j",
+        min=1,
+        metavar="N",
+        help="How many are worked on at once on this machine. Default: one per core.",
     ),
 ]
 JournalOption = Annotated[

@@ -18,7 +18,7 @@ from schedmate.base.data import dumps
 from schedmate.base.errors import ABSTAINED, NOT_TAKEN, ActionError, UsageError
 from schedmate.base.inputs import parse_duration
 from schedmate.base.terminal import Screen, clean, say
-from schedmate.commands.options import JsonOption
+from schedmate.commands.options import JsonOption, NodeLogsOption, NodesOption
 
 if TYPE_CHECKING:
     from schedmate.cluster import ClusterKind
@@ -450,14 +450,8 @@ def plan(
             min=0, max=MOST_RESTARTS, help="Restarts of the job before the run that failed."
         ),
     ] = 0,
-    nodes: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NODE,...", help="The nodes that it ran on, such as gpu[01-04]."),
-    ] = None,
-    node_logs: Annotated[
-        list[str] | None,
-        typer.Option(metavar="[NODE=]FILE", help="Kernel log of a node of the job. Repeatable."),
-    ] = None,
+    nodes: NodesOption = None,
+    node_logs: NodeLogsOption = None,
     confirmed_by: Annotated[
         str | None,
         typer.Option(metavar="TEXT", help="Confirms that you found the node faulty; state how."),

@@ -17,7 +17,7 @@ from schedmate.base.errors import INPUT, InputError, UsageError, did_you_mean
 from schedmate.base.files import open_output
 from schedmate.base.reading import open_binary
 from schedmate.base.terminal import Screen, Table, progress, say
-from schedmate.commands.options import JsonOption
+from schedmate.commands.options import JsonOption, OutputOption
 
 SCHEMA = "schedmate.reproduce/v1"
 LONGEST_S = 3600.0
@@ -39,10 +39,7 @@ def reproduce(
             metavar="DIR", help="Folder with the published trace. Without it, nothing is run."
         ),
     ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write to FILE; - is standard output."),
-    ] = None,
+    output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Repeat published results on the published traces.

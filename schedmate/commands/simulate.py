@@ -99,6 +99,9 @@ def simulate(
     out: Annotated[
         Path | None,
         typer.Option(
+            "--output",
+            "--out",
+            "-o",
             metavar="DIR",
             help="Write each run's jobs and segments (CSV, Parquet), summary.json and trace.json "
             "(for Perfetto) and report.html there; runs that are already there are not repeated.",

@@ -14,7 +14,7 @@ from schedmate.base.data import dumps
 from schedmate.base.errors import UsageError
 from schedmate.base.files import open_output
 from schedmate.base.terminal import Screen, counted, progress, say
-from schedmate.commands.options import HistoryOption, JsonOption
+from schedmate.commands.options import ColumnsOption, HistoryOption, JsonOption
 
 if TYPE_CHECKING:
     from schedmate.retrieval.sacct import ImportReport
@@ -46,15 +46,7 @@ def site_report(
             "json), ray (/api/jobs/), or jsonl (an export of a history).",
         ),
     ] = "auto",
-    mapping: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--map",
-            metavar="FIELD=COLUMN[:UNIT]",
-            help="For csv: the column of a field whose name is not known, as run=hours:h. Repeat "
-            "it.",
-        ),
-    ] = None,
+    mapping: ColumnsOption = None,
     logs: Annotated[
         str | None,
         typer.Option(

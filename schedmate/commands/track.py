@@ -89,10 +89,7 @@ def track(
     form: options.Format = "text",
     html: options.HtmlOption = None,
     follow_links: options.FollowLinks = False,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write to FILE instead of the screen."),
-    ] = None,
+    output: options.OutputOption = None,
     fail_on_abstain: Annotated[
         bool,
         typer.Option("--fail-on-abstain", help="Exit with 4 when the log states no step time."),

@@ -66,17 +66,8 @@ def triage(
         bool,
         typer.Option("--jsonl", help="Print a JSON line for each job, in order of completion."),
     ] = False,
-    recursive: Annotated[
-        bool,
-        typer.Option("--recursive", "-r", help="Include logs at any depth of sub-directories."),
-    ] = False,
-    job_per_file: Annotated[
-        bool,
-        typer.Option(
-            "--one-job-per-file",
-            help="Each file is a job, even if several look like ranks of one.",
-        ),
-    ] = False,
+    recursive: options.RecursiveOption = False,
+    job_per_file: options.JobPerFileOption = False,
     job_per_folder: Annotated[
         bool,
         typer.Option(
@@ -88,10 +79,7 @@ def triage(
         ),
     ] = False,
     follow_links: options.FollowLinks = False,
-    processes: Annotated[
-        int | None,
-        typer.Option("--jobs", min=1, metavar="N", help="Processes. Default: one per core."),
-    ] = None,
+    processes: options.ProcessesOption = None,
     ray: options.RayOption = None,
     ledger: Annotated[
         Path | None,

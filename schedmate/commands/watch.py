@@ -15,7 +15,7 @@ from schedmate.base.errors import ALARM, InputError, LimitError, UsageError
 from schedmate.base.files import children
 from schedmate.base.inputs import format_duration, parse_duration
 from schedmate.base.terminal import Screen, say
-from schedmate.commands.options import FollowLinks, PlainOption
+from schedmate.commands.options import FollowLinks, JobPerFileOption, PlainOption, RecursiveOption
 
 if TYPE_CHECKING:
     from schedmate.jobs.health import Health
@@ -129,16 +129,8 @@ def watch(
             show_default=False,
         ),
     ] = None,
-    recursive: Annotated[
-        bool,
-        typer.Option("--recursive", "-r", help="Include logs at any depth of sub-directories."),
-    ] = False,
-    job_per_file: Annotated[
-        bool,
-        typer.Option(
-            "--one-job-per-file", help="Each file is a job, even if several look like ranks of one."
-        ),
-    ] = False,
+    recursive: RecursiveOption = False,
+    job_per_file: JobPerFileOption = False,
     follow_links: FollowLinks = False,
     as_json: Annotated[
         bool, typer.Option("--json", help=f"One JSON document ({SCHEMA}); a line each to follow.")

@@ -29,7 +29,7 @@ CELL = 120
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~@])")
 
 
-def escaped(text: object, limit: int = 300) -> str:
+def escaped(text: object, limit: int = 2000) -> str:
     """Text of which nothing is taken for Markdown, HTML or the mention of a person."""
     return _SPECIAL.sub(r"\\\1", clean(text, limit))
 

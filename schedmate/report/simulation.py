@@ -12,6 +12,7 @@ import inspect
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -353,7 +354,10 @@ def sweep_figure(plans: Sequence[Plan], results: Sequence[Result]) -> list[Figur
     """Average JCT against whatever of cluster and estimator was varied."""
     figures = []
     policies = plans[0].policies
-    for key, of in (("cluster", _cluster_of), ("estimator", _estimator_of)):
+    for key, of in (
+        ("cluster", attrgetter("cluster_name")),
+        ("estimator", attrgetter("estimator")),
+    ):
         kinds = list(dict.fromkeys(map(of, plans)))
         if len(kinds) < 2:
             continue
@@ -387,14 +391,6 @@ def sweep_figure(plans: Sequence[Plan], results: Sequence[Result]) -> list[Figur
             )
         )
     return figures
-
-
-def _cluster_of(plan: Plan) -> str:
-    return plan.cluster_name
-
-
-def _estimator_of(plan: Plan) -> str:
-    return plan.estimator
 
 
 # The figures of a simulation's report that have time on their axis.

@@ -5,7 +5,6 @@ Markdown and the page are made of the same sections: sentences, charts and table
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ from schedmate.base.inputs import format_duration
 from schedmate.base.terminal import Screen, clean, counted
 from schedmate.report import charts
 from schedmate.report.charts import Axis, Figure, Series
+from schedmate.report.markdown import escaped
 from schedmate.report.page import embedded, render
 from schedmate.site.document import Failures, Fidelity, Predictability, Predicted, Queue, SiteReport
 from schedmate.site.queue import BACKFILL, BOTH, ORDERED, PERFECT, TODAY
@@ -22,7 +22,6 @@ from schedmate.site.queue import BACKFILL, BOTH, ORDERED, PERFECT, TODAY
 SHOWN = 12
 """Rows of a table in the report; the JSON document has more."""
 _SCENARIOS = (ORDERED, BACKFILL, BOTH, PERFECT)
-_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|#])")
 _LEAST_WAIT_S = 60.0
 
 
@@ -355,40 +354,32 @@ def site_markdown(report: SiteReport) -> str:
     return "\n".join(_markdown_lines(report)) + "\n"
 
 
-def _plain(text: str) -> str:
-    return _MARKDOWN.sub(r"\\\1", clean(text, 300))
-
-
 def _markdown_lines(report: SiteReport) -> Iterator[str]:
-    yield f"# Site report: {_plain(report.source)}"
+    yield f"# Site report: {escaped(report.source)}"
     yield ""
-    yield _plain(headlines(report)[0])
+    yield escaped(headlines(report)[0])
     for section in sections(report):
         yield from ("", f"## {section.title}", "")
         for text in section.text:
-            yield _plain_text(text)
+            yield escaped(text)
             yield ""
         for table in section.tables:
-            yield f"**{_plain(table.caption)}**"
+            yield f"**{escaped(table.caption)}**"
             yield ""
-            yield f"| {' | '.join(map(_plain, table.head))} |"
+            yield f"| {' | '.join(map(escaped, table.head))} |"
             yield "|---" + "|---:" * (len(table.head) - 1) + "|"
             for row in table.rows:
-                yield f"| {' | '.join(map(_plain, row))} |"
+                yield f"| {' | '.join(map(escaped, row))} |"
             yield ""
     yield "## What to switch on first"
     for number, one in enumerate(report.advice, 1):
-        yield from ("", f"### {number}. {_plain(one.title)} ({one.kind})", "", _plain_text(one.why))
-        yield from ("", f"In {_plain(one.where)}:", "")
+        yield from ("", f"### {number}. {escaped(one.title)} ({one.kind})", "", escaped(one.why))
+        yield from ("", f"In {escaped(one.where)}:", "")
         yield from (f"    {indent}{line}" for indent, line in _lines(one.setting))
-        yield from ("", f"Undo: {_plain_text(one.undo)}")
+        yield from ("", f"Undo: {escaped(one.undo)}")
     if report.notes:
         yield from ("", "## Notes", "")
-        yield from (f"- {_plain_text(note)}" for note in report.notes)
-
-
-def _plain_text(text: str) -> str:
-    return _MARKDOWN.sub(r"\\\1", clean(text))
+        yield from (f"- {escaped(note)}" for note in report.notes)
 
 
 def site_page(report: SiteReport) -> str:
