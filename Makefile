@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test test-shells test-browser test-live test-models models lint fix types docs docs-site pictures bench \
-	fuzz fuzz-coverage dist sbom lock audit man extras image clean
+	fuzz fuzz-coverage dist try notes sbom lock audit man extras image clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST)
@@ -115,6 +115,7 @@ fuzz-coverage: $(VENV)/dev.stamp ## The same, led by coverage (Atheris), on the 
 # What docs/releasing.md asks for. The tools have an environment of their own, the wheel another one.
 RELEASE := build/release
 INSTALLED := build/installed
+SUPPLY := build/supply
 
 $(RELEASE)/tools.stamp: | $(BIN)/python
 	$(BIN)/python -m venv $(RELEASE)
@@ -128,6 +129,15 @@ dist: $(RELEASE)/tools.stamp ## Build wheel and source distribution into dist/, 
 	$(RELEASE)/bin/twine check --strict dist/*.whl dist/*.tar.gz
 	$(RELEASE)/bin/check-wheel-contents dist/*.whl
 
+try: $(SUPPLY)/tools.stamp ## Run the built wheel's first command as `uvx` does, from an empty environment
+	ls dist/*.whl >/dev/null 2>&1 || $(MAKE) dist
+	env -u VIRTUAL_ENV $(SUPPLY)/bin/uvx --isolated --from "$$(ls dist/*.whl)" schedmate diagnose examples/logs/idefics.out
+
+notes: ## Write dist/NOTES.md, the release notes: the newest section of CHANGELOG.md
+	@mkdir -p dist
+	awk '/^## \[/ {sections++} sections == 1' CHANGELOG.md > dist/NOTES.md
+	@test -s dist/NOTES.md
+
 sbom: $(RELEASE)/tools.stamp ## Write dist/schedmate.cdx.json, the bill of materials of the wheel and all it needs
 	ls dist/*.whl >/dev/null 2>&1 || $(MAKE) dist
 	rm -rf $(INSTALLED)
@@ -140,7 +150,6 @@ sbom: $(RELEASE)/tools.stamp ## Write dist/schedmate.cdx.json, the bill of mater
 		--output-reproducible --of JSON -o dist/schedmate.cdx.json --validate $(INSTALLED)/bin/python
 
 # Tools that look at what is installed; they have an environment of their own.
-SUPPLY := build/supply
 IMAGE_EXTRAS ?= k8s llm schedulers serve
 LOCKING = printf 'hatchling>=1.26,<2\neditables>=0.5,<1\n' | $(SUPPLY)/bin/uv pip compile pyproject.toml - --generate-hashes --universal \
 	--python-version 3.11 --no-header --no-annotate --quiet $(if $(UPGRADE),--upgrade)
