@@ -86,28 +86,18 @@ def test_the_hint_is_for_where_schedmate_comes_from(
     (installed / "base" / "errors.py").write_text(
         (ROOT / "schedmate" / "base" / "errors.py").read_text()
     )
-    done = subprocess.run(
-        [sys.executable, "-c", SHOW_HINT],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(installed.parent)},
-    )
-    assert done.stdout.endswith("pip install 'schedmate[ray]'\n")
+
+    def shown() -> str:
+        env = {**os.environ, "PYTHONPATH": str(installed.parent)}
+        command = [sys.executable, "-c", SHOW_HINT]
+        return subprocess.check_output(command, text=True, cwd=tmp_path, env=env)
+
+    assert shown().endswith("pip install 'schedmate[ray]'\n")
     about = installed.with_name("schedmate-9.dist-info")  # as `pip install .` leaves it
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: schedmate\nVersion: 9\n")
     (about / "direct_url.json").write_text(f'{{"url": "{ROOT.as_uri()}", "dir_info": {{}}}}')
-    done = subprocess.run(
-        [sys.executable, "-c", SHOW_HINT],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(installed.parent)},
-    )
-    assert done.stdout.endswith(f"pip install '{ROOT}[ray]'\n")
+    assert shown().endswith(f"pip install '{ROOT}[ray]'\n")
 
 
 @pytest.mark.parametrize(

@@ -210,12 +210,5 @@ def test_the_command_that_resumes(
     assert words in said
     if "added" in words or "now" in words:
         assert str(saved.path) in text
-
-
-def test_what_is_no_command(tmp_path: Path) -> None:
-    hugging_face(tmp_path, 5)
-    settle(tmp_path)
-    saved = newest_checkpoint(tmp_path)
-    assert saved is not None
     with pytest.raises(InputError, match="cannot be read"):
         resume_command("python 'unclosed", saved)

@@ -153,13 +153,18 @@ def simulation_report(*, sweep: bool = False, names: Sequence[str] = ()) -> str:
     return simulation_page(Comparison(plans, results, document, name, made.made_up, made.notes))
 
 
-def explanation_report() -> str:
-    """Of run times between seconds and days."""
-    draw = random.Random(2)
-    jobs = [
+def jobs_of_three(draw: random.Random) -> list[Job]:
+    """Two hundred jobs of three users, one every two hours."""
+    return [
         Job(str(n), n, n * 7200.0, draw.choice([1, 2, 4]), user=draw.choice("abc"))
         for n in range(200)
     ]
+
+
+def explanation_report() -> str:
+    """Of run times between seconds and days."""
+    draw = random.Random(2)
+    jobs = jobs_of_three(draw)
     durations = [math.exp(draw.uniform(2, 12)) for _ in jobs]
     made = Workload("x", jobs, durations, [None] * len(jobs))
     return explanation_page(explain_run_times(made, "150"), "trace.csv", synthetic=False)

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from browser import Browser
 from checker import HOSTILE, safe
+from made import jobs_of_three
 
 from schedmate.report import charts
 from schedmate.report.explanation import explanation_page
-from schedmate.schedulers.model import Job
 from schedmate.schedulers.sim.explain import Explanation, explain_run_times
 from schedmate.schedulers.sim.workload import Workload
 
@@ -23,10 +23,7 @@ from schedmate.schedulers.sim.workload import Workload
 def found() -> Explanation:
     """Of a job with a hostile name."""
     draw = random.Random(2)
-    jobs = [
-        Job(str(n), n, n * 7200.0, draw.choice([1, 2, 4]), user=draw.choice("abc"))
-        for n in range(200)
-    ]
+    jobs = jobs_of_three(draw)
     jobs[150].id = HOSTILE[0]
     durations = [ord(job.user) * job.gpus * draw.uniform(1, 50) for job in jobs]
     return explain_run_times(Workload("x", jobs, durations, [None] * 200), HOSTILE[0])
