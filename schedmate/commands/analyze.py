@@ -80,6 +80,7 @@ def analyze(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document (schedmate.analyze/v1).")
     ] = False,
+    form: options.Format = "text",
     output: options.OutputOption = None,
     html: options.HtmlOption = None,
     record: Annotated[
@@ -167,6 +168,7 @@ def analyze(
     from schedmate.jobs import JobSpec, LaunchConfig
     from schedmate.settings import load_settings
 
+    options.check_format(form, as_json=as_json)
     command = _launch_command(context, repo, command)
     settings = load_settings(
         history=history,
@@ -189,6 +191,7 @@ def analyze(
             ("--show-prompt", show_prompt),
             ("--replay", replay is not None),
             ("--html", html is not None),
+            ("--format", form != "text"),
         ):
             if is_given:
                 raise UsageError(f"{name} is for one job, not for --batch; leave it out.")
@@ -236,7 +239,7 @@ def analyze(
             return
         mate = _mate(settings) if replay is None else _replaying(replay, spec, settings)
         elsewhere = f" --history {quote(str(history))}" if history is not None else ""
-        abstained = _analyze_one(spec, mate, output, record, elsewhere, as_json, plain, html)
+        abstained = _analyze_one(spec, mate, output, record, elsewhere, as_json, plain, html, form)
     if abstained and fail_on_abstain:
         raise typer.Exit(ABSTAINED)
 
@@ -330,6 +333,7 @@ def _analyze_one(
     as_json: bool,
     plain: bool,
     html: Path | None,
+    form: str,
 ) -> bool:
     """Analyse one job and print it; gives whether the estimate abstained.
 
@@ -352,6 +356,10 @@ def _analyze_one(
                 )
             if as_json:
                 stream.write(dumps(analysis.document(), indent=2) + "\n")
+            elif form == "markdown":
+                from schedmate.report.markdown import analysis_markdown
+
+                stream.write(analysis_markdown(analysis))
             else:
                 show_analysis(analysis, Screen(stream, plain=plain))
                 if analysis.estimate.abstained and not analysis.estimate.endless:

@@ -55,7 +55,7 @@ def show_analysis(analysis: Analysis, screen: Screen) -> None:
     for beyond in analysis.estimate.extrapolated:
         screen.line(beyond.text, "doubtful", label="extrapolated: ")
     screen.line()
-    screen.table(_field_table(analysis.metadata))
+    screen.table(field_table(analysis.metadata))
     for doubt in _doubts(analysis.metadata):
         screen.line(doubt, "doubtful", label=f"{UNSURE}: ")
     screen.line()
@@ -204,7 +204,8 @@ def _run_time_line(estimate: Estimate) -> str:
     return text
 
 
-def _field_table(metadata: WorkloadMetadata) -> Table:
+def field_table(metadata: WorkloadMetadata) -> Table:
+    """The fields of a job's metadata: value, source and confidence."""
     table = Table("field", "value", "source", "confidence", below="source")
     of_kind = metadata.MANDATORY_OF[metadata.family]
     if (proof := metadata.evidence.get("job_kind")) is not None:

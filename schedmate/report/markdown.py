@@ -6,7 +6,8 @@ Text of a log is quoted in code that it cannot end, so that nothing of it is for
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from schedmate.base.terminal import clean, counted
 from schedmate.jobs import Diagnosis, Progress
@@ -14,11 +15,16 @@ from schedmate.logparse.triage.document import Group, JobVerdict, Triage
 from schedmate.report.batch import batch_headlines, group_title, plan_in_short, since_words
 from schedmate.report.jobs import (
     LINES_QUOTED,
+    analysis_headline,
     diagnosis_headline,
+    field_table,
     most_telling,
     progress_headline,
     runs_in_words,
 )
+
+if TYPE_CHECKING:
+    from schedmate.mate import Analysis
 
 CAUSES_LISTED = 20
 """Most root causes in the table of a batch; the report has all of them."""
@@ -64,6 +70,24 @@ def diagnosis_markdown(diagnosis: Diagnosis) -> str:
     quoted = most_telling(diagnosis.evidence)[:LINES_QUOTED]
     lines += [f"- {one.line}: {code(one.text)}" for one in quoted]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def analysis_markdown(analysis: Analysis) -> str:
+    """What the job is and how long it will run; then its fields with their sources."""
+    first, *rest = (escaped(line) for line in analysis_headline(analysis))
+    fields = field_table(analysis.metadata)
+    return (
+        "\n\n".join([f"**{first}**", *rest, "\n".join(table(fields.columns, fields.rows))]) + "\n"
+    )
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 3) -> Iterator[str]:
+    """The lines of a table; the first columns, `left` of them, are of words, the others of
+    numbers."""
+    yield f"| {' | '.join(map(escaped, head))} |"
+    yield "|---" * min(left, len(head)) + "|---:" * (len(head) - left) + "|"
+    for row in rows:
+        yield f"| {' | '.join(map(escaped, row))} |"
 
 
 def progress_markdown(progress: Progress) -> str:

@@ -14,7 +14,7 @@ from schedmate.base.inputs import format_duration
 from schedmate.base.terminal import Screen, clean, counted
 from schedmate.report import charts
 from schedmate.report.charts import Axis, Figure, Series
-from schedmate.report.markdown import escaped
+from schedmate.report.markdown import escaped, table
 from schedmate.report.page import embedded, render
 from schedmate.site.document import Failures, Fidelity, Predictability, Predicted, Queue, SiteReport
 from schedmate.site.queue import BACKFILL, BOTH, ORDERED, PERFECT, TODAY
@@ -363,13 +363,9 @@ def _markdown_lines(report: SiteReport) -> Iterator[str]:
         for text in section.text:
             yield escaped(text)
             yield ""
-        for table in section.tables:
-            yield f"**{escaped(table.caption)}**"
-            yield ""
-            yield f"| {' | '.join(map(escaped, table.head))} |"
-            yield "|---" + "|---:" * (len(table.head) - 1) + "|"
-            for row in table.rows:
-                yield f"| {' | '.join(map(escaped, row))} |"
+        for listing in section.tables:
+            yield from (f"**{escaped(listing.caption)}**", "")
+            yield from table(listing.head, listing.rows, left=1)
             yield ""
     yield "## What to switch on first"
     for number, one in enumerate(report.advice, 1):

@@ -1,4 +1,4 @@
-"""Pages of single answers: `--html` of `track`, `diagnose` and `analyze`."""
+"""`--html` and `--format markdown` of `track`, `diagnose` and `analyze`."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ def test_a_page_says_what_the_terminal_does(
     repo.mkdir()
     (repo / "train.py").write_text("import torch\nmodel = torch.nn.Linear(1, 1)\n")
     arguments = [one.strip("'") for one in words.format(log=log, repo=repo).split(maxsplit=3)]
-    found = cli(*arguments, "--html", str(page))
+    found = cli(*arguments, "--html", str(page), "--format", "markdown")
     text = page.read_text(encoding="utf-8")
     assert f"page: {page}" in found.err
-    assert found.out.splitlines()[0] in text
+    assert found.out.startswith("**")
+    assert found.out.splitlines()[0].strip("*").replace("\\", "") in text
     assert [one for one in told if one not in text] == []
     assert "<script>alert" not in text
     assert text.count("<script>") == 1
