@@ -41,6 +41,12 @@ def without_shared_folders(names: Iterable[str]) -> dict[str, str]:
     return {name: str(Path(*path[shared:])) for name, path in parts.items()}
 
 
+def write_output(path: Path | None, text: str) -> None:
+    """Write a text as `open_output` does."""
+    with open_output(path) as stream:
+        stream.write(text)
+
+
 @contextmanager
 def open_output(path: Path | None) -> Iterator[TextIO]:
     """A stream whose content appears at `path` whole or not at all; None or `-`: standard output.

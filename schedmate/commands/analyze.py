@@ -17,7 +17,7 @@ from typer.core import TyperCommand
 
 from schedmate.base.data import MOST_GPUS, dumps
 from schedmate.base.errors import ABSTAINED, InputError, UsageError
-from schedmate.base.files import open_output, parquet_rows
+from schedmate.base.files import open_output, parquet_rows, write_output
 from schedmate.base.inputs import parse_duration
 from schedmate.base.terminal import Screen, clean, counted, outlasting, progress, say
 from schedmate.commands import options
@@ -320,8 +320,7 @@ def _show_prompt(spec: JobSpec, settings: Settings, output: Path | None) -> None
     if request is None:
         say("nothing would be sent: static analysis answered every mandatory field.")
         return
-    with open_output(output) as stream:
-        stream.write(dumps(request, indent=2) + "\n")
+    write_output(output, dumps(request, indent=2) + "\n")
 
 
 def _analyze_one(

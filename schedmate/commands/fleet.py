@@ -14,7 +14,7 @@ import typer
 
 from schedmate.base.data import PACKAGE, dumps
 from schedmate.base.errors import ABSTAINED, InputError, UsageError, did_you_mean
-from schedmate.base.files import open_output
+from schedmate.base.files import write_output
 from schedmate.base.inputs import parse_duration
 from schedmate.base.terminal import Screen, Table, counted, progress, say
 from schedmate.commands.options import JsonOption, ProcessesOption
@@ -69,8 +69,7 @@ def diagnose(
         from schedmate.report.fleet import fleet_page
 
         command = shlex.join(["schedmate", *sys.argv[1:]])
-        with open_output(report) as stream:
-            stream.write(fleet_page(diagnosis, document, snapshot.name, command))
+        write_output(report, fleet_page(diagnosis, document, snapshot.name, command))
         say(f"report: {report}")
     if as_json:
         typer.echo(dumps(document, indent=1))
@@ -230,8 +229,7 @@ def defrag(
     )
     document = plan_document(choice, time.monotonic() - began, method, seed)
     if out is not None:
-        with open_output(out) as stream:
-            stream.write(dumps(document, indent=1) + "\n")
+        write_output(out, dumps(document, indent=1) + "\n")
         say(f"plan: {out}")
     if cron_report:
         _print_metrics(document)
@@ -506,8 +504,7 @@ def _clear_switch(
         "clearing",
         seed,
     )
-    with open_output(out) as stream:
-        stream.write(dumps(document, indent=1) + "\n")
+    write_output(out, dumps(document, indent=1) + "\n")
     say(f"plan: {out}")
     return clearing
 

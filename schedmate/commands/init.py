@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import typer
 
 from schedmate.base.errors import InputError, SchedmateError, UsageError, did_you_mean
-from schedmate.base.files import is_remote, open_output
+from schedmate.base.files import is_remote, write_output
 from schedmate.base.reading import MOST_SETTINGS, read_text
 from schedmate.base.terminal import clean, say
 from schedmate.cluster import BUNDLED, cluster_kind, cluster_names, clusters, kind_here
@@ -266,8 +266,7 @@ def write_settings(path: Path, values: dict[str, Any]) -> Path | None:
             f"cannot write {path}: {error.strerror}; name another file: "
             "schedmate --config FILE init."
         ) from None
-    with open_output(path) as stream:
-        stream.write(text)
+    write_output(path, text)
     return old_copy
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import time
+from contextlib import closing
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -272,21 +273,10 @@ def capacity(
 
 def _readings(since: str | None) -> tuple[Any, int, float]:
     """The average reading in the ledger, how many jobs that is of, and their seconds."""
-    import time
-
     from schedmate.agent.react.extractor import PURPOSE
     from schedmate.llm.serving import Reading
-    from schedmate.llm.store import STORE_FILE, Store
-    from schedmate.settings import data_dir
 
-    began = 0.0 if since is None else time.time() - parse_duration(since)
-    calls: list[dict[str, Any]] = []
-    if (data_dir() / STORE_FILE).exists():
-        store = Store(data_dir())
-        try:
-            calls = [call for call in store.calls(since=began) if call["purpose"] == PURPOSE]
-        finally:
-            store.close()
+    calls = [call for call in _calls(since) if call["purpose"] == PURPOSE]
     answered = [call for call in calls if call["verdict"] == "ok" and call["sent"] > 0]
     answered = [call for call in answered if call["endpoint"] != "scripted"]
     jobs = len({call["job"] for call in answered})
@@ -373,23 +363,25 @@ def ledger(
     A request that reached no server (none there, no time or budget left) is not a call and has no
     tokens. The ledger has no text; the setting `trajectories` keeps records of readings.
     """
-    from schedmate.llm.store import STORE_FILE, Store
-    from schedmate.settings import data_dir
-
-    began = 0.0 if since is None else time.time() - parse_duration(since)
-    calls: list[dict[str, Any]] = []
-    if (data_dir() / STORE_FILE).exists():
-        store = Store(data_dir())
-        try:
-            calls = store.calls(since=began)
-        finally:
-            store.close()
+    calls = _calls(since)
     totals = _ledger_totals(calls)
     if as_json:
         document = {"schema": LEDGER_SCHEMA, "totals": totals, "calls": calls[:last]}
         typer.echo(dumps(document, indent=2))
         return
     _print_ledger(calls[:last], totals)
+
+
+def _calls(since: str | None) -> list[dict[str, Any]]:
+    """The calls in the ledger of the most recent time span, newest first; None: all."""
+    from schedmate.llm.store import STORE_FILE, Store
+    from schedmate.settings import data_dir
+
+    began = 0.0 if since is None else time.time() - parse_duration(since)
+    if not (data_dir() / STORE_FILE).exists():
+        return []
+    with closing(Store(data_dir())) as store:
+        return list(store.calls(since=began))
 
 
 def _ledger_totals(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from schedmate.base.errors import InputError, UsageError
-from schedmate.base.files import open_output
+from schedmate.base.files import write_output
 from schedmate.base.terminal import counted, say
 
 if TYPE_CHECKING:
@@ -157,8 +157,7 @@ def write_page(
         return
     from schedmate.report.answer import answer_page
 
-    with open_output(page) as stream:
-        stream.write(answer_page(command, about, show, figures))
+    write_output(page, answer_page(command, about, show, figures))
     say(f"page: {page}")
 
 

@@ -14,7 +14,7 @@ import typer
 
 from schedmate.base.data import MOST_GPUS, dumps
 from schedmate.base.errors import INPUT, InputError, UsageError
-from schedmate.base.files import open_output
+from schedmate.base.files import write_output
 from schedmate.base.terminal import Screen, Table, clean, progress, say
 from schedmate.commands.options import JsonOption
 
@@ -108,11 +108,11 @@ def _time_collectives(ranks: int, gpu: str, output: Path, on: str, repeats: int)
     if on.partition(":")[0] not in ("cpu", "cuda"):
         raise UsageError(f"--on {on}: say cuda or cpu")
     timings = time_collectives(ranks, on, repeats)
-    with open_output(output) as stream:
-        stream.write(
-            "\n".join([COLLECTIVE_COLUMNS, *(collective_row(timing, gpu) for timing in timings)])
-            + "\n"
-        )
+    write_output(
+        output,
+        "\n".join([COLLECTIVE_COLUMNS, *(collective_row(timing, gpu) for timing in timings)])
+        + "\n",
+    )
     say(f"timed {len(timings)} collectives among {ranks} devices")
 
 
@@ -385,8 +385,7 @@ def plan(
     if output is not None:
         from schedmate.report.parallel import parallel_page
 
-        with open_output(output) as stream:
-            stream.write(parallel_page(planning))
+        write_output(output, parallel_page(planning))
         say(f"wrote {output}")
     elif as_json:
         typer.echo(dumps(planning.document(), indent=1))
@@ -440,8 +439,7 @@ def profile(
                 lines.append(timing_row(timing, gpu, spec, sizes))
                 noise.append(timing.noise)
             step(done, f"micro-batch {batch}, tensor {degree}")
-    with open_output(output) as stream:
-        stream.write("\n".join(lines) + "\n")
+    write_output(output, "\n".join(lines) + "\n")
     say(
         f"timed {len(lines) - 1} operators; the middle half of an operator's runs is within "
         f"{sorted(noise)[len(noise) // 2]:.0%} of their median"

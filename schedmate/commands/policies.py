@@ -14,7 +14,7 @@ import typer
 
 from schedmate.base.data import dumps
 from schedmate.base.errors import UsageError
-from schedmate.base.files import open_output
+from schedmate.base.files import write_output
 from schedmate.base.inputs import format_duration, parse_duration
 from schedmate.base.terminal import Screen, Table, counted, progress, say
 from schedmate.commands import options
@@ -277,8 +277,9 @@ def explain(
     if output is not None:
         from schedmate.report.explanation import explanation_page
 
-        with open_output(output) as stream:
-            stream.write(explanation_page(explanation, trace.name, synthetic=workload.synthetic))
+        write_output(
+            output, explanation_page(explanation, trace.name, synthetic=workload.synthetic)
+        )
         say(f"wrote {output}")
     if as_json:
         typer.echo(dumps(_explanation_document(explanation, workload, trace.name), indent=1))

@@ -11,7 +11,7 @@ import typer
 
 from schedmate.base.data import dumps
 from schedmate.base.errors import UsageError, did_you_mean, installing
-from schedmate.base.files import open_output
+from schedmate.base.files import write_output
 from schedmate.base.inputs import parse_duration
 from schedmate.base.terminal import Screen, progress, say
 from schedmate.commands import options
@@ -233,8 +233,7 @@ def simulate(
         whole = Comparison(
             plans, done, document, trace.name, workload.made_up, workload.notes, command
         )
-        with open_output(page) as stream:
-            stream.write(simulation_page(whole, window))
+        write_output(page, simulation_page(whole, window))
         say(f"report: {page}")
     if as_json:
         typer.echo(dumps(document, indent=1))

@@ -12,7 +12,7 @@ import typer
 
 from schedmate.base.data import dumps
 from schedmate.base.errors import UsageError
-from schedmate.base.files import open_output
+from schedmate.base.files import write_output
 from schedmate.base.terminal import Screen, counted, progress, say
 from schedmate.commands.options import ColumnsOption, HistoryOption, JsonOption
 
@@ -112,8 +112,7 @@ def site_report(
         for path, made in ((output, site_page), (markdown, site_markdown)):
             if path is not None:
                 text = made(found)
-                with open_output(path) as stream:
-                    stream.write(text)
+                write_output(path, text)
     if report.bad:
         say(f"warning: {counted(report.bad, 'row')} could not be used; {report.problems[0]}")
     if as_json:

@@ -15,7 +15,7 @@ import typer
 
 from schedmate.base.data import dumps
 from schedmate.base.errors import InputError, UsageError
-from schedmate.base.files import open_output, parquet_rows
+from schedmate.base.files import open_output, parquet_rows, write_output
 from schedmate.base.terminal import Screen, outlasting, progress, say
 from schedmate.commands import options
 
@@ -173,8 +173,7 @@ def triage(
             from schedmate.report.triage import triage_page
 
             page = triage_page(result, partial(_strip_of, batch))
-            with open_output(out) as stream:
-                stream.write(page)
+            write_output(out, page)
             say(f"report: {out}")
         for warning in result.warnings[:20]:
             say(f"note: {warning}")
