@@ -76,7 +76,7 @@ ELSEWHERE = {
     "commands/recover.py": (1, SYSTEM),
     "llm/probe.py": (1, SYSTEM),
     "llm/store.py": (4, DATABASE),
-    "logparse/experiments.py": (3, "folders and a database of runs, read in a confined process"),
+    "logparse/experiments.py": (2, "folders and a database of runs, read in a confined process"),
     "logparse/reading/folder.py": (4, "the door of folders of logs"),
     "logparse/reading/log.py": (3, "a descriptor that came through the door"),
     "logparse/reading/storage.py": (3, "a descriptor that came through the door"),
