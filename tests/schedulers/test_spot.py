@@ -417,6 +417,11 @@ def test_from_a_drawn_trace_to_a_comparison(cli: Cli, tmp_path: Path) -> None:
     assert {"high", "low"} == set(first["by_class"])
     assert "HP:" in cli("simulate", path, *options).out
     assert cli("simulate", path, *options, "--quota", "tenant0").code == 2
+    # Jobs that are dropped never end: what is told and drawn is of the others.
+    dropping = ("--quota", "tenant0=1", "--report", str(tmp_path / "page.html"), "--json")
+    first, second = json.loads(cli("simulate", path, *options, *dropping).out)["runs"]
+    assert first["dropped"] == second["dropped"] > 0
+    assert all(abs(hours) < 100 for hours in second["jct_less_first_h"])
     unknown = cli("simulate", path, *options, "--quota", "tenat0=64")
     assert unknown.code == 2
     assert "did you mean tenant0" in unknown.err
