@@ -305,5 +305,3 @@ def world(mode: str) -> Parameters:
 
 PUBLISHED = world("published")
 """As in the published Lucid simulator: all of `LIBERTIES`."""
-
-MODES = {"honest": HONEST, "published": PUBLISHED}

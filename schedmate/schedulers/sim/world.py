@@ -18,6 +18,7 @@ from schedmate.schedulers import policy
 from schedmate.schedulers.estimators import Estimator
 from schedmate.schedulers.model import (
     EVERYTHING,
+    NEVER,
     Allocation,
     Capabilities,
     Cluster,
@@ -188,8 +189,6 @@ ORDINARY_FAULTS = Faults()
 # SchedMate (section 5.3) takes them from a trace that is not public; here they are drawn. By
 # default only users restart jobs.
 
-
-NEVER = float("inf")
 
 LEAST_MTBF_S = 600.0
 """Nodes or GPUs that fail more often end no job, and the simulation neither [s]."""
