@@ -160,12 +160,7 @@ class ColocationTable:
         try:
             with open_text(path, newline="") as stream:
                 for row in bounded_rows(csv.DictReader(stream), path, MOST_RECORDS):
-                    first, second = (
-                        "/".join(
-                            row[f"{key}{n}"] for key in ("model", "dataset", "batchsize", "amp")
-                        )
-                        for n in (1, 2)
-                    )
+                    first, second = ("/".join(row[f"{key}{n}"] for key in _CONFIG) for n in (1, 2))
                     measured = (float(row["speed1"]), float(row["speed2"]))
                     if not all(speed > 0 for speed in measured):
                         raise ValueError(f"{row['speed1']}, {row['speed2']} are no speeds")
