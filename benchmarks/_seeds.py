@@ -19,13 +19,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from _bounds import KnowingLucid  # noqa: F401 - policies name it
+from _colocation import measured
 from _runs import LARGEST, PROFILE_ERROR, demand
 from scipy import stats
 
 from schedmate.base.spread import spread
 from schedmate.schedulers.model import Cluster
 from schedmate.schedulers.sim.comparison import package_digest
-from schedmate.schedulers.sim.interference import measured, named
+from schedmate.schedulers.sim.interference import named
 from schedmate.schedulers.sim.parameters import HONEST, Parameters, UtilisationCurve
 from schedmate.schedulers.sim.runs import Plan, run_policy
 from schedmate.schedulers.sim.traces import read_trace

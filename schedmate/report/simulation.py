@@ -263,6 +263,7 @@ def size_figure(shown: Sequence[Result]) -> list[Figure]:
 
 
 def _cdf_figure(title: str, values: Sequence[tuple[str, Floats]], what: str) -> Figure:
+    values = [(name, one[np.isfinite(one)]) for name, one in values]  # of jobs that ended
     everything = np.concatenate([one for _, one in values])
     positive = everything[everything > 0]
     low = float(positive.min()) if len(positive) else 1.0
@@ -284,6 +285,8 @@ def _cdf_figure(title: str, values: Sequence[tuple[str, Floats]], what: str) -> 
 def pair_figure(first: Result, other: Result, style: int) -> Figure:
     """Each job under one policy against the same job under another."""
     first_jct, other_jct = first.jobs["jct_s"], other.jobs["jct_s"]
+    ended = np.isfinite(first_jct) & np.isfinite(other_jct)
+    first_jct, other_jct = first_jct[ended], other_jct[ended]
     names = first.numbers["policy"], other.numbers["policy"]
     both = np.concatenate((first_jct, other_jct))
     low, high = float(max(1.0, both[both > 0].min(initial=1e9))), float(both.max())
@@ -403,7 +406,7 @@ TIME_BINS = 400
 def figures_over_time(shown: Sequence[Result], plan: Plan) -> list[Figure]:
     """GPUs in use and jobs waiting over the time of the trace, and where GPU time went."""
     origin = float(shown[0].jobs["submit_s"].min())
-    end = max(float(one.jobs["end_s"].max()) for one in shown) - origin
+    end = max(float(one.segments["end_s"].max()) for one in shown) - origin
     edges = np.linspace(0.0, max(end, 1e-6), TIME_BINS + 1)
     x = charts.linear_axis("after the first submission", 0.0, float(edges[-1]), "duration")
     gpus = plan.cluster.gpus
@@ -554,7 +557,7 @@ def window_of(
     """The chosen stretch, else one around the longest queue of the first run that can be drawn."""
     first = results[0]
     origin = float(first.jobs["submit_s"].min())
-    last = max(float(result.jobs["end_s"].max()) for result in results) - origin
+    last = max(float(result.segments["end_s"].max()) for result in results) - origin
     lanes = np.cumsum([node.gpus for node in cluster.nodes])
     nodes = tuple(
         range(max(1, min(MOST_NODES, int(np.searchsorted(lanes, MOST_LANES, side="right")))))

@@ -317,18 +317,6 @@ class Holders:
 # What a policy sees of the cluster when it decides.
 
 
-class Ordering(Protocol):
-    """The part of a policy that orders jobs."""
-
-    def lane(self, job: Job) -> Hashable:
-        """Jobs of one lane have the same request."""
-        ...
-
-    def rank(self, job: Job, now: float) -> Rank:
-        """The job's place in the queue: lowest first."""
-        ...
-
-
 class View:
     """A policy's view of the cluster: the clock, free GPUs, waiting and running jobs.
 
@@ -358,7 +346,7 @@ class View:
         "warnings",
     )
 
-    def __init__(self, space: Space, policy: Ordering, load: Load | None = None) -> None:
+    def __init__(self, space: Space, policy: Policy, load: Load | None = None) -> None:
         self.now = 0.0
         """[s]"""
         self.space = space

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +16,6 @@ from schedmate.schedulers.goodput import Size
 from schedmate.schedulers.model import NEVER, Cluster, Job
 from schedmate.schedulers.parallelism.models import find_model
 from schedmate.schedulers.parallelism.network import Network
-from schedmate.schedulers.parallelism.performance import ModelJob, Performance
 from schedmate.schedulers.parallelism.profile import Tables
 from schedmate.schedulers.policies.arena import (
     Allocations,
@@ -30,7 +31,11 @@ from schedmate.schedulers.policies.gavel import Gavel
 from schedmate.schedulers.policies.sia import Sia
 from schedmate.schedulers.sim.engine import Simulation
 from schedmate.schedulers.sim.outcome.audit import audit
-from schedmate.schedulers.sim.planned import (
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+from _performance import ModelJob, Performance
+from _planned import (
     Belief,
     Costs,
     Errors,

@@ -18,10 +18,11 @@ from schedmate.schedulers.adapters.modules import Advisor
 from schedmate.schedulers.estimators import Estimator, Table
 from schedmate.schedulers.model import Cluster, Forecast, Job, Profile
 from schedmate.schedulers.registry import make, parameters, policy_class
+from schedmate.schedulers.sim.engine import Simulation
 from schedmate.schedulers.sim.parameters import HONEST, Interference
 from schedmate.schedulers.sim.runs import Plan, Run, run_policy
 from schedmate.schedulers.sim.workload import Workload
-from schedmate.schedulers.sim.world import FailureRates, JobFailures
+from schedmate.schedulers.sim.world import FailureRates, Faults, JobFailures
 
 MODELS = ("resnet50", "bert-base", "gpt2", "vit-large", "dlrm")
 
@@ -293,14 +294,24 @@ def test_the_log_of_a_running_job_says_what_it_has_left_and_spares_it() -> None:
     assert runs["true"]["schedmate"]["progress"]["told"] > 3
 
 
-def test_a_restarted_job_counts_with_what_it_has_left() -> None:
-    job = Job("0", 0, 0.0, 2, forecast=Forecast(1000.0))
-    sjf, qssf = make("sjf+schedmate"), make("qssf+schedmate")
-    assert (sjf.key(job), qssf.key(job)) == (1000.0, 2000.0)  # type: ignore[attr-defined]
-    job.service_s = 900.0
-    assert (sjf.key(job), qssf.key(job)) == (100.0, 200.0)  # type: ignore[attr-defined]
-    job.service_s = 1500.0
-    assert sjf.key(job) == 500.0  # type: ignore[attr-defined]
+@pytest.mark.parametrize("name", ["sjf+schedmate", "qssf+schedmate"])
+def test_a_restarted_job_counts_with_what_it_has_left(name: str) -> None:
+    # The first fails after 900 of its 1,000 s, at the end of a checkpoint, when two wait.
+    class Breaks(Faults):
+        def fails_at(self, job: int, attempt: int) -> float:
+            return 900.0 if job == 0 and not attempt else math.inf
+
+    workload = Workload.of([(0.0, 1000.0, 2), (1.0, 500.0, 2), (2.0, 50.0, 2)])
+    outcome = Simulation(
+        workload,
+        make(name),
+        Cluster.parse("1x2"),
+        estimator=Table(workload.duration_s),
+        parameters=replace(HONEST, checkpoint_s=100.0),
+        faults=Breaks(),
+    ).run()
+    # The shortest first; then the 100 s that are left, with a restart of 62 s; then the longest.
+    assert outcome.first_start == [0.0, 1112.0, 900.0]
 
 
 # Failures.

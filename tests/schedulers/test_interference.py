@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,12 @@ from typer.testing import CliRunner
 from schedmate.base.errors import UsageError
 from schedmate.cli import application
 from schedmate.schedulers.model import Profile
-from schedmate.schedulers.sim.interference import GAVEL, NAMES, TimeSlicing, measured, named
+from schedmate.schedulers.sim.interference import GAVEL, NAMES, TimeSlicing, named
 from schedmate.schedulers.sim.traces.recipe import Recipe, recipes
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+from _colocation import measured
 
 app = application("simulate")
 

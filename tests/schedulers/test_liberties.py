@@ -10,26 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedmate.base.errors import UsageError
-from schedmate.schedulers import Cluster
 from schedmate.schedulers.estimators import Table
 from schedmate.schedulers.model import Job
 from schedmate.schedulers.policies.preemptive import Preemptive, Srtf, Tiresias
 from schedmate.schedulers.policy import Decision, Preempt, Start, View
 from schedmate.schedulers.registry import BUNDLED, PolicySpec, make, parameters, policy_class
-from schedmate.schedulers.sim.engine import Simulation
-from schedmate.schedulers.sim.outcome.audit import audit
 from schedmate.schedulers.sim.parameters import HONEST, LIBERTIES, PUBLISHED, world
 from schedmate.schedulers.sim.record import Outcome
 from schedmate.schedulers.sim.workload import Workload
+from tests.schedulers.worlds import simulate as audited
 
 
 def simulate(rows: list[tuple[float, float, int]], policy: str, cluster: str) -> Outcome:
     workload = Workload.of(rows)
-    estimator = Table(workload.duration_s)
-    simulation = Simulation(workload, make(policy), Cluster.parse(cluster), estimator=estimator)
-    outcome = simulation.run()
-    audit(workload, simulation.cluster, outcome)
-    return outcome
+    return audited(workload, policy, cluster, estimator=Table(workload.duration_s))
 
 
 @pytest.mark.parametrize("name", sorted(LIBERTIES))

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import accumulate, pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from schedmate.base.errors import UsageError
-from schedmate.schedulers.estimators import Table
-from schedmate.schedulers.model import Cluster, Profile
+from schedmate.schedulers.estimators import Load, Table
+from schedmate.schedulers.lanes import Lanes
+from schedmate.schedulers.model import Cluster, Job, Profile
 from schedmate.schedulers.policies.lucid import Thresholds, Tree
 from schedmate.schedulers.registry import make
 from schedmate.schedulers.sim.engine import Simulation
@@ -16,6 +22,8 @@ from schedmate.schedulers.sim.outcome.audit import audit
 from schedmate.schedulers.sim.parameters import HONEST, PUBLISHED, ColocationTable
 from schedmate.schedulers.sim.record import Outcome
 from schedmate.schedulers.sim.workload import Workload
+from schedmate.schedulers.space import Space
+from tests.schedulers.worlds import simulate as audited
 
 TINY = Profile(10.0, 5.0, 2000.0)
 MEDIUM = Profile(60.0, 20.0, 8000.0)
@@ -33,16 +41,10 @@ def simulate(
     """Without the dynamic strategy, unless `settings` say `lookahead_s`."""
     workload = Workload.of(rows, profiles=profiles or [None] * len(rows))
     settings = settings if "lookahead_s" in settings else f"lookahead_s=0;{settings}".rstrip(";")
-    simulation = Simulation(
-        workload,
-        make(f"lucid:{settings}"),
-        Cluster.parse(cluster),
-        estimator=Table(workload.duration_s),
-        parameters=parameters,  # type: ignore[arg-type]
+    estimator = Table(workload.duration_s)
+    return audited(
+        workload, f"lucid:{settings}", cluster, estimator=estimator, parameters=parameters
     )
-    outcome = simulation.run()
-    audit(workload, simulation.cluster, outcome)
-    return outcome
 
 
 def test_profiling_takes_its_time_and_the_job_starts_anew() -> None:
@@ -89,8 +91,8 @@ def test_a_burst_halves_the_limit_on_gpus_too() -> None:
     rows = [(0.0, 1000.0, 1) for _ in range(4)] + [(0.0, 1000.0, 2)]
     kinds = {one.job: one.kind for one in simulate(rows, "profile_gpus=2:burst=3").segments[::-1]}
     assert kinds == {0: "profile", 1: "profile", 2: "profile", 3: "profile", 4: "run"}
-    for settings in ("profile_gpus=2:burst=4", "profile_gpus=2:burst=3:time_aware=false"):
-        outcome = simulate(rows, settings)
+    for setting in ("profile_gpus=2:burst=4", "profile_gpus=2:burst=3:time_aware=false"):
+        outcome = simulate(rows, setting)
         assert {one.job for one in outcome.segments if one.kind == "profile"} == {0, 1, 2, 3, 4}
 
 
@@ -140,8 +142,8 @@ def test_patience_is_by_what_remains() -> None:
     # Of the first 500 s are left when the second comes, which takes 4000 s.
     rows = [(0.0, 5000.0, 2), (4500.0, 4000.0, 2)]
     profiles: list[Profile | None] = [TINY, TINY]
-    for settings, packs in (("", False), ("remaining=false", True)):
-        outcome = simulate(rows, settings, "4x2", profiles, PUBLISHED)
+    for setting, packs in (("", False), ("remaining=false", True)):
+        outcome = simulate(rows, setting, "4x2", profiles, PUBLISHED)
         assert ("Pack" in outcome.decisions) is packs
 
 
@@ -263,3 +265,92 @@ def test_a_tree_learns_scores_from_labelled_jobs(tmp_path: Path) -> None:
     path.write_text("gpu_util\n3\n")
     with pytest.raises(UsageError, match="not a table of labelled jobs"):
         Tree.read(path)
+
+
+# What makes Lucid's decisions quick changes nothing about them.
+
+
+USES = [None, None, Profile(10.0, 5.0, 2000.0), Profile(60.0, 20.0, 8000.0)]
+ROWS = st.tuples(
+    st.integers(0, 60).map(lambda n: n * 40.0),
+    st.integers(0, 200).map(lambda n: n * 10.0),
+    st.sampled_from([1, 1, 1, 2, 3, 4, 8, 12]),
+    st.sampled_from(USES),
+)
+
+
+def run(rows: list[Any], policy: str) -> Outcome:
+    workload = Workload.of([row[:3] for row in rows], profiles=[row[3] for row in rows])
+    return audited(workload, policy, "6x4", estimator=Table(workload.duration_s))
+
+
+@settings(max_examples=30)
+@given(
+    rows=st.lists(ROWS, min_size=1, max_size=40),
+    policy=st.sampled_from(["lucid", "lucid:capacity=-1", "lucid:backfill=false", "lucid:burst=2"]),
+)
+def test_who_is_not_offered_would_not_have_been_accepted(rows: list[Any], policy: str) -> None:
+    quick = run(rows, policy)
+    walk = Lanes.walk
+    with pytest.MonkeyPatch.context() as patched:
+
+        def whole(self: Lanes, accept: Callable[[Job], object], _hopeless: object = None) -> Any:
+            return walk(self, accept)
+
+        patched.setattr(Lanes, "walk", whole)
+        slow = run(rows, policy)
+    assert quick.segments == slow.segments
+    assert quick.decisions == slow.decisions
+
+
+@settings(max_examples=40)
+@given(
+    taken=st.lists(st.integers(1, 13), max_size=12),
+    gpus=st.integers(1, 24),
+    share=st.sampled_from([1.0, 1.0, 0.5]),
+    cluster=st.sampled_from(["3x8", "2x4,2x8", "2x4:T4,1x8:A100", "1x8@a,2x4@b"]),
+)
+def test_where_space_is_full_nothing_is_found(
+    taken: list[int], gpus: int, share: float, cluster: str
+) -> None:
+    space = Space(Cluster.parse(cluster))
+    for index, size in enumerate(taken):
+        space.place(Job(str(index), index, 0.0, size, vc="a" if "@" in cluster else ""))
+    job = Job("new", 99, 0.0, gpus if share == 1.0 else 1, share=share)
+    space.find(job)  # from here on its pool is known
+    if space.full(job):
+        assert space.find(job) is None
+
+
+def counted(times: list[float], asked: list[int], now: float) -> float:
+    """The forecast by counting: the last hour, and the same hour of the seven days before."""
+    sums = [sum(gpus for at, gpus in zip(times, asked, strict=True) if now - 3600 <= at < now)]
+    for day in range(1, 8):
+        begin = now - day * 86_400
+        if not times or begin < times[0]:
+            break
+        hour = (begin, begin + 3600)
+        sums.append(
+            sum(gpus for at, gpus in zip(times, asked, strict=True) if hour[0] <= at < hour[1])
+        )
+    return max(sums[0], sum(sums) / len(sums)) / 6
+
+
+@settings(max_examples=30)
+@given(
+    gaps=st.lists(st.integers(0, 40).map(lambda n: n * 1800.0), min_size=1, max_size=80),
+    sizes=st.lists(st.integers(1, 8), min_size=80, max_size=80),
+)
+def test_the_forecast_counts_the_same_hours(gaps: list[float], sizes: list[int]) -> None:
+    load, came, asked = Load(), list[float](), [0]
+    for now, gpus in zip(accumulate(gaps), sizes, strict=False):
+        came.append(now)
+        asked.append(asked[-1] + gpus)
+        each = [after - before for before, after in pairwise(asked)]
+        for later in (now, now + 0.5):
+            assert load.expected(came, later) == pytest.approx(
+                counted(came, [1] * len(came), later)
+            )
+            assert load.expected_gpus(came, asked, later) == pytest.approx(
+                counted(came, each, later)
+            )

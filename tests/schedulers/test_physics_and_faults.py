@@ -19,25 +19,11 @@ from schedmate.schedulers.sim.engine import Simulation
 from schedmate.schedulers.sim.execution import PhysicsError
 from schedmate.schedulers.sim.outcome.audit import LawBrokenError, audit
 from schedmate.schedulers.sim.parameters import HONEST
-from schedmate.schedulers.sim.record import Outcome
 from schedmate.schedulers.sim.workload import Workload
 from schedmate.schedulers.sim.world import Again, Failure, Faults, SimulationObserver, TracePhysics
+from tests.schedulers.worlds import simulate
 
 Rows = list[tuple[float, float, int]]
-
-
-def simulate(
-    workload: Workload, policy: str | Policy = "fifo", cluster: str = "1x1", **more: object
-) -> Outcome:
-    simulation = Simulation(
-        workload,
-        make(policy) if isinstance(policy, str) else policy,
-        Cluster.parse(cluster),
-        **more,  # type: ignore[arg-type]
-    )
-    outcome = simulation.run()
-    audit(workload, simulation.cluster, outcome)
-    return outcome
 
 
 class Steps:

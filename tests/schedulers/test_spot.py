@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +19,6 @@ from schedmate.schedulers import Cluster, Constraints, Evict, Job, Node, Start, 
 from schedmate.schedulers.board import Board
 from schedmate.schedulers.estimators import Table
 from schedmate.schedulers.policies.spot import Spot
-from schedmate.schedulers.policies.spot_optimum import Case, optimal_schedule
 from schedmate.schedulers.sim.engine import Simulation
 from schedmate.schedulers.sim.outcome.audit import audit
 from schedmate.schedulers.sim.parameters import Spanning
@@ -29,6 +29,10 @@ from schedmate.schedulers.sim.traces.writer import write_trace
 from schedmate.schedulers.sim.workload import Workload
 from schedmate.schedulers.sim.world import Maintenance
 from tests.schedulers.worlds import CHEAP, of, run
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+from _spot_optimum import Case, optimal_schedule
 
 LOW, HIGH = Terms(low=True), Terms()
 
@@ -413,6 +417,11 @@ def test_from_a_drawn_trace_to_a_comparison(cli: Cli, tmp_path: Path) -> None:
     assert {"high", "low"} == set(first["by_class"])
     assert "HP:" in cli("simulate", path, *options).out
     assert cli("simulate", path, *options, "--quota", "tenant0").code == 2
+    # Jobs that are dropped never end: what is told and drawn is of the others.
+    dropping = ("--quota", "tenant0=1", "--report", str(tmp_path / "page.html"), "--json")
+    first, second = json.loads(cli("simulate", path, *options, *dropping).out)["runs"]
+    assert first["dropped"] == second["dropped"] > 0
+    assert all(abs(hours) < 100 for hours in second["jct_less_first_h"])
     unknown = cli("simulate", path, *options, "--quota", "tenat0=64")
     assert unknown.code == 2
     assert "did you mean tenant0" in unknown.err

@@ -1,4 +1,6 @@
-"""Queues by the short loop: the engine's result to the last digit, or the engine itself."""
+"""Queues and Tiresias by the short loops: the engine's result to the last digit, or the engine
+itself.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +18,7 @@ from hypothesis import strategies as st
 from schedmate.base.errors import InputError
 from schedmate.schedulers.estimators import Estimator
 from schedmate.schedulers.model import Cluster, Job
+from schedmate.schedulers.policies.preemptive import Tiresias
 from schedmate.schedulers.policies.queues import Fifo, Sjf, SjfAgeing
 from schedmate.schedulers.policy import Policy
 from schedmate.schedulers.registry import make
@@ -31,13 +34,15 @@ POLICIES = ("fifo", "sjf", "qssf", "sjf-ageing", "sjf-ageing:weight=3")
 ESTIMATORS = ("user-mean", "none", "limit", "oracle", "noisy:1", "column:guess")
 CLUSTERS = ("1x8", "4x4", "2x4:T4,3x8:A100", "2x8@a,3x4@b", "2x4:T4@a,2x8:A100@b,1x8:T4", "70x2")
 FITTING = {cluster: Cluster.parse(cluster) for cluster in CLUSTERS}
+FREE = replace(HONEST, name="free", restart_s=0.0, restart_large_s=0.0)
 
 
 @st.composite
-def workloads(draw: st.DrawFn, cluster: str) -> Workload:
+def workloads(draw: st.DrawFn, cluster: str, *, whole_gpus: bool = False) -> Workload:
     """Jobs that fit the cluster, in bursts and at the same instants, some of them of no length."""
     nodes = FITTING[cluster].nodes
     spread = draw(st.sampled_from([3, 40, 400]))
+    longest = draw(st.sampled_from([60, 600]))
     count = draw(st.integers(1, 40))
     jobs, durations, guesses, vcs = [], [], [], []
     for _ in range(count):
@@ -47,16 +52,17 @@ def workloads(draw: st.DrawFn, cluster: str) -> Workload:
         room = [node for node in room if kind in ("", node.gpu_type)]
         size = max(node.gpus for node in room)
         gpus = draw(st.integers(1, size + size * (sum(node.gpus == size for node in room) > 1)))
-        whole = draw(st.booleans()) or gpus > 1
+        whole = whole_gpus or draw(st.booleans()) or gpus > 1
         job = Job("", 0, draw(st.integers(0, spread)) / 2, gpus, gpu_type=kind, vc=vc)
         job.share = 1.0 if whole else draw(st.sampled_from([0.25, 0.5, 1.0]))
         job.user = draw(st.sampled_from(["", "ann", "bob"]))
         job.priority = draw(st.sampled_from([0, 0, 0, 2]))
-        job.cpus = draw(st.sampled_from([0.0, 0.0, 6.0]))
+        job.cpus = 0.0 if whole_gpus else draw(st.sampled_from([0.0, 0.0, 6.0]))
         job.time_limit_s = draw(st.sampled_from([None, None, 30.0]))
         jobs.append(job)
         vcs.append(vc)
-        durations.append(draw(st.one_of(st.just(0.0), st.integers(0, 60).map(lambda n: n / 4))))
+        runs = st.integers(0, longest).map(lambda n: n / 4)
+        durations.append(draw(st.one_of(st.just(0.0), runs)))
         guesses.append(draw(st.sampled_from([None, 0.0, -1.0, float("nan"), 5.0, 20.0, 1e9])))
     order = sorted(range(count), key=lambda at: jobs[at].submit_time)
     return Workload(
@@ -69,25 +75,34 @@ def workloads(draw: st.DrawFn, cluster: str) -> Workload:
     )
 
 
-def both(
-    workload: Workload, policy: str, cluster: Cluster, told: str = "none"
-) -> tuple[Outcome, Outcome]:
-    """By the loop and by the engine."""
+def assert_same(
+    workload: Workload,
+    policy: str,
+    cluster: Cluster,
+    told: str = "user-mean",
+    parameters: Parameters = HONEST,
+    columns: Workload | None = None,
+) -> Outcome:
+    """The outcome by the engine, which is that of the short loop (over `columns`)."""
+    estimator = make_estimator(told, workload)
     short = static_queue.simulate_queue(
-        workload, make(policy), cluster, make_estimator(told, workload), HONEST
+        columns or workload, make(policy), cluster, estimator, parameters
     )
     assert short is not None
+    audit(workload, cluster, short)
     estimator = make_estimator(told, workload)
-    return short, Simulation(workload, make(policy), cluster, estimator=estimator).run()
-
-
-def assert_same(short: Outcome, engine: Outcome) -> None:
-    for name in ("first_start", "end", "held_s"):
+    simulation = Simulation(
+        workload, make(policy), cluster, estimator=estimator, parameters=parameters
+    )
+    engine = simulation.run()
+    for name in ("first_start", "end", "held_s", "assumed_s"):
         assert list(getattr(short, name)) == list(getattr(engine, name)), name
     assert short.segments == engine.segments
     for name in ("events", "decisions", "failures", "work", "bad_estimates"):
         assert getattr(short, name) == getattr(engine, name), name
-    assert list(short.assumed_s) == list(engine.assumed_s)
+    for name, values in engine.counts.items():
+        assert list(short.counts.get(name, [0] * len(workload))) == list(values), name
+    return engine
 
 
 @settings(max_examples=40)
@@ -101,11 +116,24 @@ def assert_same(short: Outcome, engine: Outcome) -> None:
 def test_equals_the_engine(
     data: st.DataObject, policy: str, backfill: bool, told: str, cluster: str
 ) -> None:
-    workload = data.draw(workloads(cluster))
     name = f"{policy}:backfill={str(backfill).lower()}"
-    short, engine = both(workload, name, FITTING[cluster], told)
-    assert_same(short, engine)
-    audit(workload, FITTING[cluster], short)
+    assert_same(data.draw(workloads(cluster)), name, FITTING[cluster], told)
+
+
+@settings(max_examples=40)
+@given(
+    data=st.data(),
+    threshold=st.sampled_from([1, 10, 60, 300]),
+    parameters=st.sampled_from([HONEST, FREE]),
+    told=st.sampled_from(["user-mean", "none"]),
+    cluster=st.sampled_from(CLUSTERS),
+)
+def test_tiresias_equals_the_engine(
+    data: st.DataObject, threshold: int, parameters: Parameters, told: str, cluster: str
+) -> None:
+    policy = f"tiresias:threshold_gpu_s={threshold}"
+    workload = data.draw(workloads(cluster, whole_gpus=True))
+    assert_same(workload, policy, FITTING[cluster], told, parameters)
 
 
 @settings(max_examples=20)
@@ -114,9 +142,7 @@ def test_jobs_that_are_still_columns_run_the_same(data: st.DataObject, cluster: 
     workload = data.draw(workloads(cluster))
     every = range(len(workload))
     lazy = replace(workload, jobs=Jobs(RequestsOf(workload.jobs).select(list(every))))
-    short, _ = both(lazy, "sjf", FITTING[cluster], "user-mean")
-    _, engine = both(workload, "sjf", FITTING[cluster], "user-mean")
-    assert_same(short, engine)
+    assert_same(workload, "sjf", FITTING[cluster], columns=lazy)
 
 
 def test_a_long_queue_on_many_nodes_equals_the_engine() -> None:
@@ -126,7 +152,20 @@ def test_a_long_queue_on_many_nodes_equals_the_engine() -> None:
     workload = Workload.of([(float(at), float(run), gpus) for at, run, gpus in rows])
     for policy in ("fifo:backfill=true", "sjf", "qssf:backfill=true"):
         for told in ("user-mean", "oracle"):
-            assert_same(*both(workload, policy, Cluster.parse("30x8"), told))
+            assert_same(workload, policy, Cluster.parse("30x8"), told)
+
+
+@pytest.mark.parametrize(("nodes", "seed"), [("3x8", 0), ("30x8", 1), ("20x4,10x8", 2)])
+def test_a_long_queue_under_tiresias_equals_the_engine(nodes: str, seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    cluster = Cluster.parse(nodes)
+    sizes = draw.choice([1, 1, 1, 2, 3, 4, 8, 12, 16, 24], 2000).tolist()
+    lengths = np.minimum(draw.lognormal(6, 2, 2000), 1e5)
+    rate = 1.1 * cluster.gpus / (lengths * sizes).mean()
+    times = np.cumsum(draw.exponential(1 / rate, 2000)).round(-1)
+    workload = Workload.of(list(zip(times.tolist(), lengths.tolist(), sizes, strict=True)))
+    engine = assert_same(workload, "tiresias:threshold_gpu_s=3000", cluster)
+    assert engine.decisions["Preempt"] > 200
 
 
 class Reversed(Fifo):
@@ -141,6 +180,13 @@ class Careful(Sjf):
 
     def decide(self, view: Any) -> Any:
         return super().decide(view)
+
+
+class Patient(Tiresias):
+    """Ranks otherwise than the class that says what its rank is."""
+
+    def rank(self, job: Job, now: float) -> tuple[float, float]:
+        return (0.0, job.submit_time)
 
 
 class Doubling(Estimator):
@@ -185,6 +231,12 @@ def test_the_engine_runs_what_the_loop_does_not_know() -> None:
     assert not loop_of(replace(workload, categories=["rigid"] * 2), Fifo())
     grows = replace(workload, jobs=[replace(job, min_gpus=1, max_gpus=8) for job in workload.jobs])
     assert not loop_of(grows, Fifo())
+    for other in ("backfill=false", "quota=true", "promote=2", "interval_s=60", "consolidate=vgg"):
+        assert not loop_of(workload, make(f"tiresias:{other}"))
+    assert not loop_of(workload, Patient())
+    for setting in ({"share": 0.5}, {"cpus": 2.0}, {"preemptible": False}):
+        jobs = [replace(job, gpus=1, **setting) for job in workload.jobs]
+        assert not loop_of(replace(workload, jobs=jobs), Tiresias())
 
 
 def test_the_engine_says_what_is_wrong_with_jobs() -> None:

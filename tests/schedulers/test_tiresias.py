@@ -11,20 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedmate.base.errors import UsageError
-from schedmate.schedulers.model import Cluster
 from schedmate.schedulers.policies.preemptive import Gittins
 from schedmate.schedulers.registry import make
-from schedmate.schedulers.sim.engine import Simulation
-from schedmate.schedulers.sim.outcome.audit import audit
 from schedmate.schedulers.sim.record import Outcome
 from schedmate.schedulers.sim.workload import Workload
+from tests.schedulers.worlds import simulate as audited
 
 
 def simulate(workload: Workload, settings: str, cluster: str) -> Outcome:
-    simulation = Simulation(workload, make(f"tiresias:{settings}"), Cluster.parse(cluster))
-    outcome = simulation.run()
-    audit(workload, simulation.cluster, outcome)
-    return outcome
+    return audited(workload, f"tiresias:{settings}", cluster)
 
 
 def crowded() -> Workload:

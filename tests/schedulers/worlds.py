@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from hypothesis import strategies as st
 
 from schedmate.schedulers import Cluster, Decision, Job, Node, Policy, Start, View
+from schedmate.schedulers.registry import make
 from schedmate.schedulers.sim.engine import Simulation
 from schedmate.schedulers.sim.outcome.audit import audit
 from schedmate.schedulers.sim.parameters import HONEST, Parameters, Shutdown
@@ -88,6 +89,14 @@ def run(
     outcome = simulation.run()
     audit(workload, simulation.cluster, outcome)
     return outcome
+
+
+def simulate(
+    workload: Workload, policy: Policy | str = "fifo", cluster: str = "1x1", **more: Any
+) -> Outcome:
+    """Simulate by the honest mode, unless `more` says otherwise, and audit."""
+    policy = make(policy) if isinstance(policy, str) else policy
+    return run(workload, policy, cluster, **{"parameters": HONEST, **more})
 
 
 def of(outcome: Outcome, index: int) -> list[tuple[float, float, str]]:

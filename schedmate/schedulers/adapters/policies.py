@@ -221,8 +221,8 @@ class SjfWithSchedMate(WithSchedMate, Sjf):
     def __init__(self, backfill: bool = True, risk: float = 1.0, **settings: Any) -> None:
         super().__init__(backfill=backfill, risk=risk, **settings)
 
-    def key(self, job: Job) -> float:
-        return remaining_s(job, 0.0)
+    def rank(self, job: Job, now: float) -> Rank:
+        return (-job.priority, remaining_s(job, now))
 
 
 class QssfWithSchedMate(WithSchedMate, Qssf):
@@ -233,8 +233,8 @@ class QssfWithSchedMate(WithSchedMate, Qssf):
     def __init__(self, backfill: bool = True, risk: float = 1.0, **settings: Any) -> None:
         super().__init__(backfill=backfill, risk=risk, **settings)
 
-    def key(self, job: Job) -> float:
-        return remaining_s(job, 0.0) * job.gpus
+    def rank(self, job: Job, now: float) -> Rank:
+        return (-job.priority, remaining_s(job, now) * job.gpus)
 
 
 class SrtfWithSchedMate(WithSchedMate, Srtf):

@@ -57,7 +57,8 @@ def compare(
     """The result of each policy under each plan, in that order.
 
     From a plan's second policy on, the numbers hold `jct_less_first_h`: the mean over jobs of the
-    JCT less that of the same job under the first policy, with its 95 % bootstrap interval [h]. With
+    JCT less that of the same job under the first policy, with its 95 % bootstrap interval [h], of
+    jobs that end under both. With
     `out`, finished runs are written there, and a run that is there with the same inputs is not
     repeated. Runs use `processes` of this machine, or are tasks of the Ray cluster at the address
     `ray`. Raises before the first run for a policy or an estimator that does not exist.
@@ -83,9 +84,12 @@ def compare(
                 first = result
             else:
                 assert first is not None
-                result.numbers["jct_less_first_h"] = paired_difference(
-                    result.jobs["jct_s"] / HOUR, first.jobs["jct_s"] / HOUR, result.numbers["seed"]
-                )
+                one, other = result.jobs["jct_s"] / HOUR, first.jobs["jct_s"] / HOUR
+                end_in_both = np.isfinite(one) & np.isfinite(other)
+                if end_in_both.any():
+                    result.numbers["jct_less_first_h"] = paired_difference(
+                        one[end_in_both], other[end_in_both], result.numbers["seed"]
+                    )
             position += 1
             yield result
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from heapq import heappush
-from typing import Protocol
 
 from schedmate.base.errors import InputError, SchedmateError
 from schedmate.schedulers.model import NEVER, Allocation, Job, Status, gpus_in
@@ -43,18 +42,6 @@ class PhysicsError(SchedmateError):
 _ALONE = (RUN, PROFILE)
 
 
-class Departures(Protocol):
-    """Frees the GPUs of jobs that leave them while they have a `Status`."""
-
-    def give(self, job: Job, allocation: Allocation) -> None:
-        """Free these GPUs, and whatever else the job's status reserves."""
-        ...
-
-    def settle(self, job: Job) -> None:
-        """End the job's status, now that it holds no GPUs."""
-        ...
-
-
 class Progress:
     """The state of every job that holds GPUs, the events that follow from it, and the record.
 
@@ -91,8 +78,8 @@ class Progress:
         "view",
     )
 
-    departures: Departures
-    """Set by the object that manages statuses."""
+    departures: Underway
+    """Frees the GPUs of jobs that leave them while they have a `Status`."""
 
     def __init__(
         self,

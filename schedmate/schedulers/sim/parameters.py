@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import random
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, Protocol
 
+from schedmate.base.data import load
 from schedmate.base.errors import UsageError, reason_of
 from schedmate.base.reading import MOST_RECORDS, bounded_rows, open_text
 from schedmate.schedulers.model import Profile
@@ -40,6 +41,28 @@ class Shutdown:
         return math.exp(draw.gauss(mu, sigma))
 
 
+def read_settings(
+    kind: type[Any], option: str, text: str, most: Mapping[str, float], limits: str
+) -> dict[str, float]:
+    """The numbers in `one=0.27,other=3`, each from 0 to its `most`; `limits` says that in words.
+
+    Raises `UsageError` for anything else, with the defaults of the dataclass `kind`.
+    """
+    values = {}
+    for part in filter(None, text.split(",")):
+        key, _, value = part.partition("=")
+        try:
+            values[key] = float(value)
+            if not 0.0 <= values[key] <= most[key]:
+                raise ValueError(key)
+        except (KeyError, ValueError):
+            settings = ", ".join(f"{one.name}={one.default:g}" for one in fields(kind))
+            raise UsageError(
+                f"{option}: {part!r} is not a setting; there are {settings} ({limits})."
+            ) from None
+    return values
+
+
 # What jobs lose that do not fit under one access switch.
 
 
@@ -60,31 +83,13 @@ class Spanning:
     @classmethod
     def parse(cls, text: str) -> Spanning:
         """From `longer=0.27,communication=0.3`, defaults for the rest. Raises `UsageError`."""
-        values = {}
-        defaults = {field_.name: field_.default for field_ in fields(cls)}
-        for part in filter(None, text.split(",")):
-            key, _, value = part.partition("=")
-            try:
-                values[key] = float(value)
-                if key not in defaults or not 0.0 <= values[key] <= (
-                    1.0 if key == _PART else 100.0
-                ):
-                    raise ValueError(key)
-            except ValueError:
-                settings = ", ".join(f"{name}={default:g}" for name, default in defaults.items())
-                raise UsageError(
-                    f"--cross-switch: {part!r} is not a setting; there are {settings} "
-                    "(communication from 0 to 1)."
-                ) from None
-        return cls(**values)
+        most = {"longer": 100.0, "communication": 1.0}
+        return cls(**read_settings(cls, "--cross-switch", text, most, "communication from 0 to 1"))
 
     def speed(self, communication: float | None) -> float:
         """Speed of a job across switches, as part of its speed under one."""
         part = self.communication if communication is None else communication
         return 1.0 / (1.0 + self.longer * min(max(part, 0.0), 1.0))
-
-
-_PART = "communication"
 
 
 # Costs besides the work itself; every number has its source.
@@ -155,12 +160,7 @@ class ColocationTable:
         try:
             with open_text(path, newline="") as stream:
                 for row in bounded_rows(csv.DictReader(stream), path, MOST_RECORDS):
-                    first, second = (
-                        "/".join(
-                            row[f"{key}{n}"] for key in ("model", "dataset", "batchsize", "amp")
-                        )
-                        for n in (1, 2)
-                    )
+                    first, second = ("/".join(row[f"{key}{n}"] for key in _CONFIG) for n in (1, 2))
                     measured = (float(row["speed1"]), float(row["speed2"]))
                     if not all(speed > 0 for speed in measured):
                         raise ValueError(f"{row['speed1']}, {row['speed2']} are no speeds")
@@ -262,72 +262,18 @@ class Parameters:
 HONEST = Parameters(settings={"*": {"backfill": "true"}})
 """Everything is paid for, and every policy may let jobs pass one that does not fit."""
 
-HARMLESS = frozenset({"NeuMF", "ResNet50", "BERT", "Transformer"})
-"""Models whose every pair the published Lucid simulator takes as free of interference."""
+LIBERTIES: Mapping[str, Mapping[str, Any]] = load("schedulers/sim/liberties.yaml")
+"""Simplifications of the published Lucid simulator: what each is, and the parameters and settings
+of policies by which it is taken. The published mode takes all; each can be taken, or left, by
+itself (`world`)."""
 
 
-class Liberty(NamedTuple):
-    """A simplification of the published Lucid simulator."""
-
-    what: str
-    take: Callable[[Parameters], Parameters]
-
-
-LIBERTIES = {
-    "free-profiling": Liberty(
-        "profiles are known at submission, without the time and the GPUs that profiling takes",
-        lambda world: replace(world, profiling_is_free=True),
-    ),
-    "sia-oracle": Liberty(
-        "Sia knows unprofiled how GPU types compare, moves between nodes alike are free",
-        lambda world: replace(world, sia_oracle=True).with_settings(
-            {
-                "sia": {"profile_s": "0", "lambda_a": "0", "decimals": "2", "split": "true"},
-                "gavel": {"objective": "max-sum"},
-            }
-        ),
-    ),
-    "lucid-backfill": Liberty(
-        "only Lucid lets jobs pass one that does not fit",
-        lambda world: world.with_settings(
-            {"*": {"backfill": "false"}, "lucid": {"backfill": "true"}}
-        ),
-    ),
-    "harmless-pairs": Liberty(
-        "packing with NeuMF, ResNet50, BERT or Transformer slows no job down (measured pairs only)",
-        lambda world: replace(world, harmless=HARMLESS),
-    ),
-    "quota-walk": Liberty(
-        "preemptive policies choose by the count of GPUs and ignore which nodes these are on",
-        lambda world: world.with_settings(
-            {"tiresias": {"quota": "true"}, "srtf": {"quota": "true"}}
-        ),
-    ),
-    "cheap-restarts": Liberty(
-        "a preemption costs 40 s, above 8 GPUs 60 s",
-        lambda world: replace(world, restart_s=40.0, restart_large_s=60.0),
-    ),
-    "true-durations": Liberty(
-        "SJF and SRTF use the true durations, whatever the estimator",
-        lambda world: replace(world, oracles=frozenset({"sjf", "srtf"})),
-    ),
-    "its-settings": Liberty(
-        "Tiresias decides once a minute; Lucid as for Philly: up to 4 GPUs, 80 s, always sharing",
-        lambda world: world.with_settings(
-            {
-                "tiresias": {"interval_s": "60"},
-                "lucid": {
-                    "profile_limit_s": "80",
-                    "profile_gpus": "4",
-                    "lookahead_s": "0",
-                    "remaining": "false",
-                    "pair_waiting": "false",
-                },
-            }
-        ),
-    ),
-}
-"""What the published mode takes all of; each can be taken, or left, by itself (`world`)."""
+def _taking(world: Parameters, liberty: Mapping[str, Any]) -> Parameters:
+    values: dict[str, Any] = {
+        name: frozenset(value) if isinstance(value, list) else value
+        for name, value in liberty.get("parameters", {}).items()
+    }
+    return replace(world, **values).with_settings(liberty.get("settings", {}))
 
 
 def world(mode: str) -> Parameters:
@@ -348,11 +294,9 @@ def world(mode: str) -> Parameters:
     parameters = HONEST
     for name, liberty in LIBERTIES.items():
         if name in taken:
-            parameters = liberty.take(parameters)
+            parameters = _taking(parameters, liberty)
     return replace(parameters, name=mode)
 
 
 PUBLISHED = world("published")
 """As in the published Lucid simulator: all of `LIBERTIES`."""
-
-MODES = {"honest": HONEST, "published": PUBLISHED}

@@ -15,12 +15,11 @@ from typing import NamedTuple
 import numpy as np
 
 from schedmate.schedulers.free import lowest_gpus
-from schedmate.schedulers.model import Allocation, Job
+from schedmate.schedulers.model import NEVER, Allocation, Job
 from schedmate.schedulers.policy import ServiceRank
 from schedmate.schedulers.sim.record import Segments
 from schedmate.schedulers.space import Space
 
-NEVER = float("inf")
 END, FALLS = 0, 1
 
 LeavingJob = tuple[int, int, Allocation]

@@ -270,7 +270,6 @@ def _served(workload: Workload, ran: RanByService, run_times: RunTimes) -> Outco
 # as the engine's, on arrays without job objects.
 
 
-_NEVER = float("inf")
 _TOLD = 1000
 _MOST = 1 << 62
 
@@ -349,7 +348,7 @@ def run_static_queue(
             now = upcoming
         while upcoming == now:
             job, position = position, position + 1
-            upcoming = submit_s[position] if position < count else _NEVER
+            upcoming = submit_s[position] if position < count else NEVER
             asks = kind[job]
             if came is not None:
                 came(job)

@@ -18,6 +18,7 @@ from schedmate.schedulers import policy
 from schedmate.schedulers.estimators import Estimator
 from schedmate.schedulers.model import (
     EVERYTHING,
+    NEVER,
     Allocation,
     Capabilities,
     Cluster,
@@ -26,7 +27,7 @@ from schedmate.schedulers.model import (
     gpus_in,
 )
 from schedmate.schedulers.policy import Decision, Observer
-from schedmate.schedulers.sim.parameters import Parameters
+from schedmate.schedulers.sim.parameters import Parameters, read_settings
 from schedmate.schedulers.sim.workload import Workload
 
 # How fast jobs progress and what moving them costs: replaceable, the engine only keeps count.
@@ -188,8 +189,6 @@ ORDINARY_FAULTS = Faults()
 # SchedMate (section 5.3) takes them from a trace that is not public; here they are drawn. By
 # default only users restart jobs.
 
-
-NEVER = float("inf")
 
 LEAST_MTBF_S = 600.0
 """Nodes or GPUs that fail more often end no job, and the simulation neither [s]."""
@@ -383,21 +382,9 @@ class Phases:
     @classmethod
     def parse(cls, text: str) -> Phases:
         """Parse `share=0.3,rise=40,latest=0.2`; raises `UsageError` for anything else."""
-        limits = {"share": 1.0, "rise": 100.0, "latest": 1.0}
-        values = {}
-        for part in filter(None, text.split(",")):
-            key, _, value = part.partition("=")
-            try:
-                values[key] = float(value)
-                if not 0.0 <= values[key] <= limits[key]:
-                    raise ValueError(key)
-            except (KeyError, ValueError):
-                settings = ", ".join(f"{one.name}={one.default:g}" for one in fields(cls))
-                raise UsageError(
-                    f"--phases: {part!r} is not a setting; there are {settings} (rise in "
-                    "percentage points, the others from 0 to 1)."
-                ) from None
-        return cls(**values)
+        most = {"share": 1.0, "rise": 100.0, "latest": 1.0}
+        limits = "rise in percentage points, the others from 0 to 1"
+        return cls(**read_settings(cls, "--phases", text, most, limits))
 
 
 class ChangingUse(TracePhysics, SimulationObserver):

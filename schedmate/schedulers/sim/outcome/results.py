@@ -289,6 +289,8 @@ def _running_total(start: Floats, end: Floats, value: Floats) -> StepFunction:
 
 
 def _steps(time: Floats, change: Floats) -> StepFunction:
+    happens = np.isfinite(time)  # a job that never ends waits or runs on
+    time, change = time[happens], change[happens]
     distinct, where = np.unique(time, return_inverse=True)
     return StepFunction(
         distinct, np.cumsum(np.bincount(where, weights=change, minlength=len(distinct)))
