@@ -12,23 +12,23 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, Generic, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, Generic, NamedTuple
 
 import typer
 
 from schedmate.base.data import dumps
-from schedmate.base.errors import InputError, UsageError, require
+from schedmate.base.errors import InputError
 from schedmate.base.inputs import format_duration
 from schedmate.base.logs import AGENT, LogFormat, logged
 from schedmate.base.reading import read_text
 from schedmate.base.terminal import counted
 from schedmate.base.terminal import say as _say
 from schedmate.cluster import ALARMS_FILE, MEMORY_FILE, RECORD_FILE, A, Check, ClusterKind
+from schedmate.cluster.metrics import metrics_at
 from schedmate.commands.options import HistoryOption, JsonOption, LogFormatOption
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from schedmate.cluster.bounds import Bounds
     from schedmate.cluster.loop import Agent
     from schedmate.cluster.memory import Memory
+    from schedmate.cluster.metrics import AgentMetrics
     from schedmate.cluster.record import Record
     from schedmate.cluster.recovery.recover import ClusterRecovery
     from schedmate.cluster.report import Done, Pass
@@ -73,7 +74,7 @@ MetricsOption = Annotated[
     typer.Option(
         "--metrics",
         metavar="HOST:PORT",
-        help="Address of Prometheus metrics, such as 0.0.0.0:9095.",
+        help="Address of Prometheus metrics, /healthz and /readyz, such as 0.0.0.0:9095.",
     ),
 ]
 
@@ -112,10 +113,10 @@ def cluster_app(kind: ClusterKind[Any]) -> typer.Typer:
         def run(reload: Reload) -> None:
             with (
                 opened_agent(kind, bounds, state, history, dry_run=dry_run, shadow=shadow) as setup,
-                counted_passes(metrics, kind) as seen,
+                metrics_at(metrics, kind, setup.bounds.poll) as served,
             ):
                 how = {"once": once, "undo": undo, "as_json": as_json}
-                run_agent(setup, **how, seen=seen, reload=reload)
+                run_agent(setup, **how, metrics=served, reload=reload)
 
         keep_running(run, bounds, log_format)
 
@@ -280,10 +281,10 @@ def run_agent(
     once: bool,
     undo: bool,
     as_json: bool,
-    seen: Callable[[Pass], object] | None = None,
+    metrics: AgentMetrics | None = None,
     reload: Reload | None = None,
 ) -> None:
-    """Make passes, alone on the cluster, until Ctrl-C; one in a dry run. `seen` hears of each.
+    """Make passes, alone on the cluster, until Ctrl-C; one in a dry run. `metrics` counts each.
 
     Returns without a word when `reload` is due.
     """
@@ -292,14 +293,9 @@ def run_agent(
     from schedmate.cluster.loop import only_agent, watch
 
     def tell(result: Pass) -> None:
-        if seen is not None:
-            seen(result)
-        if as_json:
-            _print_pass_json(result, indent=2 if once else None)
-        elif _logs_json():
-            _log_pass(result)
-        elif once or result.eventful:
-            _print_pass(result)
+        if metrics is not None:
+            metrics.seen(result)
+        _tell_pass(result, once=once, as_json=as_json)
 
     if setup.record is None:
         tell(setup.agent.once())
@@ -316,6 +312,8 @@ def run_agent(
                     return
                 say(f"watching cluster {setup.adapter.cluster}; Ctrl-C ends it.")
                 waits = False
+                if metrics is not None:
+                    metrics.stands_by(False)
                 goes_on = setup.goes_on if reload is None else reload.until(setup.goes_on)
                 watch(setup.agent, tell, warn, wait=setup.pause, goes_on=goes_on)
                 if reload is not None and reload.due():
@@ -328,6 +326,8 @@ def run_agent(
             if not waits:
                 say("another agent works on this cluster; waiting for it to end.")
                 waits = True
+        if metrics is not None:
+            metrics.stands_by(True)
         time.sleep(min(5.0, setup.bounds.poll))
 
 
@@ -411,6 +411,15 @@ def keep_running(run: Callable[[Reload], None], bounds: Path | None, form: LogFo
         run(reload)
         while reload.taken():
             run(reload)
+
+
+def _tell_pass(result: Pass, *, once: bool, as_json: bool) -> None:
+    if as_json:
+        _print_pass_json(result, indent=2 if once else None)
+    elif _logs_json():
+        _log_pass(result)
+    elif once or result.eventful:
+        _print_pass(result)
 
 
 def _logs_json() -> bool:
@@ -767,137 +776,6 @@ def _summary_lines(summary: AgentSummary, since: str) -> Iterator[Line]:
         yield f"{line}; {counted(planned.restarts, 'restart')}", None
     if not summary.done and not summary.planned:
         yield "nothing.", None
-
-
-# What an agent counts, for Prometheus. No label holds a name that a user can choose.
-
-
-class Gauge(NamedTuple):
-    """A number that only one kind of cluster has, and how it is asked for."""
-
-    text: str
-    value: Callable[[], float]
-
-
-@contextmanager
-def counted_passes(
-    address: str | None, kind: ClusterKind[Any], gauges: Mapping[str, Gauge] = MappingProxyType({})
-) -> Iterator[Callable[[Pass], object] | None]:
-    """What is to hear of each pass, so that it is counted; None without an address."""
-    if address is None:
-        yield None
-        return
-    require("--metrics", "k8s" if kind.group == "k8s" else "serve", "prometheus_client")
-    with AgentMetrics(address, gauges) as metrics:
-        yield metrics.seen
-
-
-class AgentMetrics:
-    """Serves metrics at HOST:PORT for as long as it is entered."""
-
-    def __init__(self, address: str, gauges: Mapping[str, Gauge] = MappingProxyType({})) -> None:
-        import prometheus_client
-        from prometheus_client import CollectorRegistry, Counter
-
-        host, _, port = address.rpartition(":")
-        if not port.isdecimal() or int(port) > 65_535:
-            raise UsageError(f"--metrics {address!r} is not HOST:PORT, such as 0.0.0.0:9095.")
-        self._host, self._port = host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - as asked
-        self.registry = registry = CollectorRegistry()
-        self._passes = Counter(
-            "schedmate_agent_passes", "Passes over the cluster", registry=registry
-        )
-        self._problems = Counter(
-            "schedmate_agent_problems", "What could not be done in passes", registry=registry
-        )
-        self._estimates = Counter(
-            "schedmate_agent_estimates", "Jobs estimated", ("outcome",), registry=registry
-        )
-        self._checked = Counter(
-            "schedmate_agent_estimates_checked",
-            "Completed jobs that had an estimate, by where in its interval they ended",
-            ("place",),
-            registry=registry,
-        )
-        for place in ("below", "within", "above"):
-            self._checked.labels(place)
-        self._failures = Counter(
-            "schedmate_agent_failures",
-            "Failed runs by whose fault it was",
-            ("type",),
-            registry=registry,
-        )
-        self._actions = Counter(
-            "schedmate_agent_actions",
-            "Actions by their plan's state",
-            ("kind", "state"),
-            registry=registry,
-        )
-        self._jobs = prometheus_client.Gauge(
-            "schedmate_agent_jobs", "Jobs looked at", ("state",), registry=registry
-        )
-        self._left = prometheus_client.Gauge(
-            "schedmate_agent_left", "Work left for the next pass", ("work",), registry=registry
-        )
-        self._last = prometheus_client.Gauge(
-            "schedmate_agent_last_pass_timestamp_seconds",
-            "When the last pass began",
-            registry=registry,
-        )
-        self._waiting = prometheus_client.Gauge(
-            "schedmate_agent_plans_waiting", "Plans that wait to be approved", registry=registry
-        )
-        for name, gauge in gauges.items():
-            shown = prometheus_client.Gauge(name, gauge.text, registry=registry)
-            shown.set_function(gauge.value)
-        self._server: Any = None
-
-    def __enter__(self) -> Self:
-        from prometheus_client import start_http_server
-
-        try:
-            self._server, self._thread = start_http_server(
-                self._port, addr=self._host, registry=self.registry
-            )
-        except OSError as error:
-            raise UsageError(
-                f"cannot serve metrics at {self._host}:{self._port}: {error.strerror}; choose "
-                "another port with --metrics."
-            ) from None
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-    @property
-    def port(self) -> int:
-        """The port of the metrics server."""
-        return int(self._server.server_port)
-
-    def seen(self, result: Pass) -> None:
-        """Add the problems, failures, estimates and actions of a pass to the metrics."""
-        self._passes.inc()
-        self._problems.inc(len(result.problems))
-        self._last.set(result.time)
-        self._waiting.set(len(result.waiting))
-        self._jobs.labels("pending").set(result.pending)
-        self._jobs.labels("running").set(result.running)
-        self._jobs.labels("stalled").set(result.stalled)
-        for work in ("unread", "undiagnosed", "unlearned"):
-            self._left.labels(work).set(getattr(result, work))
-        for estimated in result.estimated:
-            self._estimates.labels("abstained" if estimated.estimate.abstained else "given").inc()
-        for one in result.checked:
-            if one.place is not None:
-                self._checked.labels(one.place).inc()
-        for failed in result.failed:
-            self._failures.labels(
-                failed.diagnosis.error_type if failed.diagnosis else "unread"
-            ).inc()
-        for done in result.actions:
-            self._actions.labels(done.action.kind, done.state).inc()
 
 
 # The lines in which a pass of an agent is printed.

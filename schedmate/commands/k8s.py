@@ -18,10 +18,10 @@ from schedmate.base.errors import InputError, UsageError
 from schedmate.base.files import open_output
 from schedmate.base.terminal import counted, progress, say
 from schedmate.cluster.kubernetes import Kubernetes
+from schedmate.cluster.metrics import Gauge, metrics_at
 from schedmate.commands.agents import (
     BoundsOption,
     DryRunOption,
-    Gauge,
     MetricsOption,
     OnceOption,
     Reload,
@@ -29,7 +29,6 @@ from schedmate.commands.agents import (
     StateOption,
     UndoOption,
     add_report,
-    counted_passes,
     examine,
     keep_running,
     opened_agent,
@@ -107,8 +106,9 @@ def agent(
             KIND, bounds, state, history, dry_run=dry_run, shadow=shadow, **where
         ) as setup:
             gauges = own_gauges(setup.adapter, setup.goes_on)
-            with counted_passes(metrics, KIND, gauges) as seen:
-                run_agent(setup, once=once, undo=undo, as_json=as_json, seen=seen, reload=reload)
+            with metrics_at(metrics, KIND, setup.bounds.poll, gauges) as served:
+                how = {"once": once, "undo": undo, "as_json": as_json}
+                run_agent(setup, **how, metrics=served, reload=reload)
 
     keep_running(run, bounds, log_format)
 
