@@ -32,12 +32,17 @@ from schedmate.cluster.ended import EndedRuns, remove_spooled, spooled_files
 from schedmate.cluster.following import Following
 from schedmate.cluster.memory import Memory
 from schedmate.cluster.record import Plan, Record
+from schedmate.cluster.recovery.guards import LEAST_KEPT_S, least_kept_s, needed_from
 from schedmate.cluster.report import Failed, Pass
 from schedmate.mate import SchedMate
 
 if TYPE_CHECKING:
     from schedmate.cluster.recovery.recover import ClusterRecovery
     from schedmate.logparse.watch.alarms import Alarms
+
+
+ROTATE_EVERY_S = 3600.0
+"""How often the size of the record is looked at [s]."""
 
 
 class Agent:
@@ -99,6 +104,7 @@ class Agent:
             self._learn,
             self._follow,
             self._list_waiting,
+            self._rotate_record,
         ]
         for step in steps:
             try:
@@ -127,6 +133,15 @@ class Agent:
         if self._record is not None:
             waiting = self._record.plans(states={"proposed"})
             report.waiting = [status.plan.id for status in waiting]
+
+    def _rotate_record(self, _jobs: list[LiveJob], _report: Pass) -> None:
+        if self._record is None or not self._is_due("rotate", ROTATE_EVERY_S):
+            return
+        bounds, healer = self.bounds.record, self._healer
+        least = LEAST_KEPT_S if healer is None else least_kept_s(healer.configuration)
+        self._record.rotate_above(
+            bounds.above_mb * 1e6, max(bounds.keep, least), by="agent", needed=needed_from
+        )
 
     def _advise(self, jobs: list[LiveJob], report: Pass) -> None:
         self._advising.advise(jobs, report)
