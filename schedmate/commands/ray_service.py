@@ -28,7 +28,7 @@ from schedmate.cluster.ray.adapter import QueueAdapter
 from schedmate.cluster.ray.controller import Controller, expected_starts, waiting_reasons
 from schedmate.cluster.ray.runs import QueueOptions, log_of
 from schedmate.cluster.ray.seats import Backend, NodeSeen, Seats
-from schedmate.cluster.ray.store import OVER, Request, Store, StoredJob
+from schedmate.cluster.ray.store import OVER, QUEUE_FILE, Request, Store, StoredJob
 from schedmate.cluster.record import Record
 from schedmate.cluster.recovery.checkpoints import newest_checkpoint, resume_command
 from schedmate.cluster.recovery.configuration import Configuration, load_configuration
@@ -220,7 +220,7 @@ class Service:
         self.setup = setup
         self._began = float(int(time.time()))
         state, self._stack = Path(setup.state), ExitStack()
-        self.store = self._stack.enter_context(Store(state / "queue.db"))
+        self.store = self._stack.enter_context(Store(state / QUEUE_FILE))
         self._nodes: list[NodeSeen] = []
         self._forecasts: dict[int, Forecast | None] = {}
         self._progress: dict[int, tuple[float, float | None]] = {}

@@ -153,6 +153,9 @@ _JOB = ", ".join(StoredJob._fields)
 _RUN = ", ".join(StoredRun._fields)
 
 
+QUEUE_FILE = "queue.db"
+
+
 class Store:
     """The queue's SQLite file: jobs and their runs. Raises `InputError` if it cannot be used."""
 
@@ -346,6 +349,14 @@ class Store:
         """Runs that ended a submission of their job, since a time [s since epoch]."""
         marks = ", ".join("?" * len(FINAL))
         return self._runs(f"ended >= ? AND outcome IN ({marks}) ORDER BY ended", (since, *FINAL))
+
+    def start_delays(self) -> list[tuple[float, float]]:
+        """GPUs of each run that began, and the time from its decision to then [s]."""
+        return [
+            (sum(place.gpus for place in run.places), run.started - run.decided)
+            for run in self._runs("started IS NOT NULL ORDER BY id", ())
+            if run.started is not None
+        ]
 
     # -- nodes -----------------------------------------------------------------
 

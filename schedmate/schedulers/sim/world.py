@@ -86,6 +86,12 @@ class TracePhysics:
         self._spanning = None if cluster is None else parameters.spanning
         self._switches = [node.switch for node in cluster.nodes] if cluster is not None else []
         self._communication = workload.columns.get("communication")
+        self._starts: dict[int, int] = {}
+
+    @property
+    def starts_at_once(self) -> bool:
+        """Whether a job works from the moment at which it gets its GPUs."""
+        return self._parameters.start_delays is None
 
     @property
     def by_place(self) -> bool:
@@ -124,8 +130,14 @@ class TracePhysics:
         return self._workload.profiles[job]
 
     def restart_s(self, job: int, allocation: Allocation, previous: Allocation) -> float:
-        """Only a job that resumes after a stop is charged."""
-        return self._parameters.restart(self._jobs[job].gpus) if previous else 0.0
+        """A job that resumes after a stop is charged for that, another its start delay."""
+        if previous:
+            return self._parameters.restart(self._jobs[job].gpus)
+        delays = self._parameters.start_delays
+        if delays is None:
+            return 0.0
+        count = self._starts[job] = self._starts.get(job, 0) + 1
+        return delays.takes_s(self._jobs[job].id, count, self._jobs[job].gpus)
 
     def saved(self, job: int, done: float, since: float) -> float:
         """Work in the last checkpoint; a deliberate stop makes one too."""
