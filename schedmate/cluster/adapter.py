@@ -198,6 +198,8 @@ class LiveJob(NamedTuple):
     priority: int | None = None
     task: int | None = None
     """Its index in the array; None for a single job."""
+    expected: float | None = None
+    """When the scheduler itself expects it to start, if it says so [s since epoch]."""
 
     @property
     def key(self) -> str:
@@ -309,10 +311,10 @@ class ClusterAdapter(Executor, Protocol):
         """Pending and running jobs. Called every few seconds, so it must be cheap."""
         ...
 
-    def describe(self, jobs: Sequence[str]) -> dict[str, Description]:
+    def describe(self, jobs: Sequence[str], *, scripts: bool = True) -> dict[str, Description]:
         """Descriptions of these jobs, by id, without jobs that the scheduler does not know.
 
-        Jobs that have ended are known for some minutes.
+        Jobs that have ended are known for some minutes. Without `scripts` commands may be missing.
         """
         ...
 
@@ -448,7 +450,7 @@ class Observer:
         """See `ClusterAdapter.jobs`."""
         return []
 
-    def describe(self, jobs: Sequence[str]) -> dict[str, Description]:
+    def describe(self, jobs: Sequence[str], *, scripts: bool = True) -> dict[str, Description]:
         """See `ClusterAdapter.describe`."""
         return {}
 

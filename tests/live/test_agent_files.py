@@ -166,7 +166,7 @@ class Ended(Observer):
     def ended(self, since: float) -> list[EndedRun]:
         return self.runs
 
-    def describe(self, jobs: Sequence[str]) -> dict[str, Description]:
+    def describe(self, jobs: Sequence[str], *, scripts: bool = True) -> dict[str, Description]:
         if "odd" in jobs:
             raise OSError(5, "Input/output error")
         return {}

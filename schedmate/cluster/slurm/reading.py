@@ -285,6 +285,8 @@ class Queued(NamedTuple):
     partitions: tuple[str, ...]
     nodes: tuple[str, ...]
     reason: str
+    expected: float | None = None
+    """When the controller expects it to start, of a job that waits and has been planned."""
 
     @property
     def held(self) -> bool:
@@ -298,6 +300,8 @@ def read_queued(line: str) -> Queued:
     if len(cells) != 11 or not cells[0].isdigit() or not cells[1].isdigit():
         raise ShapeError(f"squeue printed {clean(line, 80)!r}, which is not a job.")
     try:
+        begins = _queue_time(cells[6])
+        waits = cells[3] == "PENDING"
         return Queued(
             job=cells[0],
             array=cells[1],
@@ -305,12 +309,12 @@ def read_queued(line: str) -> Queued:
             state=cells[3],
             priority=int(cells[4]),
             submitted=_queue_time(cells[5]),
-            # the controller's guess while the job is pending
-            started=None if cells[3] == "PENDING" else _queue_time(cells[6]),
+            started=None if waits else begins,
             user=cells[7],
             partitions=tuple(cells[8].split(",")),
             nodes=hosts_of(cells[9]),
             reason=cells[10].strip(),
+            expected=begins if waits else None,
         )
     except ValueError:
         raise ShapeError(f"squeue printed {clean(line, 80)!r}, which is not a job.") from None
