@@ -41,6 +41,8 @@ A = TypeVar("A", bound="ClusterAdapter")
 
 MEMORY_FILE, ALARMS_FILE, RECORD_FILE = "memory.db", "alarms.db", "record.db"
 """An agent's files, in its directory of state."""
+SHADOW_FOLDER = "shadow"
+"""Where an agent that changes nothing keeps its files, apart from those of one that acts."""
 BACK_S = 14 * 86_400.0
 """Age of the oldest runs for which a plan can be requested [s]."""
 

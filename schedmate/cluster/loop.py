@@ -12,11 +12,13 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from schedmate.base.errors import SchedmateError
 from schedmate.base.terminal import clean
+from schedmate.cluster import ALARMS_FILE, MEMORY_FILE, RECORD_FILE
 from schedmate.cluster.acting import Acting
 from schedmate.cluster.actions import Annotate
 from schedmate.cluster.adapter import ClusterAdapter, EndedRun, ExecutorError, LiveJob, pause_s
@@ -37,6 +39,8 @@ from schedmate.cluster.report import Failed, Pass
 from schedmate.mate import SchedMate
 
 if TYPE_CHECKING:
+    from schedmate.cluster.adapter import Runner
+    from schedmate.cluster.recovery.configuration import Configuration
     from schedmate.cluster.recovery.recover import ClusterRecovery
     from schedmate.logparse.watch.alarms import Alarms
 
@@ -246,6 +250,49 @@ class Agent:
             return False
         self._due[what] = now + every_s
         return True
+
+
+class Assembled(NamedTuple):
+    """An agent and its files; `record` is None in a dry run, `healer` without a recovery.yaml."""
+
+    memory: Memory
+    record: Record | None
+    agent: Agent
+    healer: ClusterRecovery | None
+
+
+@contextmanager
+def assembled(
+    adapter: ClusterAdapter,
+    mate: SchedMate,
+    bounds: Bounds,
+    folder: Path,
+    recovery: Configuration | None,
+    runner: Runner,
+    *,
+    by: str = "schedmate agent",
+    dry_run: bool = False,
+    shadow: bool = False,
+) -> Iterator[Assembled]:
+    """An agent on its files in a folder, which are closed afterwards; in the shadow, `recovery`
+    keeps its record there too, so that no plan of it is ever carried out."""
+    from schedmate.cluster.recovery.recover import ClusterRecovery
+    from schedmate.logparse.watch.alarms import Alarms
+
+    if shadow and recovery is not None:
+        recovery = recovery.model_copy(update={"record": folder / RECORD_FILE})
+    with ExitStack() as stack:
+        memory = stack.enter_context(Memory(folder / MEMORY_FILE, scratch=dry_run))
+        alarms = stack.enter_context(Alarms(None if dry_run else folder / ALARMS_FILE))
+        place = folder / RECORD_FILE if recovery is None else recovery.record
+        record = None if dry_run else stack.enter_context(Record(place))
+        healer = None
+        if recovery is not None:
+            healer = ClusterRecovery(adapter, recovery, record, runner, by=by)
+        agent = Agent(
+            *(adapter, mate, memory, record, bounds), healer=healer, alarms=alarms, shadow=shadow
+        )
+        yield Assembled(memory, record, agent, healer)
 
 
 @contextmanager

@@ -27,8 +27,9 @@ from schedmate.base.logs import AGENT, LogFormat, logged
 from schedmate.base.reading import read_text
 from schedmate.base.terminal import counted
 from schedmate.base.terminal import say as _say
-from schedmate.cluster import ALARMS_FILE, MEMORY_FILE, RECORD_FILE, A, Check, ClusterKind
+from schedmate.cluster import MEMORY_FILE, RECORD_FILE, SHADOW_FOLDER, A, Check, ClusterKind
 from schedmate.cluster.metrics import metrics_at
+from schedmate.cluster.reloading import Reload
 from schedmate.commands.options import HistoryOption, JsonOption, LogFormatOption
 
 if TYPE_CHECKING:
@@ -85,9 +86,6 @@ ShadowOption = Annotated[
         help="Run with the bounds, but change nothing: note what would be done, for `report`.",
     ),
 ]
-
-SHADOW_FOLDER = "shadow"
-"""Where an agent that changes nothing keeps its files, apart from those of one that acts."""
 
 log = logging.getLogger(AGENT)
 
@@ -237,11 +235,8 @@ def opened_agent(
     does not answer.
     """
     from schedmate.cluster.bounds import load_bounds
-    from schedmate.cluster.loop import Agent
-    from schedmate.cluster.memory import Memory
-    from schedmate.cluster.record import Record
-    from schedmate.cluster.recovery.recover import ClusterRecovery, load_recovery
-    from schedmate.logparse.watch.alarms import Alarms
+    from schedmate.cluster.loop import assembled
+    from schedmate.cluster.recovery.recover import load_recovery
     from schedmate.mate import SchedMate
     from schedmate.settings import load_settings
 
@@ -254,21 +249,15 @@ def opened_agent(
         adapter = reached.adapter
         # a language model takes longer than a pass may
         settings = load_settings(history=history or allowed.history, mode="static")
-        memory = stack.enter_context(Memory(folder / MEMORY_FILE, scratch=dry_run))
-        alarms = stack.enter_context(Alarms(None if dry_run else folder / ALARMS_FILE))
-        recovery = load_recovery(allowed, adapter.cluster)
-        if shadow and recovery is not None:  # no plan of it is ever carried out
-            recovery = recovery.model_copy(update={"record": folder / RECORD_FILE})
-        place = folder / RECORD_FILE if recovery is None else recovery.record
-        record = None if dry_run else stack.enter_context(Record(place))
         if mate is None:
             mate = stack.enter_context(SchedMate(settings))
-        healer = None
-        if recovery is not None:
-            healer = ClusterRecovery(adapter, recovery, record, reached.runner)
-        agent = Agent(
-            *(adapter, mate, memory, record, allowed), healer=healer, alarms=alarms, shadow=shadow
+        parts = assembled(
+            *(adapter, mate, allowed, folder, load_recovery(allowed, adapter.cluster)),
+            *(reached.runner,),
+            dry_run=dry_run,
+            shadow=shadow,
         )
+        memory, record, agent, healer = stack.enter_context(parts)
         yield AgentSetup(
             *(allowed, adapter, mate, memory, record, agent, healer),
             *(reached.lease, reached.pause, reached.goes_on),
@@ -331,80 +320,12 @@ def run_agent(
         time.sleep(min(5.0, setup.bounds.poll))
 
 
-class Reload:
-    """Whether the bounds are to be read anew: their file or that of recovery changed, or SIGHUP.
-
-    Files with a fault are named once and not taken: the agent goes on with what it has.
-    """
-
-    def __init__(self, bounds: Path | None) -> None:
-        self._bounds = bounds
-        self._asked = False
-        self._seen = self._stamps()
-        self._is_due = False
-
-    def _stamps(self) -> list[tuple[int, int, int] | None]:
-        from schedmate.base.errors import SchedmateError
-        from schedmate.cluster.bounds import load_bounds
-
-        files = [self._bounds] if self._bounds is not None else []
-        with suppress(SchedmateError):
-            recovery = load_bounds(self._bounds).recovery
-            files += [recovery] if recovery is not None else []
-        stamps: list[tuple[int, int, int] | None] = []
-        for file in files:
-            try:
-                status = file.stat()
-                stamps.append((status.st_mtime_ns, status.st_ino, status.st_size))
-            except OSError:
-                stamps.append(None)
-        return stamps
-
-    def due(self) -> bool:
-        """Whether there is something new that can be used."""
-        if self._is_due:
-            return True
-        stamps = self._stamps()
-        if not self._asked and stamps == self._seen:
-            return False
-        self._asked, self._seen = False, stamps
-        self._is_due = self._can_be_used()
-        return self._is_due
-
-    def _can_be_used(self) -> bool:
-        from schedmate.base.errors import SchedmateError
-        from schedmate.cluster.bounds import load_bounds
-        from schedmate.cluster.recovery.configuration import load_configuration
-
-        tell = log.warning if _logs_json() else _say
-        try:
-            load_configuration(load_bounds(self._bounds).recovery)
-        except SchedmateError as error:
-            tell(f"{error} The agent goes on with the bounds from before.")
-            return False
-        tell("the bounds are read anew.")
-        return True
-
-    def until(self, goes_on: Callable[[], bool]) -> Callable[[], bool]:
-        """`goes_on`, until this is due."""
-        return lambda: goes_on() and not self.due()
-
-    def taken(self) -> bool:
-        """Whether it was due, which it is not any more."""
-        was, self._is_due = self._is_due, False
-        return was
-
-    def ask(self, *_: object) -> None:
-        """Have the bounds read anew although their files are as before."""
-        self._asked = True
-
-
 def keep_running(run: Callable[[Reload], None], bounds: Path | None, form: LogFormat) -> None:
     """Run an agent, again each time when its bounds are to be read anew."""
     with ExitStack() as stack:
         if form == "json":
             stack.enter_context(logged(form))
-        reload = Reload(bounds)
+        reload = Reload(bounds, tell=log.warning if _logs_json() else _say)
         with suppress(ValueError):  # only the main thread hears signals
             before = signal.signal(signal.SIGHUP, reload.ask)
             stack.callback(signal.signal, signal.SIGHUP, before)
@@ -704,8 +625,11 @@ def show_plan(
 # What an agent did in some weeks, or would have done.
 
 
-def add_report(app: typer.Typer, kind: ClusterKind[Any]) -> None:
-    """Add `report` to the commands of a kind of cluster."""
+def add_report(
+    app: typer.Typer, kind: ClusterKind[Any], default: Callable[[], Path] | None = None
+) -> None:
+    """Add `report` to the commands of a kind of cluster, whose files are in `default` unless the
+    command or the bounds name another directory."""
 
     def report(
         since: Annotated[
@@ -720,7 +644,11 @@ def add_report(app: typer.Typer, kind: ClusterKind[Any]) -> None:
     ) -> None:
         from schedmate.cluster.bounds import load_bounds
 
-        report_agent(state_dir(state, load_bounds(bounds)), since, shadow=shadow, as_json=as_json)
+        allowed = load_bounds(bounds)
+        if state is None and allowed.state is None and default is not None:
+            state = default()
+        folder = state_dir(state, allowed)
+        report_agent(folder, since, shadow=shadow, as_json=as_json)
 
     app.command(help=_REPORT_HELP.format(group=kind.group))(report)
 

@@ -19,12 +19,12 @@ from schedmate.base.files import open_output
 from schedmate.base.terminal import counted, progress, say
 from schedmate.cluster.kubernetes import Kubernetes
 from schedmate.cluster.metrics import Gauge, metrics_at
+from schedmate.cluster.reloading import Reload
 from schedmate.commands.agents import (
     BoundsOption,
     DryRunOption,
     MetricsOption,
     OnceOption,
-    Reload,
     ShadowOption,
     StateOption,
     UndoOption,

@@ -29,9 +29,10 @@ from schedmate.cluster.loop import Agent
 from schedmate.cluster.memory import KEPT_S, KnownJob, Memory
 from schedmate.cluster.record import Record
 from schedmate.cluster.recovery.configuration import load_configuration
+from schedmate.cluster.reloading import Reload
 from schedmate.cluster.report import Pass
 from schedmate.commands import agents
-from schedmate.commands.agents import Reload, keep_running
+from schedmate.commands.agents import keep_running
 from schedmate.jobs import Estimate, JobRecord, JobSpec, WorkloadMetadata
 from schedmate.mate import SchedMate
 from schedmate.settings import load_settings
