@@ -96,7 +96,8 @@ class Kind(ClusterKind[Queue]):
 
     def usage(self, adapter: Queue, jobs: Sequence[str], *, running: bool) -> dict[str, Usage]:
         asked = (
-            "17|100|4|00:00.000|cpu=4,mem=8G|||\n17.batch|100|4|00:00:00|||1000K|gres/gpuutil=80"
+            "17|100|4|00:00.000|cpu=4,gres/gpu=1,mem=8G|||\n"
+            "17.batch|100|4|00:00:00|||1000K|gres/gpuutil=80"
         )
         live = "17.batch|1|00:02:52|2G|gres/gpuutil=60\n"
         return read_usage(asked, live) if running and "17" in jobs else {}
@@ -143,6 +144,35 @@ def test_own_jobs_running_ones_first(queue: Queue, cli: Cli) -> None:
     assert (running["starts_in_s"], running["scheduler_in_s"]) == (None, None)
     everybody = json.loads(cli("jobs", "--cluster", "alpha", "--all", "--json").out)
     assert {one["user"] for one in everybody["jobs"]} == {"ann", "bob"}
+
+
+STEP = "cpu=00:16:40,energy=0,fs/disk=4096,gres/gpumem={}M,gres/gpuutil={},mem=1024K,pages=0"
+"""TRESUsageInAve as `sacct` prints it where GPUs are tracked (AccountingStorageTRES=gres/gpu)."""
+
+
+@pytest.mark.parametrize(
+    ("gpus", "steps", "live", "use"),
+    [
+        # one task of torchrun drives eight GPUs: Slurm adds their use up
+        (8, [("batch", 1000, 1, 640)], "", 0.8),
+        # eight tasks of srun with one each, beside the script, which uses none
+        (8, [("batch", 1000, 1, 0), ("0", 900, 8, 80)], "", 0.72),
+        (4, [("0", 500, 1, 100), ("1", 500, 1, 300)], "", 0.5),
+        (2, [], "17.0|2|00:02:52|2G|{}\n", 0.5),
+        (1, [("batch", 1000, 1, 180)], "", None),  # more than its GPU can do
+        (0, [("batch", 1000, 1, 50)], "", None),
+    ],
+)
+def test_use_of_gpus_is_of_all_that_the_job_holds(
+    gpus: int, steps: list[tuple[str, int, int, int]], live: str, use: float | None
+) -> None:
+    given = f"billing=4,cpu=4,gres/gpu={gpus},gres/gpu:a100={gpus},mem=8G,node=1"
+    rows = [f"17|1000|4|00:00:00|{given}|||"] + [
+        f"17.{name}|{length}|4|00:00:00|{given}|{tasks}|1000K|{STEP.format(9000, share)}"
+        for name, length, tasks, share in steps
+    ]
+    found = read_usage("\n".join(rows), live.format(STEP.format(9000, 50)))["17"].gpu
+    assert found == (None if use is None else pytest.approx(use))
 
 
 def live(id_: str, priority: int, running: bool = False, **more: object) -> LiveJob:
