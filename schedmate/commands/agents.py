@@ -6,13 +6,14 @@ loop under the lease, and a pass or a plan printed for people.
 
 from __future__ import annotations
 
+import inspect
 import logging
 import shlex
 import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from schedmate.cluster.bounds import Bounds
     from schedmate.cluster.loop import Agent
     from schedmate.cluster.memory import Memory
-    from schedmate.cluster.metrics import AgentMetrics
+    from schedmate.cluster.metrics import AgentMetrics, Gauge
     from schedmate.cluster.record import Record
     from schedmate.cluster.recovery.recover import ClusterRecovery
     from schedmate.cluster.report import Done, Pass
@@ -90,8 +91,12 @@ ShadowOption = Annotated[
 log = logging.getLogger(AGENT)
 
 
-def cluster_app(kind: ClusterKind[Any]) -> typer.Typer:
-    """`schedmate KIND` with the commands that every kind of cluster has."""
+def cluster_app(kind: ClusterKind[Any], **options: Any) -> typer.Typer:
+    """`schedmate KIND` with the commands that every kind of cluster has.
+
+    `options`: those that select a cluster, `where` of `ClusterKind`, by name the annotation of an
+    option whose default is None.
+    """
     app = typer.Typer(
         help=f"Run schedmate's agent beside a {kind.title} cluster.", no_args_is_help=True
     )
@@ -107,11 +112,13 @@ def cluster_app(kind: ClusterKind[Any]) -> typer.Typer:
         metrics: MetricsOption = None,
         log_format: LogFormatOption = "text",
         as_json: JsonOption = False,
+        **where: Any,
     ) -> None:
         def run(reload: Reload) -> None:
+            how: dict[str, Any] = {"dry_run": dry_run, "shadow": shadow, **where}
             with (
-                opened_agent(kind, bounds, state, history, dry_run=dry_run, shadow=shadow) as setup,
-                metrics_at(metrics, kind, setup.bounds.poll) as served,
+                opened_agent(kind, bounds, state, history, **how) as setup,
+                metrics_at(metrics, kind, setup.bounds.poll, setup.gauges) as served,
             ):
                 how = {"once": once, "undo": undo, "as_json": as_json}
                 run_agent(setup, **how, metrics=served, reload=reload)
@@ -123,8 +130,9 @@ def cluster_app(kind: ClusterKind[Any]) -> typer.Typer:
         state: StateOption = None,
         history: HistoryOption = None,
         as_json: JsonOption = False,
+        **where: Any,
     ) -> None:
-        examine(kind, bounds, state, history, as_json=as_json)
+        examine(kind, bounds, state, history, as_json=as_json, **where)
 
     def plan(
         job: str,
@@ -132,23 +140,36 @@ def cluster_app(kind: ClusterKind[Any]) -> typer.Typer:
         state: StateOption = None,
         history: HistoryOption = None,
         as_json: JsonOption = False,
+        **where: Any,
     ) -> None:
-        plan_for(kind, job, bounds, state, history, as_json=as_json)
+        where |= kind.where_of(job)
+        plan_for(kind, job, bounds, state, history, as_json=as_json, **where)
 
     # `kind` is known here only, so that an annotation as text could not name it
     plan.__annotations__["job"] = Annotated[str, typer.Argument(metavar="JOB", help=kind.job_help)]
-    helps = {"group": kind.group, "title": kind.title}
-    app.command(help=_AGENT_HELP.format_map(helps))(agent)
-    app.command(help=_DOCTOR_HELP.format_map(helps))(doctor)
-    app.command(help=_PLAN_HELP)(plan)
+    helps = {"group": kind.group, "title": kind.title, "about": kind.about_agent}
+    for command, text in ((agent, _AGENT_HELP), (doctor, _DOCTOR_HELP), (plan, _PLAN_HELP)):
+        _take_options(command, options)
+        app.command(help=text.format_map(helps))(command)
     add_report(app, kind)
     return app
+
+
+def _take_options(command: Callable[..., None], options: dict[str, Any]) -> None:
+    """Have a command that ends in `**where` show these options in its place."""
+    signature = inspect.signature(command, eval_str=True)
+    *own, _ = signature.parameters.values()
+    further = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=option)
+        for name, option in options.items()
+    ]
+    command.__signature__ = signature.replace(parameters=[*own, *further])  # type: ignore[attr-defined]
 
 
 _AGENT_HELP = """\
 Estimate pending jobs, follow running ones, diagnose failed ones.
 
-Without --bounds it changes nothing on the cluster. One agent works on a cluster at a time; a
+{about}Without --bounds it changes nothing on the cluster. One agent works on a cluster at a time; a
 second one waits for the first to end. With --json each pass is a line, with --once a document.
 A change of the bounds, or SIGHUP, has them read anew; bounds with a fault are named, and those
 from before stay. With --shadow nothing is changed whatever the bounds allow: `report --shadow`
@@ -206,6 +227,7 @@ class AgentSetup(Generic[A]):
     """As of `Reached`, like the next two."""
     pause: Callable[[float], object]
     goes_on: Callable[[], bool]
+    gauges: Mapping[str, Gauge]
 
 
 def state_dir(state: Path | None, bounds: Bounds) -> Path:
@@ -260,7 +282,7 @@ def opened_agent(
         memory, record, agent, healer = stack.enter_context(parts)
         yield AgentSetup(
             *(allowed, adapter, mate, memory, record, agent, healer),
-            *(reached.lease, reached.pause, reached.goes_on),
+            *(reached.lease, reached.pause, reached.goes_on, reached.gauges),
         )
 
 

@@ -370,13 +370,11 @@ def test_metrics_are_counted_and_no_name_is_shown(cluster: Cluster, files: Agent
     import httpx
 
     from schedmate.cluster.metrics import AgentMetrics
-    from schedmate.commands.k8s import own_gauges
 
     cluster.job("a-secret-name")
     with files.opened() as setup:
-        gauges = own_gauges(setup.adapter, setup.goes_on)
         with (
-            AgentMetrics("127.0.0.1:0", gauges, late_s=60.0) as seen,
+            AgentMetrics("127.0.0.1:0", setup.gauges, late_s=60.0) as seen,
             httpx.Client(base_url=f"http://127.0.0.1:{seen.port}") as client,
         ):
             assert client.get("/healthz").json() == {"status": "ok", "detail": None}
