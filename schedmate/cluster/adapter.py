@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 from schedmate.base.errors import ActionError
 from schedmate.base.terminal import clean
 from schedmate.cluster.actions import Action
-from schedmate.jobs import JobRecord, JobSpec
+from schedmate.jobs import FAILURE_STATES, JobRecord, JobSpec
 
 if TYPE_CHECKING:
     from schedmate.cluster.record import PlanStatus, Record
@@ -171,11 +171,8 @@ class Unguarded:
 # What an adapter observes: jobs, their descriptions, nodes, ended runs and logs.
 
 
-FAILURES = frozenset({"FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL"})
-"""Ends of a job that are diagnosed; a cancelled, preempted or timed-out job has no failure."""
-
 NODE_FAILURES = frozenset({"NODE_FAIL", "BOOT_FAIL"})
-"""Those of them at which the scheduler lost a node of the job."""
+"""Those of `FAILURE_STATES` at which the scheduler lost a node of the job."""
 
 
 class LiveJob(NamedTuple):
@@ -277,7 +274,7 @@ class EndedRun(NamedTuple):
     def never_ran(self) -> bool:
         """Whether it ended before it began: cancelled in the queue. Nothing is to be learned."""
         took = bool(self.nodes or self.record.duration_s)
-        return not took and self.record.state not in (*FAILURES, "COMPLETED")
+        return not took and self.record.state not in (*FAILURE_STATES, "COMPLETED")
 
 
 class Usage(NamedTuple):

@@ -125,10 +125,10 @@ class Kubernetes(ClusterKind["KubernetesAdapter"]):
 
     def runs_of(self, adapter: KubernetesAdapter, job: str, now: float) -> list[EndedRun]:
         """See `ClusterKind.runs_of`: failed ones, as far back as there are pods."""
-        from schedmate.cluster.adapter import FAILURES
+        from schedmate.jobs import FAILURE_STATES
 
         ended = adapter.ended(0.0)
-        return [run for run in ended if run.job == job and run.record.state in FAILURES]
+        return [run for run in ended if run.job == job and run.record.state in FAILURE_STATES]
 
     def read_export(self, documents: list[dict[str, Any]], folder: Path) -> FleetSnapshot | None:
         """See `ClusterKind.read_export`: lists of `kubectl get -o json`."""
