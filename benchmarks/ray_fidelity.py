@@ -373,6 +373,7 @@ def run_live(
                 "started": run.started or run.decided,
                 "ended": run.ended,
                 "gpus": sum(place.gpus for place in run.places),
+                "places": [(place.name, place.gpus) for place in run.places],
                 "id": run.id,
                 "beside": run.beside,
             }
@@ -406,11 +407,18 @@ def live(wanted: list[str]) -> None:
 
 def delays_of(runs: list[dict[str, Any]]) -> Any:
     """The start delays in live runs, as `schedmate traces delays` reads them in a queue's file."""
-    from schedmate.schedulers.sim.starts import StartDelays
+    from schedmate.schedulers.sim.starts import Begun, StartDelays, samples_of_queue
 
-    starts = [one for ran in runs for one in ran["runs"] if one["outcome"] != "REFUSED"]
-    pairs = [(one["gpus"], one["started"] - one["decided"]) for one in starts]
-    return StartDelays.fit(pairs, f"{len(runs)} live runs")
+    samples = [
+        sample
+        for ran in runs
+        for sample in samples_of_queue(
+            Begun(one["decided"], one["started"], one["ended"], tuple(map(tuple, one["places"])))
+            for one in ran["runs"]
+            if one["outcome"] != "REFUSED" and one["beside"] is None
+        )
+    ]
+    return StartDelays.fit(samples, f"{len(runs)} live runs")
 
 
 def simulate(
@@ -431,6 +439,7 @@ def simulate(
     from schedmate.schedulers.sim.engine import Simulation
     from schedmate.schedulers.sim.outcome.audit import audit
     from schedmate.schedulers.sim.parameters import HONEST
+    from schedmate.schedulers.sim.starts import Runners
     from schedmate.schedulers.sim.workload import Workload
     from schedmate.schedulers.sim.world import Equipment, TracePhysics, World
     from schedmate.settings import load_settings
@@ -440,6 +449,7 @@ def simulate(
     advice_s = measured["advice_s"] if advice_s is None else advice_s
     left: dict[int, list[float]] = {}
     counts: dict[int, int] = {}
+    runners = Runners()
     if ran is not None:
         runs = [one for one in ran["runs"] if one["outcome"] != "REFUSED"]
         start_s = statistics.median(one["started"] - one["decided"] for one in runs)
@@ -462,8 +472,8 @@ def simulate(
         def restart_s(self, job: int, allocation: Any, previous: Any) -> float:
             if delays is not None:
                 count = counts[job] = counts.get(job, 0) + 1
-                gpus = planned[job].gpus
-                return measured["process_s"] + delays.takes_s(str(job), count, gpus)
+                gpus, kept = planned[job].gpus, runners.kept(allocation)
+                return measured["process_s"] + delays.takes_s(str(job), count, gpus, kept)
             return left[job].pop(0) if left.get(job) else start_s
 
     @dataclass(frozen=True)

@@ -410,16 +410,21 @@ def delays(
 ) -> None:
     """Measure how long jobs take to start, for `simulate --start-delays`.
 
-    A queue of `schedmate ray` states for each run when it was decided and when it began. Of
-    accounting count the jobs that came to free GPUs of their partition with no job waiting. Jobs
-    of 1, of up to 8 and of all numbers of GPUs are apart.
+    A queue of `schedmate ray` states for each run when it was decided and when it began; runners
+    that were kept and new ones are apart. Of accounting count the jobs that came to free GPUs of
+    their partition with no job waiting; jobs of 1 and of up to 8 GPUs are apart.
 
     Example: schedmate traces delays /var/lib/schedmate/ray -o delays.json
     """
     from contextlib import ExitStack
 
     from schedmate.base.files import open_output
-    from schedmate.schedulers.sim.starts import Recorded, StartDelays, samples_of
+    from schedmate.schedulers.sim.starts import (
+        Recorded,
+        StartDelays,
+        samples_of,
+        samples_of_queue,
+    )
 
     if record.is_dir():
         from schedmate.cluster.ray.store import QUEUE_FILE, Store
@@ -429,7 +434,7 @@ def delays(
                 f"{record} has no {QUEUE_FILE}; name the --state of `schedmate ray up`."
             )
         with Store(record / QUEUE_FILE) as store:
-            samples = store.start_delays()
+            samples = samples_of_queue(store.begun())
     else:
         from schedmate.commands.site import open_jobs
         from schedmate.retrieval.sacct import ImportReport

@@ -467,6 +467,7 @@ def test_start_delays_are_measured_in_a_record_and_drawn(
 ) -> None:
     from schedmate.cluster.ray.store import Place, Request, Store
     from schedmate.jobs import JobSpec
+    from schedmate.schedulers.sim.starts import Begun, StartDelays, samples_of_queue
 
     with Store(tmp_path / "queue" / "queue.db") as store:
         store.submit("mark", Request(spec=JobSpec(command="true", repo="jobs"), gpus=1), 0.0)
@@ -498,6 +499,17 @@ def test_start_delays_are_measured_in_a_record_and_drawn(
     place.write_text(json.dumps(document | {"groups": [{**document["groups"][0], "starts": 0}]}))
     refused = cli(*command, "--start-delays", str(place))
     assert (refused.code, "groups.0.starts" in refused.err) == (INPUT, True)
+    # the second start finds the runner of the first; the third and fourth are of another size
+    begun = [(0, 5, 10, 1), (20, 21, 30, 1), (40, 46, 50, 2), (60, 67, 70, 1)]
+    found = samples_of_queue(
+        Begun(decided, started, ended, (("a", gpus),)) for decided, started, ended, gpus in begun
+    )
+    assert [(one.delay_s, one.kept) for one in found] == [
+        *((5, False), (1, True), (6, False), (7, False)),
+    ]
+    fitted = StartDelays.fit(found * 5, "queue")
+    assert fitted.takes_s("a", 1, 8, kept=True) == 1
+    assert [one.mean_s for one in fitted.groups] == pytest.approx([1, 6, 19 / 4])
     few = cli("traces", "delays", str(trace))
     assert few.code == INPUT
     assert "20 are needed" in few.err
