@@ -46,6 +46,24 @@ def metrics_at(
         yield metrics
 
 
+COUNTERS: dict[str, tuple[str, ...]] = {
+    "passes": ("Passes over the cluster",),
+    "problems": ("What could not be done in passes",),
+    "estimates": ("Jobs estimated", "outcome"),
+    "estimates_checked": (
+        "Completed jobs that had an estimate, by where in its interval they ended",
+        "place",
+    ),
+    "failures": ("Failed runs by whose fault it was", "type"),
+    "actions": ("Actions by their plan's state", "kind", "state"),
+}
+GAUGES: dict[str, tuple[str, ...]] = {
+    "jobs": ("Jobs looked at", "state"),
+    "left": ("Work left for the next pass", "work"),
+    "last_pass_timestamp_seconds": ("When the last pass began",),
+    "plans_waiting": ("Plans that wait to be approved",),
+}
+"""What an agent counts, after `schedmate_agent_`: the text and the labels of each."""
 _JSON = ("Content-Type", "application/json")
 
 
@@ -70,49 +88,18 @@ class AgentMetrics:
             raise UsageError(f"--metrics {address!r} is not HOST:PORT, such as 0.0.0.0:9095.")
         self._host, self._port = host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - as asked
         self.registry = registry = CollectorRegistry()
-        self._passes = Counter(
-            "schedmate_agent_passes", "Passes over the cluster", registry=registry
-        )
-        self._problems = Counter(
-            "schedmate_agent_problems", "What could not be done in passes", registry=registry
-        )
-        self._estimates = Counter(
-            "schedmate_agent_estimates", "Jobs estimated", ("outcome",), registry=registry
-        )
-        self._checked = Counter(
-            "schedmate_agent_estimates_checked",
-            "Completed jobs that had an estimate, by where in its interval they ended",
-            ("place",),
-            registry=registry,
-        )
+        self._counters = {
+            name: Counter(f"schedmate_agent_{name}", text, labels, registry=registry)
+            for name, (text, *labels) in COUNTERS.items()
+        }
+        self._gauges = {
+            name: prometheus_client.Gauge(
+                f"schedmate_agent_{name}", text, labels, registry=registry
+            )
+            for name, (text, *labels) in GAUGES.items()
+        }
         for place in ("below", "within", "above"):
-            self._checked.labels(place)
-        self._failures = Counter(
-            "schedmate_agent_failures",
-            "Failed runs by whose fault it was",
-            ("type",),
-            registry=registry,
-        )
-        self._actions = Counter(
-            "schedmate_agent_actions",
-            "Actions by their plan's state",
-            ("kind", "state"),
-            registry=registry,
-        )
-        self._jobs = prometheus_client.Gauge(
-            "schedmate_agent_jobs", "Jobs looked at", ("state",), registry=registry
-        )
-        self._left = prometheus_client.Gauge(
-            "schedmate_agent_left", "Work left for the next pass", ("work",), registry=registry
-        )
-        self._last = prometheus_client.Gauge(
-            "schedmate_agent_last_pass_timestamp_seconds",
-            "When the last pass began",
-            registry=registry,
-        )
-        self._waiting = prometheus_client.Gauge(
-            "schedmate_agent_plans_waiting", "Plans that wait to be approved", registry=registry
-        )
+            self._counters["estimates_checked"].labels(place)
         for name, gauge in gauges.items():
             shown = prometheus_client.Gauge(name, gauge.text, registry=registry)
             shown.set_function(gauge.value)
@@ -175,23 +162,23 @@ class AgentMetrics:
     def seen(self, result: Pass) -> None:
         """Add the problems, failures, estimates and actions of a pass to the metrics."""
         self._passed = time.monotonic()
-        self._passes.inc()
-        self._problems.inc(len(result.problems))
-        self._last.set(result.time)
-        self._waiting.set(len(result.waiting))
-        self._jobs.labels("pending").set(result.pending)
-        self._jobs.labels("running").set(result.running)
-        self._jobs.labels("stalled").set(result.stalled)
+        counters, gauges = self._counters, self._gauges
+        counters["passes"].inc()
+        counters["problems"].inc(len(result.problems))
+        gauges["last_pass_timestamp_seconds"].set(result.time)
+        gauges["plans_waiting"].set(len(result.waiting))
+        for state in ("pending", "running", "stalled"):
+            gauges["jobs"].labels(state).set(getattr(result, state))
         for work in ("unread", "undiagnosed", "unlearned"):
-            self._left.labels(work).set(getattr(result, work))
+            gauges["left"].labels(work).set(getattr(result, work))
         for estimated in result.estimated:
-            self._estimates.labels("abstained" if estimated.estimate.abstained else "given").inc()
+            outcome = "abstained" if estimated.estimate.abstained else "given"
+            counters["estimates"].labels(outcome).inc()
         for one in result.checked:
             if one.place is not None:
-                self._checked.labels(one.place).inc()
+                counters["estimates_checked"].labels(one.place).inc()
         for failed in result.failed:
-            self._failures.labels(
-                failed.diagnosis.error_type if failed.diagnosis else "unread"
-            ).inc()
+            verdict = failed.diagnosis.error_type if failed.diagnosis else "unread"
+            counters["failures"].labels(verdict).inc()
         for done in result.actions:
-            self._actions.labels(done.action.kind, done.state).inc()
+            counters["actions"].labels(done.action.kind, done.state).inc()
