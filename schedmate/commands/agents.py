@@ -30,7 +30,6 @@ from schedmate.base.terminal import counted
 from schedmate.base.terminal import say as _say
 from schedmate.cluster import MEMORY_FILE, RECORD_FILE, SHADOW_FOLDER, A, Check, ClusterKind
 from schedmate.cluster.metrics import metrics_at
-from schedmate.cluster.reloading import Reload
 from schedmate.commands.options import HistoryOption, JsonOption, LogFormatOption
 
 if TYPE_CHECKING:
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from schedmate.cluster.metrics import AgentMetrics, Gauge
     from schedmate.cluster.record import Record
     from schedmate.cluster.recovery.recover import ClusterRecovery
+    from schedmate.cluster.reloading import Reload
     from schedmate.cluster.report import Done, Pass
     from schedmate.cluster.summary import AgentSummary
     from schedmate.mate import SchedMate
@@ -344,6 +344,8 @@ def run_agent(
 
 def keep_running(run: Callable[[Reload], None], bounds: Path | None, form: LogFormat) -> None:
     """Run an agent, again each time when its bounds are to be read anew."""
+    from schedmate.cluster.reloading import Reload
+
     with ExitStack() as stack:
         if form == "json":
             stack.enter_context(logged(form))

@@ -408,9 +408,9 @@ def delays(
         typer.Option("--output", "--out", "-o", metavar="FILE", help="Default: standard output."),
     ] = None,
 ) -> None:
-    """Measure how long jobs take to start, for `simulate --start-delays`.
+    """Measure how long jobs take to start.
 
-    A queue of `schedmate ray` states for each run when it was decided and when it began; runners
+    The file is for `simulate --start-delays`. A queue of `schedmate ray` states for each run when it was decided and when it began; runners
     that were kept and new ones are apart. Of accounting count the jobs that came to free GPUs of
     their partition with no job waiting; jobs of 1 and of up to 8 GPUs are apart.
 
