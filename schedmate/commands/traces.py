@@ -410,9 +410,10 @@ def delays(
 ) -> None:
     """Measure how long jobs take to start.
 
-    The file is for `simulate --start-delays`. A queue of `schedmate ray` states for each run when it was decided and when it began; runners
-    that were kept and new ones are apart. Of accounting count the jobs that came to free GPUs of
-    their partition with no job waiting; jobs of 1 and of up to 8 GPUs are apart.
+    The file is for `simulate --start-delays`. A queue of `schedmate ray` states for each run when
+    it was decided and when it began; runners that were kept and new ones are apart. Of accounting
+    count the jobs that came to free GPUs of their partition with no job waiting; jobs of 1 and of
+    up to 8 GPUs are apart.
 
     Example: schedmate traces delays /var/lib/schedmate/ray -o delays.json
     """
