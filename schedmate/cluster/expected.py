@@ -15,7 +15,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from schedmate.cluster.adapter import LiveJob, LiveNode
+from schedmate.jobs import JobSpec, Remaining
 
+STARTS = "starts"
+"""The mark in an agent's memory: by job `p10`, `p50`, `p90` and `scheduler` [s since epoch]."""
+MOST_QUEUED = 1_000
+"""Jobs of a queue up to which it is run forward."""
 DRAWS = 40
 MOST_WAITING = 200
 """Waiting jobs of a partition that are modelled, the first in its order."""
@@ -32,6 +37,19 @@ class Runs(NamedTuple):
     """Its 10th, 50th and 90th percentiles; None: unknown."""
     limit: float | None = None
     """What its time limit leaves; None: it has none."""
+
+    @classmethod
+    def of(cls, spec: JobSpec, left: Remaining) -> Runs:
+        """By a job's description and what is known of the time that it still takes."""
+        limit = spec.launch.time_limit_s
+        times = (left.remaining_p10_s, left.remaining_s, left.remaining_p90_s)
+        low, median, high = times
+        known = low is not None and median is not None and high is not None
+        return cls(
+            float(spec.launch.gpus or 0),
+            (low, median, high) if known else None,  # type: ignore[arg-type]
+            None if limit is None else max(0.0, limit - left.elapsed_s),
+        )
 
     @property
     def is_known(self) -> bool:
@@ -59,6 +77,10 @@ class Start(NamedTuple):
     p50: float | None = None
     p90: float | None = None
     why: str = ""
+
+    def at(self, now: float) -> tuple[float | None, ...]:
+        """The three as points in time [s since epoch]."""
+        return tuple(None if one is None else now + one for one in self[:3])
 
 
 def expected_starts(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -31,12 +31,14 @@ from schedmate.cluster.bounds import (
     order_value,
 )
 from schedmate.cluster.ended import EndedRuns, remove_spooled, spooled_files
+from schedmate.cluster.expected import MOST_QUEUED, STARTS, Runs, expected_starts
 from schedmate.cluster.following import Following
 from schedmate.cluster.memory import Memory
 from schedmate.cluster.record import Plan, Record
 from schedmate.cluster.recovery.guards import LEAST_KEPT_S, least_kept_s, needed_from
 from schedmate.cluster.report import Failed, Pass
 from schedmate.mate import SchedMate
+from schedmate.retrieval.remaining import remaining_time
 
 if TYPE_CHECKING:
     from schedmate.cluster.adapter import Runner
@@ -45,6 +47,8 @@ if TYPE_CHECKING:
     from schedmate.logparse.watch.alarms import Alarms
 
 
+EXPECT_EVERY_S = 60.0
+"""How often the queue is run forward [s]."""
 ROTATE_EVERY_S = 3600.0
 """How often the size of the record is looked at [s]."""
 
@@ -108,6 +112,7 @@ class Agent:
             self._learn,
             self._follow,
             self._list_waiting,
+            self._expect_starts,
             self._rotate_record,
         ]
         for step in steps:
@@ -137,6 +142,30 @@ class Agent:
         if self._record is not None:
             waiting = self._record.plans(states={"proposed"})
             report.waiting = [status.plan.id for status in waiting]
+
+    def _expect_starts(self, jobs: list[LiveJob], report: Pass) -> None:
+        """Note when waiting jobs are expected to start, for the dashboard."""
+        waiting = [job for job in jobs if job.state == "PENDING"]
+        if not waiting or len(jobs) > MOST_QUEUED or not self._is_due("expect", EXPECT_EVERY_S):
+            return
+        progress, now, runs = self._memory.progress(), report.time, {}
+        for job in jobs:
+            known = self._memory.known(job.key)
+            if known is not None:
+                ran = 0.0 if job.started is None else max(0.0, now - job.started)
+                at, seen = progress.get(job.id, (now, None))
+                left = remaining_time(ran, known.estimate, seen, progress_age_s=now - at)
+                runs[job.id] = Runs.of(known.spec, left)
+        with suppress(SchedmateError):  # who may not list nodes has an agent all the same
+            starts = expected_starts(jobs, runs, self.adapter.nodes())
+            found = {
+                job.id: {
+                    **dict(zip(("p10", "p50", "p90"), starts[job.id].at(now), strict=True)),
+                    "scheduler": job.expected,
+                }
+                for job in waiting
+            }
+            self._memory.set_mark(STARTS, found)
 
     def _rotate_record(self, _jobs: list[LiveJob], _report: Pass) -> None:
         if self._record is None or not self._is_due("rotate", ROTATE_EVERY_S):

@@ -150,10 +150,6 @@ def live_rows(
     return rows
 
 
-MOST_QUEUED = 1_000
-"""Jobs of a queue up to which it is run forward."""
-
-
 def _starts(
     adapter: ClusterAdapter,
     mate: SchedMate,
@@ -162,7 +158,7 @@ def _starts(
     now: float,
 ) -> dict[str, dict[str, Any]]:
     """What the rows of waiting jobs say of their start."""
-    from schedmate.cluster.expected import Start, expected_starts
+    from schedmate.cluster.expected import MOST_QUEUED, Start, expected_starts
 
     waiting = [job for job in queue if job.state == "PENDING" and job.id in rows]
     if len(queue) > MOST_QUEUED:
@@ -192,6 +188,7 @@ def _runs(
 ) -> dict[str, Runs]:
     """How long each job of the queue runs; code is read of the jobs that have a row alone."""
     from schedmate.cluster.expected import Runs
+    from schedmate.jobs import Remaining
     from schedmate.retrieval.remaining import remaining_time
 
     runs = {}
@@ -202,22 +199,17 @@ def _runs(
                 continue
             spec, row = described[job.id].spec, rows.get(job.id)
             ran = 0.0 if job.started is None else max(0.0, now - job.started)
-            limit = spec.launch.time_limit_s
             if row is not None and row.left_s is not None:
-                found: tuple[float | None, ...]
-                found = (row.left_p10_s, row.left_s, row.left_p90_s)
+                left = Remaining(
+                    elapsed_s=ran,
+                    remaining_s=row.left_s,
+                    remaining_p10_s=row.left_p10_s,
+                    remaining_p90_s=row.left_p90_s,
+                )
             else:
                 blind = spec.model_copy(update={"repo": None, "command": None})
-                estimate = mate.on_submit(blind, deadline_s=EACH_S)
-                left = remaining_time(ran, estimate)
-                found = (left.remaining_p10_s, left.remaining_s, left.remaining_p90_s)
-            low, median, high = found
-            known = low is not None and median is not None and high is not None
-            runs[job.id] = Runs(
-                float(spec.launch.gpus or 0),
-                (low, median, high) if known else None,  # type: ignore[arg-type]
-                None if limit is None else max(0.0, limit - ran),
-            )
+                left = remaining_time(ran, mate.on_submit(blind, deadline_s=EACH_S))
+            runs[job.id] = Runs.of(spec, left)
             advance(number, f"{number:,} of {counted(len(queue), 'job')}")
     return runs
 

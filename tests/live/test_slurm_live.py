@@ -370,7 +370,9 @@ def test_thirty_jobs_wait_less_and_start_in_the_order_of_their_estimates(
     assert with_us < without
 
 
-def test_a_waiting_job_has_an_expected_start(cli: Cli, slurm: Testbed, tmp_path: Path) -> None:
+def test_a_waiting_job_has_an_expected_start(
+    cli: Cli, slurm: Testbed, files: AgentFiles, tmp_path: Path
+) -> None:
     holds = slurm.submit("sleep 600", "--time=10", nodes=4)
     until("the GPUs", 30, lambda: [holds, "RUNNING"] in slurm.queue("%A %T"))
     waits = slurm.submit("true", "--time=5")
@@ -382,6 +384,11 @@ def test_a_waiting_job_has_an_expected_start(cli: Cli, slurm: Testbed, tmp_path:
     assert 0 < found["starts_in_p10_s"] <= found["starts_in_s"] <= found["starts_in_p90_s"] <= 600
     assert 0 < found["scheduler_in_s"] <= 660  # the backfill plans whole minutes
     assert rows[holds]["scheduler_in_s"] is None
+    with files.opened() as setup:
+        began = setup.agent.once().time
+        noted = setup.memory.mark("starts")[waits]  # for the dashboard
+    assert began < noted["p50"] <= began + 600
+    assert began < noted["scheduler"] <= began + 660
     slurm.run("scancel", holds, waits)
 
 
