@@ -489,6 +489,7 @@ def test_start_delays_are_measured_in_a_record_and_drawn(
         assert f"{delay:.2f} s on average" in done.err
         document = json.loads(place.read_text())
         assert {one["mean_s"] for one in document["groups"]} == {delay}
+        assert document["schema"] == "schedmate.start-delays/v1"
         command = ("simulate", str(trace), "--policy", "sjf", "--cluster", "12x4", "--json")
         plain, drawn = (
             json.loads(cli(*command, *more).out)["runs"][0]["avg_jct_h"]
