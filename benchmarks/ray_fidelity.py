@@ -13,9 +13,10 @@ of three intensities, two processes pinned to one core. Progress is printed in s
 by the Metric Tracker; source code is read by the Scheduling Advisor; a fake `nvidia-smi` says what
 a job uses.
 
-Simulated: the same jobs and policies, the same metadata, formats and factors. What starting a job
-and estimating one costs is taken from `calibrate` as well, from jobs that are none of the sixty.
-Neither side has seen the other's result, and no setting was chosen by it.
+Simulated: the same jobs and policies, the same metadata, formats and factors. How long jobs take to
+start is drawn as `schedmate traces delays` measures it in the record of the other live runs, never
+of the run that is predicted. Beside it stand what `calibrate` says of jobs that are none of the
+sixty, one constant, and the run's own start of each job, which is no prediction.
 """
 
 from __future__ import annotations
@@ -372,6 +373,7 @@ def run_live(
                 "started": run.started or run.decided,
                 "ended": run.ended,
                 "gpus": sum(place.gpus for place in run.places),
+                "places": [(place.name, place.gpus) for place in run.places],
                 "id": run.id,
                 "beside": run.beside,
             }
@@ -403,9 +405,31 @@ def live(wanted: list[str]) -> None:
 # -- simulated ---------------------------------------------------------------------
 
 
-def simulate(seed: int, name: str, ran: dict[str, Any] | None = None) -> dict[str, float]:
-    """The same jobs and policy in the simulator; with `ran`, a live run, what starting each job and
-    estimating took in that run instead of what `calibrate` says."""
+def delays_of(runs: list[dict[str, Any]]) -> Any:
+    """The start delays in live runs, as `schedmate traces delays` reads them in a queue's file."""
+    from schedmate.schedulers.sim.starts import Begun, StartDelays, samples_of_queue
+
+    samples = [
+        sample
+        for ran in runs
+        for sample in samples_of_queue(
+            Begun(one["decided"], one["started"], one["ended"], tuple(map(tuple, one["places"])))
+            for one in ran["runs"]
+            if one["outcome"] != "REFUSED" and one["beside"] is None
+        )
+    ]
+    return StartDelays.fit(samples, f"{len(runs)} live runs")
+
+
+def simulate(
+    seed: int,
+    name: str,
+    ran: dict[str, Any] | None = None,
+    delays: Any = None,
+    advice_s: float | None = None,
+) -> dict[str, float]:
+    """The same jobs and policy in the simulator. How long starts take is drawn from `delays`, or is
+    that of each job in `ran`, a live run, or else what `calibrate` says."""
     from schedmate.jobs import JobSpec, LaunchConfig
     from schedmate.mate import SchedMate
     from schedmate.schedulers import registry
@@ -415,14 +439,17 @@ def simulate(seed: int, name: str, ran: dict[str, Any] | None = None) -> dict[st
     from schedmate.schedulers.sim.engine import Simulation
     from schedmate.schedulers.sim.outcome.audit import audit
     from schedmate.schedulers.sim.parameters import HONEST
+    from schedmate.schedulers.sim.starts import Runners
     from schedmate.schedulers.sim.workload import Workload
     from schedmate.schedulers.sim.world import Equipment, TracePhysics, World
     from schedmate.settings import load_settings
 
     measured = recorded(CALIBRATION)
     table, start_s = measured["slow"], measured["start_s"] + measured["process_s"]
-    advice_s = measured["advice_s"]
+    advice_s = measured["advice_s"] if advice_s is None else advice_s
     left: dict[int, list[float]] = {}
+    counts: dict[int, int] = {}
+    runners = Runners()
     if ran is not None:
         runs = [one for one in ran["runs"] if one["outcome"] != "REFUSED"]
         start_s = statistics.median(one["started"] - one["decided"] for one in runs)
@@ -443,6 +470,10 @@ def simulate(seed: int, name: str, ran: dict[str, Any] | None = None) -> dict[st
 
     class Starting(TracePhysics):
         def restart_s(self, job: int, allocation: Any, previous: Any) -> float:
+            if delays is not None:
+                count = counts[job] = counts.get(job, 0) + 1
+                gpus, kept = planned[job].gpus, runners.kept(allocation)
+                return measured["process_s"] + delays.takes_s(str(job), count, gpus, kept)
             return left[job].pop(0) if left.get(job) else start_s
 
     @dataclass(frozen=True)
@@ -588,15 +619,25 @@ def report() -> None:
     rows: list[dict[str, Any]] = []
     errors: dict[str, list[float]] = {name: [] for name in NAMES}
     means: dict[str, dict[str, list[float]]] = {}
-    curves: list[tuple[str, float, float, float]] = []
+    curves: list[tuple[str, float, float, float, float]] = []
+    every = {
+        (name, seed): json.loads(place.read_text())
+        for name in POLICIES
+        for seed in SEEDS
+        if (place := WORK / f"{name}-{seed}.json").exists()
+    }
     for name in POLICIES:
         of_policy: dict[str, list[float]] = {}
         for seed in SEEDS:
-            place = WORK / f"{name}-{seed}.json"
-            if not place.exists():
+            if (name, seed) not in every:
                 continue
-            ran = json.loads(place.read_text())
-            real, told = measures_of_live(workload(seed), ran), simulate(seed, name)
+            ran = every[name, seed]
+            others = [one for key, one in every.items() if key != (name, seed)]
+            asked = [one for other in others for one in other["advised"] if one is not None]
+            advice = statistics.mean(asked) if asked else None
+            real = measures_of_live(workload(seed), ran)
+            told = simulate(seed, name, delays=delays_of(others), advice_s=advice)
+            constant = simulate(seed, name)
             knowing = simulate(seed, name, ran)
             starts = [one["started"] - one["decided"] for one in ran["runs"]]
             row: dict[str, Any] = {"policy": name, "workload": seed}
@@ -609,14 +650,13 @@ def report() -> None:
                 errors[key].append(abs(told[key] / real[key] - 1) if real[key] else 0.0)
                 of_policy.setdefault(f"live {key}", []).append(real[key])
                 of_policy.setdefault(f"sim {key}", []).append(told[key])
-            row["JCT sim, its starts"] = f"{knowing['jct']:.1f}"
-            row["error, its starts"] = f"{knowing['jct'] / real['jct'] - 1:+.1%}"
-            curves.append((f"{name.replace('SchedMate', 'SM')} {seed}", real["jct"], told["jct"],
-                           knowing["jct"]))  # fmt: skip
-            errors.setdefault("jct with its starts", []).append(
-                abs(knowing["jct"] / real["jct"] - 1)
-            )
-            of_policy.setdefault("sim knowing", []).append(knowing["jct"])
+            for title, found in (("constant start", constant), ("its starts", knowing)):
+                row[f"JCT sim, {title}"] = f"{found['jct']:.1f}"
+                row[f"error, {title}"] = f"{found['jct'] / real['jct'] - 1:+.1%}"
+                errors.setdefault(f"jct, {title}", []).append(abs(found["jct"] / real["jct"] - 1))
+                of_policy.setdefault(title, []).append(found["jct"])
+            curves.append((f"{name.replace('SchedMate', 'SM')} {seed}", real["jct"],
+                           told["jct"], constant["jct"], knowing["jct"]))  # fmt: skip
             row["start mean, longest"] = f"{statistics.mean(starts):.1f}, {max(starts):.1f}"
             row["load"] = f"{ran['load'][0]:.0f} to {ran['load'][1]:.0f}"
             for key in ("profiled", "packed", "evicted"):
@@ -633,10 +673,11 @@ def report() -> None:
             row[f"{title} live"], row[f"{title} sim"] = form.format(real), form.format(told)
             if key in ("jct", "makespan", "utilisation"):
                 row[f"{title} error"] = f"{told / real - 1:+.1%}"
-        knowing = statistics.mean(found["sim knowing"])
-        row["JCT sim, its starts"] = f"{knowing:.1f}"
         real = statistics.mean(found["live jct"])
-        row["error, its starts"] = f"{knowing / real - 1:+.1%}"
+        for title in ("constant start", "its starts"):
+            told = statistics.mean(found[title])
+            row[f"JCT sim, {title}"] = f"{told:.1f}"
+            row[f"error, {title}"] = f"{told / real - 1:+.1%}"
         rows.append(row)
     draw(curves)
     calibration = recorded(CALIBRATION)
@@ -653,7 +694,7 @@ def report() -> None:
     )
 
 
-def draw(points: list[tuple[str, float, float, float]]) -> None:
+def draw(points: list[tuple[str, float, float, float, float]]) -> None:
     """The mean JCT of each run, live and simulated."""
     import numpy as np
     from _figure import save
@@ -661,7 +702,12 @@ def draw(points: list[tuple[str, float, float, float]]) -> None:
     from schedmate.report.charts import Axis, Series
 
     places = np.arange(len(points), dtype=float)
-    names = ("on the Ray cluster", "simulated before", "simulated, with its start times")
+    names = (
+        "on the Ray cluster",
+        "simulated, starts as in other runs",
+        "simulated, one constant",
+        "simulated, its start times",
+    )
     series = [
         Series(name, style, places, np.array([one[1 + style] for one in points]))
         for style, name in enumerate(names)

@@ -32,6 +32,7 @@ from schedmate.logparse.watch.alarms import AlarmEvent
 from schedmate.retrieval.similarity import Calibration
 from schedmate.retrieval.table import HistoryStats
 from schedmate.schedulers.parallelism.plan import Plan as ParallelPlan
+from schedmate.schedulers.sim.starts import Group as StartGroup
 from schedmate.settings import Settings
 from schedmate.site.document import SiteReport
 from schedmate.site.reliability import GoodputReport
@@ -99,6 +100,13 @@ class LiveJobs(TypedDict):
     cluster: str
     user: str | None
     jobs: list[JobRow]
+
+
+class StartDelays(TypedDict):
+    """File of `schedmate traces delays`; `groups` ends with all starts, [s]."""
+
+    source: str
+    groups: list[StartGroup]
 
 
 class HistoryImport(TypedDict):
@@ -479,6 +487,7 @@ PARTS: dict[str, Any] = {
     "slurm-doctor": Doctor,
     "slurm-import": SlurmImport,
     "slurm-plan": FailurePlan,
+    "start-delays": StartDelays,
 }
 """Documents and what they are made of."""
 

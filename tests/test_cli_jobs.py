@@ -13,7 +13,15 @@ from cli_runner import Cli
 
 from schedmate.base.terminal import Screen
 from schedmate.cluster import ClusterKind
-from schedmate.cluster.adapter import Description, EndedRun, LiveJob, Observer, Usage
+from schedmate.cluster.adapter import (
+    Description,
+    EndedRun,
+    LiveJob,
+    LiveNode,
+    Observer,
+    Usage,
+)
+from schedmate.cluster.expected import MOST_WAITING, Runs, expected_starts
 from schedmate.cluster.slurm.reading import read_usage
 from schedmate.commands import jobs as command
 from schedmate.jobs import JobRecord, JobSpec, LaunchConfig
@@ -33,8 +41,10 @@ class Queue(Observer):
         def job(id_: str, user: str, started: float | None, reason: str = "") -> LiveJob:
             state = "PENDING" if started is None else "RUNNING"
             nodes = () if started is None else ("gpu01",)
+            planned = NOW + 500 if started is None else None
             return LiveJob(
-                id_, id_, state, user, ("gpu",), NOW - 4000, started, nodes, False, reason
+                *(id_, id_, state, user, ("gpu",), NOW - 4000, started, nodes, False, reason),
+                expected=planned,
             )  # type: ignore[arg-type]
 
         return [
@@ -44,7 +54,7 @@ class Queue(Observer):
             job("20", "ann", NOW - 1000),
         ]
 
-    def describe(self, jobs: Sequence[str]) -> dict[str, Description]:
+    def describe(self, jobs: Sequence[str], *, scripts: bool = True) -> dict[str, Description]:
         launch = LaunchConfig(gpus=1, time_limit_s=1500)
         return {
             id_: Description(
@@ -59,6 +69,9 @@ class Queue(Observer):
             )
             for id_ in jobs
         }
+
+    def nodes(self) -> list[LiveNode]:
+        return [LiveNode("gpu01", True, False, True, "", ("gpu",), gpus=3, gpus_used=3)]
 
     def log_path(self, job: object, pattern: str, spec: JobSpec) -> Path | None:
         if spec.job_id == "16":
@@ -83,7 +96,8 @@ class Kind(ClusterKind[Queue]):
 
     def usage(self, adapter: Queue, jobs: Sequence[str], *, running: bool) -> dict[str, Usage]:
         asked = (
-            "17|100|4|00:00.000|cpu=4,mem=8G|||\n17.batch|100|4|00:00:00|||1000K|gres/gpuutil=80"
+            "17|100|4|00:00.000|cpu=4,gres/gpu=1,mem=8G|||\n"
+            "17.batch|100|4|00:00:00|||1000K|gres/gpuutil=80"
         )
         live = "17.batch|1|00:02:52|2G|gres/gpuutil=60\n"
         return read_usage(asked, live) if running and "17" in jobs else {}
@@ -124,8 +138,94 @@ def test_own_jobs_running_ones_first(queue: Queue, cli: Cli) -> None:
     assert (running["ran_s"], running["waited_s"], running["limit_s"]) == (1000, 3000, 1500)
     assert elsewhere["note"] == "its log cannot be read here"
     assert (waiting["state"], waiting["note"], waiting["ran_s"]) == ("PENDING", "Priority", None)
+    low, median, high = (waiting[f"starts_in{part}_s"] for part in ("_p10", "", "_p90"))
+    assert 0 < low < median < high <= 500  # which is what the limits of running jobs leave
+    assert (waiting["scheduler_in_s"], waiting["no_start"]) == (500, None)
+    assert (running["starts_in_s"], running["scheduler_in_s"]) == (None, None)
     everybody = json.loads(cli("jobs", "--cluster", "alpha", "--all", "--json").out)
     assert {one["user"] for one in everybody["jobs"]} == {"ann", "bob"}
+
+
+STEP = "cpu=00:16:40,energy=0,fs/disk=4096,gres/gpumem={}M,gres/gpuutil={},mem=1024K,pages=0"
+"""TRESUsageInAve as `sacct` prints it where GPUs are tracked (AccountingStorageTRES=gres/gpu)."""
+
+
+@pytest.mark.parametrize(
+    ("gpus", "steps", "live", "use"),
+    [
+        # one task of torchrun drives eight GPUs: Slurm adds their use up
+        (8, [("batch", 1000, 1, 640)], "", 0.8),
+        # eight tasks of srun with one each, beside the script, which uses none
+        (8, [("batch", 1000, 1, 0), ("0", 900, 8, 80)], "", 0.72),
+        (4, [("0", 500, 1, 100), ("1", 500, 1, 300)], "", 0.5),
+        (2, [], "17.0|2|00:02:52|2G|{}\n", 0.5),
+        (1, [("batch", 1000, 1, 180)], "", None),  # more than its GPU can do
+        (0, [("batch", 1000, 1, 50)], "", None),
+    ],
+)
+def test_use_of_gpus_is_of_all_that_the_job_holds(
+    gpus: int, steps: list[tuple[str, int, int, int]], live: str, use: float | None
+) -> None:
+    given = f"billing=4,cpu=4,gres/gpu={gpus},gres/gpu:a100={gpus},mem=8G,node=1"
+    rows = [f"17|1000|4|00:00:00|{given}|||"] + [
+        f"17.{name}|{length}|4|00:00:00|{given}|{tasks}|1000K|{STEP.format(9000, share)}"
+        for name, length, tasks, share in steps
+    ]
+    found = read_usage("\n".join(rows), live.format(STEP.format(9000, 50)))["17"].gpu
+    assert found == (None if use is None else pytest.approx(use))
+
+
+def live(id_: str, priority: int, running: bool = False, **more: object) -> LiveJob:
+    state, queues = "RUNNING" if running else "PENDING", more.pop("queues", ("a",))
+    fields = {"held": False, "reason": "Priority", "priority": priority} | more
+    return LiveJob(id_, id_, state, "ann", queues, 0.0, None, (), **fields)  # type: ignore[arg-type]
+
+
+def test_a_start_is_expected_by_the_queue_run_forward() -> None:
+    nodes = [
+        LiveNode("n1", True, False, True, "", ("a",), gpus=2, gpus_used=1),
+        LiveNode("n2", True, False, True, "", ("a", "b"), gpus=0),
+        LiveNode("n3", True, True, False, "", ("b",), gpus=8),
+        LiveNode("n4", True, False, False, "", ("c",), gpus=1),
+    ]
+
+    def takes(gpus: float, seconds: float, limit: float | None = None) -> Runs:
+        return Runs(gpus, (seconds, seconds, seconds), limit)
+
+    runs = {
+        "runs": takes(1, 900, limit=100), "wide": takes(2, 300), "short": takes(1, 50),
+        "long": takes(1, 200), "huge": takes(4, 10), "odd": Runs(1), "held": takes(1, 1),
+        "cpus": takes(0, 1), "later": takes(1, 1), "unsure": Runs(1, limit=1000), "c": takes(1, 9),
+        "hidden": takes(1, 1), "lost": takes(1, 1),
+    }  # fmt: skip
+    queue = [
+        live("runs", 1, running=True), live("unsure", 1, running=True, queues=("b",)),
+        live("short", 3, queues=("b",)), live("long", 2), live("wide", 4), live("huge", 9),
+        live("odd", 9), live("held", 9, held=True), live("cpus", 9), live("c", 1, queues=("c",)),
+        live("later", 9, reason="Dependency"), live("gone", 1, running=True, queues=("c",)),
+        live("lost", 9, queues=("d",)),
+    ]  # fmt: skip
+    certain = [job for job in queue if job.id != "unsure"]
+    starts = expected_starts(certain, runs, nodes)
+    # the short job fits before the wide one, which waits for the running job's limit
+    assert [starts[job].p50 for job in ("short", "wide", "long")] == pytest.approx([0, 100, 400])
+    assert starts["wide"].p10 == starts["wide"].p90
+    assert starts["c"].p50 == 0
+    for job, why in (
+        *(("huge", "many GPUs"), ("odd", "neither"), ("held", "held"), ("cpus", "no GPU")),
+        *(("later", "Dependency"), ("lost", "no partition")),
+    ):
+        assert starts[job].p50 is None
+        assert why in starts[job].why
+    nodes[0] = nodes[0]._replace(gpus_used=2)
+    spread = expected_starts(queue, runs, nodes)["long"]
+    assert 0.0 < (spread.p10 or 0.0) < (spread.p90 or 0.0)
+    many = [live(f"{n}", 5) for n in range(MOST_WAITING + 1)]
+    crowded = expected_starts(many, {job.id: takes(1, 10) for job in many}, nodes[:1])
+    assert "jobs wait before it" in crowded[str(MOST_WAITING)].why
+    full = [nodes[3]._replace(gpus_used=1)]
+    hidden = expected_starts([live("hidden", 1, queues=("c",))], runs, full)["hidden"]
+    assert "nothing is known" in hidden.why
 
 
 def test_the_table_says_what_matters(queue: Queue, cli: Cli) -> None:
@@ -133,6 +233,7 @@ def test_the_table_says_what_matters(queue: Queue, cli: Cli) -> None:
     first = next(line for line in text.splitlines() if line.startswith("17"))
     assert "25%" in first
     assert "ends after its time limit" in first
+    assert "by the scheduler" in text
     assert "no running or waiting job of eve." in cli(
         "jobs", "--cluster", "alpha", "--user", "eve"
     ).out  # fmt: skip

@@ -85,6 +85,16 @@ def open_descriptor(path: Path, *, pipe: bool = False) -> int:
     return descriptor
 
 
+def is_secret(status: os.stat_result) -> bool:
+    """Whether only this user and root can read a file of theirs and write to it.
+
+    The group of this process may read a file of root's, as Kubernetes mounts a Secret.
+    """
+    user = os.geteuid()
+    mounted = user and not status.st_uid and status.st_gid == os.getegid()
+    return status.st_uid in (0, user) and not status.st_mode & (0o037 if mounted else 0o077)
+
+
 def _check_kind(path: Path, mode: int, *, pipe: bool) -> None:
     if stat.S_ISREG(mode) or (pipe and stat.S_ISFIFO(mode)):
         return

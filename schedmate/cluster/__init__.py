@@ -13,7 +13,7 @@ exports that `schedmate fleet` reads all use this table.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from schedmate.cluster.adapter import ClusterAdapter, EndedRun, Runner, Usage
     from schedmate.cluster.bounds import Bounds
+    from schedmate.cluster.metrics import Gauge
     from schedmate.schedulers.fleet.snapshot import FleetSnapshot
 
 BUNDLED = {
@@ -41,6 +42,8 @@ A = TypeVar("A", bound="ClusterAdapter")
 
 MEMORY_FILE, ALARMS_FILE, RECORD_FILE = "memory.db", "alarms.db", "record.db"
 """An agent's files, in its directory of state."""
+SHADOW_FOLDER = "shadow"
+"""Where an agent that changes nothing keeps its files, apart from those of one that acts."""
 BACK_S = 14 * 86_400.0
 """Age of the oldest runs for which a plan can be requested [s]."""
 
@@ -68,6 +71,8 @@ class Reached(Generic[A]):
     """Waits for this time [s] between passes."""
     goes_on: Callable[[], bool] = lambda: True
     """Whether the agent may make another pass."""
+    gauges: Mapping[str, Gauge] = field(default_factory=dict)
+    """Numbers that only this kind of cluster has, by the name of the metric."""
 
 
 class ClusterKind(Generic[A]):
@@ -92,6 +97,8 @@ class ClusterKind(Generic[A]):
     """Name of the first check of its doctor: whether this component answers."""
     contact_hint: ClassVar[str] = "run this where the cluster can be reached"
     """What to do when nothing answers."""
+    about_agent: ClassVar[str] = ""
+    """What the help of its agent says first, with a space behind."""
     job_help: ClassVar[str] = "The scheduler's id of the job."
     no_run: ClassVar[str] = "no run of {job} is known that ended in the last 14 days."
     """Message if a job has no run to plan for."""
@@ -153,6 +160,10 @@ class ClusterKind(Generic[A]):
     def runs_of(self, adapter: A, job: str, now: float) -> list[EndedRun]:
         """The ended runs of a job for which a plan can be requested, oldest first."""
         return [run for run in adapter.ended(now - BACK_S) if run.job == job]
+
+    def where_of(self, job: str) -> dict[str, Any]:
+        """What the id of a job says of `where` it is; raises `UsageError` for no id."""
+        return {}
 
     def usage(self, adapter: A, jobs: Sequence[str], *, running: bool) -> dict[str, Usage]:
         """What these jobs, all running or all ended, used of what they asked for, by id; without

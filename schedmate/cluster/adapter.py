@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 from schedmate.base.errors import ActionError
 from schedmate.base.terminal import clean
 from schedmate.cluster.actions import Action
-from schedmate.jobs import JobRecord, JobSpec
+from schedmate.jobs import FAILURE_STATES, JobRecord, JobSpec
 
 if TYPE_CHECKING:
     from schedmate.cluster.record import PlanStatus, Record
@@ -171,11 +171,8 @@ class Unguarded:
 # What an adapter observes: jobs, their descriptions, nodes, ended runs and logs.
 
 
-FAILURES = frozenset({"FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL"})
-"""Ends of a job that are diagnosed; a cancelled, preempted or timed-out job has no failure."""
-
 NODE_FAILURES = frozenset({"NODE_FAIL", "BOOT_FAIL"})
-"""Those of them at which the scheduler lost a node of the job."""
+"""Those of `FAILURE_STATES` at which the scheduler lost a node of the job."""
 
 
 class LiveJob(NamedTuple):
@@ -198,6 +195,8 @@ class LiveJob(NamedTuple):
     priority: int | None = None
     task: int | None = None
     """Its index in the array; None for a single job."""
+    expected: float | None = None
+    """When the scheduler itself expects it to start, if it says so [s since epoch]."""
 
     @property
     def key(self) -> str:
@@ -275,7 +274,7 @@ class EndedRun(NamedTuple):
     def never_ran(self) -> bool:
         """Whether it ended before it began: cancelled in the queue. Nothing is to be learned."""
         took = bool(self.nodes or self.record.duration_s)
-        return not took and self.record.state not in (*FAILURES, "COMPLETED")
+        return not took and self.record.state not in (*FAILURE_STATES, "COMPLETED")
 
 
 class Usage(NamedTuple):
@@ -309,10 +308,10 @@ class ClusterAdapter(Executor, Protocol):
         """Pending and running jobs. Called every few seconds, so it must be cheap."""
         ...
 
-    def describe(self, jobs: Sequence[str]) -> dict[str, Description]:
+    def describe(self, jobs: Sequence[str], *, scripts: bool = True) -> dict[str, Description]:
         """Descriptions of these jobs, by id, without jobs that the scheduler does not know.
 
-        Jobs that have ended are known for some minutes.
+        Jobs that have ended are known for some minutes. Without `scripts` commands may be missing.
         """
         ...
 
@@ -448,7 +447,7 @@ class Observer:
         """See `ClusterAdapter.jobs`."""
         return []
 
-    def describe(self, jobs: Sequence[str]) -> dict[str, Description]:
+    def describe(self, jobs: Sequence[str], *, scripts: bool = True) -> dict[str, Description]:
         """See `ClusterAdapter.describe`."""
         return {}
 

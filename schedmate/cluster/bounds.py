@@ -121,6 +121,15 @@ class DiagnoseBounds(_Section):
     )
 
 
+class RecordBounds(_Section):
+    """When the agent moves old entries of its record into an archive beside it."""
+
+    above_mb: float = Field(64.0, gt=0, le=1e6, description="Size below which it does not [MB]")
+    keep: Seconds = Field(
+        90 * 86_400.0, description="What is younger stays, and what recovery still needs [s]"
+    )
+
+
 class SlurmBounds(_Section):
     """How Slurm's commands are run."""
 
@@ -210,6 +219,7 @@ class Bounds(_Section):
     recovery: Path | None = Field(
         None, description="recovery.yaml; without one failures are diagnosed and nothing planned"
     )
+    record: RecordBounds = RecordBounds()
     slurm: SlurmBounds = SlurmBounds()
     kubernetes: KubernetesBounds = KubernetesBounds()
     _sections: dict[str, BaseModel] = PrivateAttr(default_factory=dict)

@@ -17,7 +17,6 @@ from schedmate.base.errors import SchedmateError
 from schedmate.base.files import children
 from schedmate.cluster.actions import is_diagnostic_name
 from schedmate.cluster.adapter import (
-    FAILURES,
     NODE_FAILURES,
     ClusterAdapter,
     Description,
@@ -30,7 +29,7 @@ from schedmate.cluster.following import has_text
 from schedmate.cluster.memory import KnownJob, Memory
 from schedmate.cluster.record import Record
 from schedmate.cluster.report import Checked, Failed, Pass
-from schedmate.jobs import Diagnosis, Estimate, JobRecord, JobSpec
+from schedmate.jobs import FAILURE_STATES, Diagnosis, Estimate, JobRecord, JobSpec
 from schedmate.mate import SchedMate
 
 if TYPE_CHECKING:
@@ -110,7 +109,7 @@ class EndedRuns:
             self._memory.learned(sorted(nothing), now, {})
         left = [run for run in left if run.run not in nothing]
         left.sort(key=lambda run: -(run.record.end_time or 0.0))
-        failed = [run.run for run in left if run.record.state in FAILURES]
+        failed = [run.run for run in left if run.record.state in FAILURE_STATES]
         to_diagnose = self._memory.undiagnosed(failed) if self._bounds.diagnose.allowed else set()
         self.undiagnosed = [run for run in left if run.run in to_diagnose]
         self.unlearned = left

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Self
 from schedmate.base.data import plain
 from schedmate.base.errors import ActionError, InputError
 from schedmate.base.journal import Connection, copy_database
-from schedmate.base.reading import open_binary
+from schedmate.base.reading import is_secret, open_binary
 from schedmate.retrieval.database import locked, network_filesystem
 
 
@@ -472,7 +472,7 @@ def _record_key() -> bytes | None:
             f"cannot read the record's key {place}: {error.strerror or error}; correct the setting "
             "record_key."
         ) from None
-    if status.st_mode & 0o077 or status.st_uid not in (0, os.geteuid()):
+    if not is_secret(status):
         raise RecordError(f"{place} may be read by others; give it to yourself and `chmod 600` it.")
     if len(key) < LEAST_KEY:
         raise RecordError(

@@ -12,11 +12,13 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from schedmate.base.errors import SchedmateError
 from schedmate.base.terminal import clean
+from schedmate.cluster import ALARMS_FILE, MEMORY_FILE, RECORD_FILE
 from schedmate.cluster.acting import Acting
 from schedmate.cluster.actions import Annotate
 from schedmate.cluster.adapter import ClusterAdapter, EndedRun, ExecutorError, LiveJob, pause_s
@@ -29,15 +31,26 @@ from schedmate.cluster.bounds import (
     order_value,
 )
 from schedmate.cluster.ended import EndedRuns, remove_spooled, spooled_files
+from schedmate.cluster.expected import MOST_QUEUED, STARTS, Runs, expected_starts
 from schedmate.cluster.following import Following
 from schedmate.cluster.memory import Memory
 from schedmate.cluster.record import Plan, Record
+from schedmate.cluster.recovery.guards import LEAST_KEPT_S, least_kept_s, needed_from
 from schedmate.cluster.report import Failed, Pass
 from schedmate.mate import SchedMate
+from schedmate.retrieval.remaining import remaining_time
 
 if TYPE_CHECKING:
+    from schedmate.cluster.adapter import Runner
+    from schedmate.cluster.recovery.configuration import Configuration
     from schedmate.cluster.recovery.recover import ClusterRecovery
     from schedmate.logparse.watch.alarms import Alarms
+
+
+EXPECT_EVERY_S = 60.0
+"""How often the queue is run forward [s]."""
+ROTATE_EVERY_S = 3600.0
+"""How often the size of the record is looked at [s]."""
 
 
 class Agent:
@@ -99,6 +112,8 @@ class Agent:
             self._learn,
             self._follow,
             self._list_waiting,
+            self._expect_starts,
+            self._rotate_record,
         ]
         for step in steps:
             try:
@@ -127,6 +142,39 @@ class Agent:
         if self._record is not None:
             waiting = self._record.plans(states={"proposed"})
             report.waiting = [status.plan.id for status in waiting]
+
+    def _expect_starts(self, jobs: list[LiveJob], report: Pass) -> None:
+        """Note when waiting jobs are expected to start, for the dashboard."""
+        waiting = [job for job in jobs if job.state == "PENDING"]
+        if not waiting or len(jobs) > MOST_QUEUED or not self._is_due("expect", EXPECT_EVERY_S):
+            return
+        progress, now, runs = self._memory.progress(), report.time, {}
+        for job in jobs:
+            known = self._memory.known(job.key)
+            if known is not None:
+                ran = 0.0 if job.started is None else max(0.0, now - job.started)
+                at, seen = progress.get(job.id, (now, None))
+                left = remaining_time(ran, known.estimate, seen, progress_age_s=now - at)
+                runs[job.id] = Runs.of(known.spec, left)
+        with suppress(SchedmateError):  # who may not list nodes has an agent all the same
+            starts = expected_starts(jobs, runs, self.adapter.nodes())
+            found = {
+                job.id: {
+                    **dict(zip(("p10", "p50", "p90"), starts[job.id].at(now), strict=True)),
+                    "scheduler": job.expected,
+                }
+                for job in waiting
+            }
+            self._memory.set_mark(STARTS, found)
+
+    def _rotate_record(self, _jobs: list[LiveJob], _report: Pass) -> None:
+        if self._record is None or not self._is_due("rotate", ROTATE_EVERY_S):
+            return
+        bounds, healer = self.bounds.record, self._healer
+        least = LEAST_KEPT_S if healer is None else least_kept_s(healer.configuration)
+        self._record.rotate_above(
+            bounds.above_mb * 1e6, max(bounds.keep, least), by="agent", needed=needed_from
+        )
 
     def _advise(self, jobs: list[LiveJob], report: Pass) -> None:
         self._advising.advise(jobs, report)
@@ -231,6 +279,49 @@ class Agent:
             return False
         self._due[what] = now + every_s
         return True
+
+
+class Assembled(NamedTuple):
+    """An agent and its files; `record` is None in a dry run, `healer` without a recovery.yaml."""
+
+    memory: Memory
+    record: Record | None
+    agent: Agent
+    healer: ClusterRecovery | None
+
+
+@contextmanager
+def assembled(
+    adapter: ClusterAdapter,
+    mate: SchedMate,
+    bounds: Bounds,
+    folder: Path,
+    recovery: Configuration | None,
+    runner: Runner,
+    *,
+    by: str = "schedmate agent",
+    dry_run: bool = False,
+    shadow: bool = False,
+) -> Iterator[Assembled]:
+    """An agent on its files in a folder, which are closed afterwards; in the shadow, `recovery`
+    keeps its record there too, so that no plan of it is ever carried out."""
+    from schedmate.cluster.recovery.recover import ClusterRecovery
+    from schedmate.logparse.watch.alarms import Alarms
+
+    if shadow and recovery is not None:
+        recovery = recovery.model_copy(update={"record": folder / RECORD_FILE})
+    with ExitStack() as stack:
+        memory = stack.enter_context(Memory(folder / MEMORY_FILE, scratch=dry_run))
+        alarms = stack.enter_context(Alarms(None if dry_run else folder / ALARMS_FILE))
+        place = folder / RECORD_FILE if recovery is None else recovery.record
+        record = None if dry_run else stack.enter_context(Record(place))
+        healer = None
+        if recovery is not None:
+            healer = ClusterRecovery(adapter, recovery, record, runner, by=by)
+        agent = Agent(
+            *(adapter, mate, memory, record, bounds), healer=healer, alarms=alarms, shadow=shadow
+        )
+        yield Assembled(memory, record, agent, healer)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ settles by probing the cluster.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -32,6 +33,7 @@ from schedmate.cluster.actions import (
 from schedmate.cluster.adapter import Answer, Executor, Finding, Guard, RefusedError
 from schedmate.cluster.claims import claim
 from schedmate.cluster.journal import (
+    ROTATED,
     BrokenRecordError,
     Entry,
     Instant,
@@ -788,6 +790,18 @@ class Record(Journal):
             self.change("DELETE FROM plans WHERE proposed < ?", (cut,))
         self.shrink()
         return archive
+
+    def rotate_above(
+        self, size: float, keep_s: float, *, by: str, needed: Callable[[Record], int]
+    ) -> Path | None:
+        """`rotate` a file that is larger than `size` [bytes], at most once in a third of `keep_s`:
+        each archive is a copy of what is there."""
+        if self.path.stat().st_size <= size:
+            return None
+        last = max((one.at.time for one in self.entries(kind=ROTATED)), default=-math.inf)
+        if self.now().time - last < keep_s / 3:
+            return None
+        return self.rotate(keep_s, by=by, needed=needed)
 
     # -- proof -----------------------------------------------------------
 

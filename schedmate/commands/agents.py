@@ -6,6 +6,7 @@ loop under the lease, and a pass or a plan printed for people.
 
 from __future__ import annotations
 
+import inspect
 import logging
 import shlex
 import signal
@@ -16,19 +17,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, Generic, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, Generic, NamedTuple
 
 import typer
 
 from schedmate.base.data import dumps
-from schedmate.base.errors import InputError, UsageError, require
+from schedmate.base.errors import InputError
 from schedmate.base.inputs import format_duration
 from schedmate.base.logs import AGENT, LogFormat, logged
 from schedmate.base.reading import read_text
 from schedmate.base.terminal import counted
 from schedmate.base.terminal import say as _say
-from schedmate.cluster import ALARMS_FILE, MEMORY_FILE, RECORD_FILE, A, Check, ClusterKind
+from schedmate.cluster import MEMORY_FILE, RECORD_FILE, SHADOW_FOLDER, A, Check, ClusterKind
+from schedmate.cluster.metrics import metrics_at
 from schedmate.commands.options import HistoryOption, JsonOption, LogFormatOption
 
 if TYPE_CHECKING:
@@ -37,8 +38,10 @@ if TYPE_CHECKING:
     from schedmate.cluster.bounds import Bounds
     from schedmate.cluster.loop import Agent
     from schedmate.cluster.memory import Memory
+    from schedmate.cluster.metrics import AgentMetrics, Gauge
     from schedmate.cluster.record import Record
     from schedmate.cluster.recovery.recover import ClusterRecovery
+    from schedmate.cluster.reloading import Reload
     from schedmate.cluster.report import Done, Pass
     from schedmate.cluster.summary import AgentSummary
     from schedmate.mate import SchedMate
@@ -73,7 +76,7 @@ MetricsOption = Annotated[
     typer.Option(
         "--metrics",
         metavar="HOST:PORT",
-        help="Address of Prometheus metrics, such as 0.0.0.0:9095.",
+        help="Address of Prometheus metrics, /healthz and /readyz, such as 0.0.0.0:9095.",
     ),
 ]
 
@@ -85,14 +88,15 @@ ShadowOption = Annotated[
     ),
 ]
 
-SHADOW_FOLDER = "shadow"
-"""Where an agent that changes nothing keeps its files, apart from those of one that acts."""
-
 log = logging.getLogger(AGENT)
 
 
-def cluster_app(kind: ClusterKind[Any]) -> typer.Typer:
-    """`schedmate KIND` with the commands that every kind of cluster has."""
+def cluster_app(kind: ClusterKind[Any], **options: Any) -> typer.Typer:
+    """`schedmate KIND` with the commands that every kind of cluster has.
+
+    `options`: those that select a cluster, `where` of `ClusterKind`, by name the annotation of an
+    option whose default is None.
+    """
     app = typer.Typer(
         help=f"Run schedmate's agent beside a {kind.title} cluster.", no_args_is_help=True
     )
@@ -108,14 +112,16 @@ def cluster_app(kind: ClusterKind[Any]) -> typer.Typer:
         metrics: MetricsOption = None,
         log_format: LogFormatOption = "text",
         as_json: JsonOption = False,
+        **where: Any,
     ) -> None:
         def run(reload: Reload) -> None:
+            how: dict[str, Any] = {"dry_run": dry_run, "shadow": shadow, **where}
             with (
-                opened_agent(kind, bounds, state, history, dry_run=dry_run, shadow=shadow) as setup,
-                counted_passes(metrics, kind) as seen,
+                opened_agent(kind, bounds, state, history, **how) as setup,
+                metrics_at(metrics, kind, setup.bounds.poll, setup.gauges) as served,
             ):
                 how = {"once": once, "undo": undo, "as_json": as_json}
-                run_agent(setup, **how, seen=seen, reload=reload)
+                run_agent(setup, **how, metrics=served, reload=reload)
 
         keep_running(run, bounds, log_format)
 
@@ -124,8 +130,9 @@ def cluster_app(kind: ClusterKind[Any]) -> typer.Typer:
         state: StateOption = None,
         history: HistoryOption = None,
         as_json: JsonOption = False,
+        **where: Any,
     ) -> None:
-        examine(kind, bounds, state, history, as_json=as_json)
+        examine(kind, bounds, state, history, as_json=as_json, **where)
 
     def plan(
         job: str,
@@ -133,23 +140,36 @@ def cluster_app(kind: ClusterKind[Any]) -> typer.Typer:
         state: StateOption = None,
         history: HistoryOption = None,
         as_json: JsonOption = False,
+        **where: Any,
     ) -> None:
-        plan_for(kind, job, bounds, state, history, as_json=as_json)
+        where |= kind.where_of(job)
+        plan_for(kind, job, bounds, state, history, as_json=as_json, **where)
 
     # `kind` is known here only, so that an annotation as text could not name it
     plan.__annotations__["job"] = Annotated[str, typer.Argument(metavar="JOB", help=kind.job_help)]
-    helps = {"group": kind.group, "title": kind.title}
-    app.command(help=_AGENT_HELP.format_map(helps))(agent)
-    app.command(help=_DOCTOR_HELP.format_map(helps))(doctor)
-    app.command(help=_PLAN_HELP)(plan)
+    helps = {"group": kind.group, "title": kind.title, "about": kind.about_agent}
+    for command, text in ((agent, _AGENT_HELP), (doctor, _DOCTOR_HELP), (plan, _PLAN_HELP)):
+        _take_options(command, options)
+        app.command(help=text.format_map(helps))(command)
     add_report(app, kind)
     return app
+
+
+def _take_options(command: Callable[..., None], options: dict[str, Any]) -> None:
+    """Have a command that ends in `**where` show these options in its place."""
+    signature = inspect.signature(command, eval_str=True)
+    *own, _ = signature.parameters.values()
+    further = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=option)
+        for name, option in options.items()
+    ]
+    command.__signature__ = signature.replace(parameters=[*own, *further])  # type: ignore[attr-defined]
 
 
 _AGENT_HELP = """\
 Estimate pending jobs, follow running ones, diagnose failed ones.
 
-Without --bounds it changes nothing on the cluster. One agent works on a cluster at a time; a
+{about}Without --bounds it changes nothing on the cluster. One agent works on a cluster at a time; a
 second one waits for the first to end. With --json each pass is a line, with --once a document.
 A change of the bounds, or SIGHUP, has them read anew; bounds with a fault are named, and those
 from before stay. With --shadow nothing is changed whatever the bounds allow: `report --shadow`
@@ -207,6 +227,7 @@ class AgentSetup(Generic[A]):
     """As of `Reached`, like the next two."""
     pause: Callable[[float], object]
     goes_on: Callable[[], bool]
+    gauges: Mapping[str, Gauge]
 
 
 def state_dir(state: Path | None, bounds: Bounds) -> Path:
@@ -236,11 +257,8 @@ def opened_agent(
     does not answer.
     """
     from schedmate.cluster.bounds import load_bounds
-    from schedmate.cluster.loop import Agent
-    from schedmate.cluster.memory import Memory
-    from schedmate.cluster.record import Record
-    from schedmate.cluster.recovery.recover import ClusterRecovery, load_recovery
-    from schedmate.logparse.watch.alarms import Alarms
+    from schedmate.cluster.loop import assembled
+    from schedmate.cluster.recovery.recover import load_recovery
     from schedmate.mate import SchedMate
     from schedmate.settings import load_settings
 
@@ -253,24 +271,18 @@ def opened_agent(
         adapter = reached.adapter
         # a language model takes longer than a pass may
         settings = load_settings(history=history or allowed.history, mode="static")
-        memory = stack.enter_context(Memory(folder / MEMORY_FILE, scratch=dry_run))
-        alarms = stack.enter_context(Alarms(None if dry_run else folder / ALARMS_FILE))
-        recovery = load_recovery(allowed, adapter.cluster)
-        if shadow and recovery is not None:  # no plan of it is ever carried out
-            recovery = recovery.model_copy(update={"record": folder / RECORD_FILE})
-        place = folder / RECORD_FILE if recovery is None else recovery.record
-        record = None if dry_run else stack.enter_context(Record(place))
         if mate is None:
             mate = stack.enter_context(SchedMate(settings))
-        healer = None
-        if recovery is not None:
-            healer = ClusterRecovery(adapter, recovery, record, reached.runner)
-        agent = Agent(
-            *(adapter, mate, memory, record, allowed), healer=healer, alarms=alarms, shadow=shadow
+        parts = assembled(
+            *(adapter, mate, allowed, folder, load_recovery(allowed, adapter.cluster)),
+            *(reached.runner,),
+            dry_run=dry_run,
+            shadow=shadow,
         )
+        memory, record, agent, healer = stack.enter_context(parts)
         yield AgentSetup(
             *(allowed, adapter, mate, memory, record, agent, healer),
-            *(reached.lease, reached.pause, reached.goes_on),
+            *(reached.lease, reached.pause, reached.goes_on, reached.gauges),
         )
 
 
@@ -280,10 +292,10 @@ def run_agent(
     once: bool,
     undo: bool,
     as_json: bool,
-    seen: Callable[[Pass], object] | None = None,
+    metrics: AgentMetrics | None = None,
     reload: Reload | None = None,
 ) -> None:
-    """Make passes, alone on the cluster, until Ctrl-C; one in a dry run. `seen` hears of each.
+    """Make passes, alone on the cluster, until Ctrl-C; one in a dry run. `metrics` counts each.
 
     Returns without a word when `reload` is due.
     """
@@ -292,14 +304,9 @@ def run_agent(
     from schedmate.cluster.loop import only_agent, watch
 
     def tell(result: Pass) -> None:
-        if seen is not None:
-            seen(result)
-        if as_json:
-            _print_pass_json(result, indent=2 if once else None)
-        elif _logs_json():
-            _log_pass(result)
-        elif once or result.eventful:
-            _print_pass(result)
+        if metrics is not None:
+            metrics.seen(result)
+        _tell_pass(result, once=once, as_json=as_json)
 
     if setup.record is None:
         tell(setup.agent.once())
@@ -316,6 +323,8 @@ def run_agent(
                     return
                 say(f"watching cluster {setup.adapter.cluster}; Ctrl-C ends it.")
                 waits = False
+                if metrics is not None:
+                    metrics.stands_by(False)
                 goes_on = setup.goes_on if reload is None else reload.until(setup.goes_on)
                 watch(setup.agent, tell, warn, wait=setup.pause, goes_on=goes_on)
                 if reload is not None and reload.due():
@@ -328,89 +337,34 @@ def run_agent(
             if not waits:
                 say("another agent works on this cluster; waiting for it to end.")
                 waits = True
+        if metrics is not None:
+            metrics.stands_by(True)
         time.sleep(min(5.0, setup.bounds.poll))
-
-
-class Reload:
-    """Whether the bounds are to be read anew: their file or that of recovery changed, or SIGHUP.
-
-    Files with a fault are named once and not taken: the agent goes on with what it has.
-    """
-
-    def __init__(self, bounds: Path | None) -> None:
-        self._bounds = bounds
-        self._asked = False
-        self._seen = self._stamps()
-        self._is_due = False
-
-    def _stamps(self) -> list[tuple[int, int, int] | None]:
-        from schedmate.base.errors import SchedmateError
-        from schedmate.cluster.bounds import load_bounds
-
-        files = [self._bounds] if self._bounds is not None else []
-        with suppress(SchedmateError):
-            recovery = load_bounds(self._bounds).recovery
-            files += [recovery] if recovery is not None else []
-        stamps: list[tuple[int, int, int] | None] = []
-        for file in files:
-            try:
-                status = file.stat()
-                stamps.append((status.st_mtime_ns, status.st_ino, status.st_size))
-            except OSError:
-                stamps.append(None)
-        return stamps
-
-    def due(self) -> bool:
-        """Whether there is something new that can be used."""
-        if self._is_due:
-            return True
-        stamps = self._stamps()
-        if not self._asked and stamps == self._seen:
-            return False
-        self._asked, self._seen = False, stamps
-        self._is_due = self._can_be_used()
-        return self._is_due
-
-    def _can_be_used(self) -> bool:
-        from schedmate.base.errors import SchedmateError
-        from schedmate.cluster.bounds import load_bounds
-        from schedmate.cluster.recovery.configuration import load_configuration
-
-        tell = log.warning if _logs_json() else _say
-        try:
-            load_configuration(load_bounds(self._bounds).recovery)
-        except SchedmateError as error:
-            tell(f"{error} The agent goes on with the bounds from before.")
-            return False
-        tell("the bounds are read anew.")
-        return True
-
-    def until(self, goes_on: Callable[[], bool]) -> Callable[[], bool]:
-        """`goes_on`, until this is due."""
-        return lambda: goes_on() and not self.due()
-
-    def taken(self) -> bool:
-        """Whether it was due, which it is not any more."""
-        was, self._is_due = self._is_due, False
-        return was
-
-    def ask(self, *_: object) -> None:
-        """Have the bounds read anew although their files are as before."""
-        self._asked = True
 
 
 def keep_running(run: Callable[[Reload], None], bounds: Path | None, form: LogFormat) -> None:
     """Run an agent, again each time when its bounds are to be read anew."""
+    from schedmate.cluster.reloading import Reload
+
     with ExitStack() as stack:
         if form == "json":
             stack.enter_context(logged(form))
-        reload = Reload(bounds)
+        reload = Reload(bounds, tell=log.warning if _logs_json() else _say)
         with suppress(ValueError):  # only the main thread hears signals
             before = signal.signal(signal.SIGHUP, reload.ask)
             stack.callback(signal.signal, signal.SIGHUP, before)
         run(reload)
         while reload.taken():
             run(reload)
+
+
+def _tell_pass(result: Pass, *, once: bool, as_json: bool) -> None:
+    if as_json:
+        _print_pass_json(result, indent=2 if once else None)
+    elif _logs_json():
+        _log_pass(result)
+    elif once or result.eventful:
+        _print_pass(result)
 
 
 def _logs_json() -> bool:
@@ -695,8 +649,11 @@ def show_plan(
 # What an agent did in some weeks, or would have done.
 
 
-def add_report(app: typer.Typer, kind: ClusterKind[Any]) -> None:
-    """Add `report` to the commands of a kind of cluster."""
+def add_report(
+    app: typer.Typer, kind: ClusterKind[Any], default: Callable[[], Path] | None = None
+) -> None:
+    """Add `report` to the commands of a kind of cluster, whose files are in `default` unless the
+    command or the bounds name another directory."""
 
     def report(
         since: Annotated[
@@ -711,7 +668,11 @@ def add_report(app: typer.Typer, kind: ClusterKind[Any]) -> None:
     ) -> None:
         from schedmate.cluster.bounds import load_bounds
 
-        report_agent(state_dir(state, load_bounds(bounds)), since, shadow=shadow, as_json=as_json)
+        allowed = load_bounds(bounds)
+        if state is None and allowed.state is None and default is not None:
+            state = default()
+        folder = state_dir(state, allowed)
+        report_agent(folder, since, shadow=shadow, as_json=as_json)
 
     app.command(help=_REPORT_HELP.format(group=kind.group))(report)
 
@@ -767,137 +728,6 @@ def _summary_lines(summary: AgentSummary, since: str) -> Iterator[Line]:
         yield f"{line}; {counted(planned.restarts, 'restart')}", None
     if not summary.done and not summary.planned:
         yield "nothing.", None
-
-
-# What an agent counts, for Prometheus. No label holds a name that a user can choose.
-
-
-class Gauge(NamedTuple):
-    """A number that only one kind of cluster has, and how it is asked for."""
-
-    text: str
-    value: Callable[[], float]
-
-
-@contextmanager
-def counted_passes(
-    address: str | None, kind: ClusterKind[Any], gauges: Mapping[str, Gauge] = MappingProxyType({})
-) -> Iterator[Callable[[Pass], object] | None]:
-    """What is to hear of each pass, so that it is counted; None without an address."""
-    if address is None:
-        yield None
-        return
-    require("--metrics", "k8s" if kind.group == "k8s" else "serve", "prometheus_client")
-    with AgentMetrics(address, gauges) as metrics:
-        yield metrics.seen
-
-
-class AgentMetrics:
-    """Serves metrics at HOST:PORT for as long as it is entered."""
-
-    def __init__(self, address: str, gauges: Mapping[str, Gauge] = MappingProxyType({})) -> None:
-        import prometheus_client
-        from prometheus_client import CollectorRegistry, Counter
-
-        host, _, port = address.rpartition(":")
-        if not port.isdecimal() or int(port) > 65_535:
-            raise UsageError(f"--metrics {address!r} is not HOST:PORT, such as 0.0.0.0:9095.")
-        self._host, self._port = host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - as asked
-        self.registry = registry = CollectorRegistry()
-        self._passes = Counter(
-            "schedmate_agent_passes", "Passes over the cluster", registry=registry
-        )
-        self._problems = Counter(
-            "schedmate_agent_problems", "What could not be done in passes", registry=registry
-        )
-        self._estimates = Counter(
-            "schedmate_agent_estimates", "Jobs estimated", ("outcome",), registry=registry
-        )
-        self._checked = Counter(
-            "schedmate_agent_estimates_checked",
-            "Completed jobs that had an estimate, by where in its interval they ended",
-            ("place",),
-            registry=registry,
-        )
-        for place in ("below", "within", "above"):
-            self._checked.labels(place)
-        self._failures = Counter(
-            "schedmate_agent_failures",
-            "Failed runs by whose fault it was",
-            ("type",),
-            registry=registry,
-        )
-        self._actions = Counter(
-            "schedmate_agent_actions",
-            "Actions by their plan's state",
-            ("kind", "state"),
-            registry=registry,
-        )
-        self._jobs = prometheus_client.Gauge(
-            "schedmate_agent_jobs", "Jobs looked at", ("state",), registry=registry
-        )
-        self._left = prometheus_client.Gauge(
-            "schedmate_agent_left", "Work left for the next pass", ("work",), registry=registry
-        )
-        self._last = prometheus_client.Gauge(
-            "schedmate_agent_last_pass_timestamp_seconds",
-            "When the last pass began",
-            registry=registry,
-        )
-        self._waiting = prometheus_client.Gauge(
-            "schedmate_agent_plans_waiting", "Plans that wait to be approved", registry=registry
-        )
-        for name, gauge in gauges.items():
-            shown = prometheus_client.Gauge(name, gauge.text, registry=registry)
-            shown.set_function(gauge.value)
-        self._server: Any = None
-
-    def __enter__(self) -> Self:
-        from prometheus_client import start_http_server
-
-        try:
-            self._server, self._thread = start_http_server(
-                self._port, addr=self._host, registry=self.registry
-            )
-        except OSError as error:
-            raise UsageError(
-                f"cannot serve metrics at {self._host}:{self._port}: {error.strerror}; choose "
-                "another port with --metrics."
-            ) from None
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-    @property
-    def port(self) -> int:
-        """The port of the metrics server."""
-        return int(self._server.server_port)
-
-    def seen(self, result: Pass) -> None:
-        """Add the problems, failures, estimates and actions of a pass to the metrics."""
-        self._passes.inc()
-        self._problems.inc(len(result.problems))
-        self._last.set(result.time)
-        self._waiting.set(len(result.waiting))
-        self._jobs.labels("pending").set(result.pending)
-        self._jobs.labels("running").set(result.running)
-        self._jobs.labels("stalled").set(result.stalled)
-        for work in ("unread", "undiagnosed", "unlearned"):
-            self._left.labels(work).set(getattr(result, work))
-        for estimated in result.estimated:
-            self._estimates.labels("abstained" if estimated.estimate.abstained else "given").inc()
-        for one in result.checked:
-            if one.place is not None:
-                self._checked.labels(one.place).inc()
-        for failed in result.failed:
-            self._failures.labels(
-                failed.diagnosis.error_type if failed.diagnosis else "unread"
-            ).inc()
-        for done in result.actions:
-            self._actions.labels(done.action.kind, done.state).inc()
 
 
 # The lines in which a pass of an agent is printed.

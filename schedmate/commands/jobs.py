@@ -20,6 +20,7 @@ from schedmate.commands.options import HistoryOption, JsonOption
 if TYPE_CHECKING:
     from schedmate.cluster import ClusterKind
     from schedmate.cluster.adapter import ClusterAdapter, Description, LiveJob
+    from schedmate.cluster.expected import Runs
     from schedmate.mate import SchedMate
 
 SCHEMA = "schedmate.jobs/v1"
@@ -48,6 +49,11 @@ class JobRow(BaseModel):
     left_s: float | None = Field(description="Median of the time that it still takes [s]")
     left_p10_s: float | None = Field(description="10th percentile [s]")
     left_p90_s: float | None = Field(description="90th percentile [s]")
+    starts_in_s: float | None = Field(description="Median of the time until it starts [s]")
+    starts_in_p10_s: float | None = Field(description="10th percentile [s]")
+    starts_in_p90_s: float | None = Field(description="90th percentile [s]")
+    scheduler_in_s: float | None = Field(description="When the scheduler itself expects that [s]")
+    no_start: str | None = Field(description="Why it is unknown when a waiting job starts")
     over_limit: bool | None = Field(description="Whether the median ends after the time limit")
     health: list[str] = Field(description="What is wrong with it by its log, the worst first")
     cpu: float | None = Field(description="CPU time over its CPUs' time so far [0 to 1]")
@@ -79,7 +85,8 @@ def jobs(
 
     Finds the log of each running job by the scheduler and reads how far it is, how long it still
     takes beside its time limit, and what is wrong with it. Waiting jobs have an estimate of their
-    run time and the reason why they wait. Changes nothing.
+    run time, the reason why they wait, and about when they start: by the queue as it is now and the
+    estimates of all jobs in it, beside what the scheduler expects. Changes nothing.
 
     Example: schedmate jobs
     """
@@ -120,7 +127,8 @@ def live_rows(
     """The jobs of a user (None: of all) at a moment [s since epoch], running ones first."""
     from schedmate.cluster.adapter import Usage
 
-    live = [job for job in adapter.jobs() if user is None or job.user == user]
+    queue = adapter.jobs()
+    live = [job for job in queue if user is None or job.user == user]
     live.sort(key=lambda job: (job.state != "RUNNING", job.submitted or 0.0, job.id))
     described = adapter.describe([job.id for job in live]) if live else {}
     running = [job.id for job in live if job.state == "RUNNING"]
@@ -133,7 +141,74 @@ def live_rows(
             efficiency = {"cpu": usage.cpu, "gpu": usage.gpu, "memory": usage.memory}
             rows.append(row.model_copy(update=efficiency))
             advance(number, f"{number:,} of {counted(len(live), 'job')}")
+    if len(running) < len(live):
+        starts = _starts(adapter, mate, queue, {row.job: row for row in rows}, now)
+        rows = [row.model_copy(update=starts.get(row.job, {})) for row in rows]
     return rows
+
+
+def _starts(
+    adapter: ClusterAdapter,
+    mate: SchedMate,
+    queue: list[LiveJob],
+    rows: dict[str, JobRow],
+    now: float,
+) -> dict[str, dict[str, Any]]:
+    """What the rows of waiting jobs say of their start."""
+    from schedmate.cluster.expected import MOST_QUEUED, Start, expected_starts
+
+    waiting = [job for job in queue if job.state == "PENDING" and job.id in rows]
+    if len(queue) > MOST_QUEUED:
+        too_many = Start(why=f"{len(queue):,} jobs are in the queue, too many to run it forward")
+        starts = dict.fromkeys((job.id for job in waiting), too_many)
+    else:
+        runs = _runs(adapter, mate, queue, rows, now)
+        starts = expected_starts(queue, runs, adapter.nodes())
+    return {
+        job.id: {
+            "starts_in_p10_s": starts[job.id].p10,
+            "starts_in_s": starts[job.id].p50,
+            "starts_in_p90_s": starts[job.id].p90,
+            "scheduler_in_s": None if job.expected is None else max(0.0, job.expected - now),
+            "no_start": starts[job.id].why or None,
+        }
+        for job in waiting
+    }
+
+
+def _runs(
+    adapter: ClusterAdapter,
+    mate: SchedMate,
+    queue: list[LiveJob],
+    rows: dict[str, JobRow],
+    now: float,
+) -> dict[str, Runs]:
+    """How long each job of the queue runs; code is read of the jobs that have a row alone."""
+    from schedmate.cluster.expected import Runs
+    from schedmate.jobs import Remaining
+    from schedmate.retrieval.remaining import remaining_time
+
+    runs = {}
+    described = adapter.describe([job.id for job in queue], scripts=False)
+    with progress("running the queue forward", len(queue)) as advance:
+        for number, job in enumerate(queue, 1):
+            if job.id not in described:
+                continue
+            spec, row = described[job.id].spec, rows.get(job.id)
+            ran = 0.0 if job.started is None else max(0.0, now - job.started)
+            if row is not None and row.left_s is not None:
+                left = Remaining(
+                    elapsed_s=ran,
+                    remaining_s=row.left_s,
+                    remaining_p10_s=row.left_p10_s,
+                    remaining_p90_s=row.left_p90_s,
+                )
+            else:
+                blind = spec.model_copy(update={"repo": None, "command": None})
+                left = remaining_time(ran, mate.on_submit(blind, deadline_s=EACH_S))
+            runs[job.id] = Runs.of(spec, left)
+            advance(number, f"{number:,} of {counted(len(queue), 'job')}")
+    return runs
 
 
 def _row(
@@ -226,7 +301,11 @@ def _show(rows: list[JobRow], user: str | None, screen: Screen) -> None:
         for name in ("cpu", "gpu", "memory")
         if any(getattr(row, name) is not None for row in rows)
     ]
-    table = Table(*columns, *measured, "health", right=(*columns[3:6], *measured), below="health")
+    waiting = [row for row in rows if row.state == "PENDING"]
+    begins = ["starts in", "by the scheduler"] if waiting else []
+    table = Table(
+        *columns, *begins, *measured, "health", right=(*columns[3:6], *measured), below="health"
+    )
     for row in rows:
         running = row.state == "RUNNING"
         left = row.left_s if running else row.estimate_s
@@ -245,10 +324,19 @@ def _show(rows: list[JobRow], user: str | None, screen: Screen) -> None:
             _time(left),
             interval,
             _time(row.limit_s),
+            *((_start(row), _time(row.scheduler_in_s)) if waiting else ()),
             *("" if (used := getattr(row, name)) is None else f"{used:.0%}" for name in measured),
             "; ".join(words),
         )
     screen.table(table)
+
+
+def _start(row: JobRow) -> str:
+    if row.starts_in_s is None or row.starts_in_p10_s is None or row.starts_in_p90_s is None:
+        return "" if row.state == "RUNNING" else "unknown"
+    times = (row.starts_in_s, row.starts_in_p10_s, row.starts_in_p90_s)
+    median, low, high = map(format_duration, times)
+    return median if low == high else f"{median} ({low} to {high})"
 
 
 def _time(seconds: float | None) -> str:

@@ -1,13 +1,12 @@
 """`schedmate k8s`: runs schedmate's agent beside a Kubernetes cluster.
 
-Also plans for one failed job and takes plans back, saves logs of failed pods, and checks the
-rights that the bounds need.
+Also takes plans back and saves logs of failed pods.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -18,11 +17,9 @@ from schedmate.base.errors import InputError, UsageError
 from schedmate.base.files import open_output
 from schedmate.base.terminal import counted, progress, say
 from schedmate.cluster.kubernetes import Kubernetes
-from schedmate.commands import agents
-from schedmate.commands.options import HistoryOption, JsonOption, LogFormatOption
+from schedmate.commands.agents import BoundsOption, StateOption, cluster_app, opened_agent
 
 if TYPE_CHECKING:
-    from schedmate.cluster.kubernetes.adapter import KubernetesAdapter
     from schedmate.cluster.kubernetes.api import Api
     from schedmate.cluster.kubernetes.workloads import FailedRun
 
@@ -51,102 +48,16 @@ NamespaceOption = Annotated[
 
 KIND = Kubernetes()
 
-app = typer.Typer(help="Run schedmate's agent beside a Kubernetes cluster.", no_args_is_help=True)
-agents.add_report(app, KIND)
-
-
-@app.command()
-def agent(
-    once: agents.OnceOption = False,
-    dry_run: agents.DryRunOption = False,
-    undo: agents.UndoOption = False,
-    shadow: agents.ShadowOption = False,
-    bounds: agents.BoundsOption = None,
-    state: agents.StateOption = None,
-    history: HistoryOption = None,
-    kubeconfig: KubeconfigOption = None,
-    context: ContextOption = None,
-    namespace: NamespaceOption = None,
-    metrics: agents.MetricsOption = None,
-    log_format: LogFormatOption = "text",
-    as_json: JsonOption = False,
-) -> None:
-    """Estimate labelled jobs, and diagnose failed ones.
-
-    Reads jobs with the label schedmate.io/watch=true. Without --bounds it changes nothing but its
-    Lease. Of several agents, only the holder of the Lease acts. With --json, each pass prints one
-    line of JSON. Not run on a real cluster yet, only on a stand-in of the API server.
-
-    Examples:
-
-      schedmate k8s agent --once --dry-run
-
-      schedmate k8s agent --bounds /etc/schedmate/bounds.yaml --metrics 0.0.0.0:9095
-    """
-    where: dict[str, Any] = {"kubeconfig": kubeconfig, "context": context, "namespaces": namespace}
-
-    def run(reload: agents.Reload) -> None:
-        with agents.opened_agent(
-            KIND, bounds, state, history, dry_run=dry_run, shadow=shadow, **where
-        ) as setup:
-            gauges = own_gauges(setup.adapter, setup.goes_on)
-            with agents.counted_passes(metrics, KIND, gauges) as seen:
-                agents.run_agent(
-                    setup, once=once, undo=undo, as_json=as_json, seen=seen, reload=reload
-                )
-
-    agents.keep_running(run, bounds, log_format)
-
-
-def own_gauges(adapter: KubernetesAdapter, leads: Callable[[], bool]) -> dict[str, agents.Gauge]:
-    """What only this agent has to count, by name."""
-    return {
-        "schedmate_agent_leader": agents.Gauge(
-            "Whether this agent holds the Lease", lambda: float(leads())
-        ),
-        "schedmate_agent_lists": agents.Gauge(
-            "Lists that watches had to make",
-            lambda: float(sum(mirror.lists for mirror in adapter.mirrors)),
-        ),
-    }
-
-
-@app.command()
-def plan(
-    job: Annotated[
-        str, typer.Argument(metavar="JOB", help="NAMESPACE/KIND/NAME, such as team-a/job/train.")
-    ],
-    bounds: agents.BoundsOption = None,
-    state: agents.StateOption = None,
-    history: HistoryOption = None,
-    kubeconfig: KubeconfigOption = None,
-    context: ContextOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Show a recovery plan for a failed job, from its pods' logs.
-
-    Changes nothing. With recovery in the bounds, the plan is the one that the agent would propose.
-    """
-    from schedmate.cluster.adapter import ExecutorError
-    from schedmate.cluster.kubernetes.workloads import parse_job_id
-
-    try:
-        namespace = parse_job_id(job)[0]
-    except ExecutorError as error:
-        raise UsageError(str(error)) from None
-    where: dict[str, Any] = {
-        "kubeconfig": kubeconfig,
-        "context": context,
-        "namespaces": [namespace],
-    }
-    agents.plan_for(KIND, job, bounds, state, history, as_json=as_json, **where)
+app = cluster_app(
+    KIND, kubeconfig=KubeconfigOption, context=ContextOption, namespaces=NamespaceOption
+)
 
 
 @app.command()
 def undo(
     plan: Annotated[str, typer.Argument(metavar="PLAN", help="Id of a recovery plan.")],
-    bounds: agents.BoundsOption = None,
-    state: agents.StateOption = None,
+    bounds: BoundsOption = None,
+    state: StateOption = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
 ) -> None:
@@ -157,7 +68,7 @@ def undo(
     from schedmate.cluster.adapter import ExecutorError
 
     where: dict[str, Any] = {"kubeconfig": kubeconfig, "context": context}
-    with agents.opened_agent(KIND, bounds, state, None, watches=False, **where) as setup:
+    with opened_agent(KIND, bounds, state, None, watches=False, **where) as setup:
         if setup.recovery is None:
             raise UsageError("the bounds name no recovery.yaml; give them with --bounds.")
         result = setup.recovery.undo(plan)
@@ -167,24 +78,6 @@ def undo(
             f"plan {plan} is {result.status.state}."
             + (f" {result.detail}." if result.detail else "")
         )
-
-
-@app.command()
-def doctor(
-    bounds: agents.BoundsOption = None,
-    kubeconfig: KubeconfigOption = None,
-    context: ContextOption = None,
-    namespace: NamespaceOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Check the cluster and the permissions that the agent needs.
-
-    Changes nothing. The API server checks each permission that the bounds need
-    (SelfSubjectAccessReview); isolation is tried as a server-side dry run. Exits with 1 when a
-    check failed (✗); a warning (!) leaves it at 0.
-    """
-    where: dict[str, Any] = {"kubeconfig": kubeconfig, "context": context, "namespaces": namespace}
-    agents.examine(KIND, bounds, as_json=as_json, **where)
 
 
 # `schedmate k8s logs`: logs of failed pods, for triage.

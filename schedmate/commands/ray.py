@@ -22,8 +22,9 @@ from schedmate.base.data import MOST_GPUS, dumps
 from schedmate.base.errors import InputError, UsageError
 from schedmate.base.inputs import fault_sentence, format_duration
 from schedmate.base.terminal import Screen, Table, counted, say, strip_escapes
-from schedmate.cluster.ray import address_of, forget_cluster, is_local_cluster, note_cluster
+from schedmate.cluster.ray import Ray, address_of, forget_cluster, is_local_cluster, note_cluster
 from schedmate.commands import options
+from schedmate.commands.agents import BoundsOption, ShadowOption, add_report
 from schedmate.commands.options import HistoryOption, JsonOption, PlainOption
 
 if TYPE_CHECKING:
@@ -51,6 +52,13 @@ CALL_S = 30.0
 def actor_name(name: str) -> str:
     """The name under which Ray knows a queue's actor."""
     return f"queue:{name}"
+
+
+def queue_folder(name: str) -> Path:
+    """Where a queue keeps its files unless `up --state` names another directory."""
+    from schedmate.settings import data_dir
+
+    return data_dir() / "ray" / name
 
 
 class QueueClient:
@@ -161,6 +169,8 @@ def up(
             metavar="FILE", help="A recovery.yaml: which actions are allowed after failures."
         ),
     ] = None,
+    bounds: BoundsOption = None,
+    shadow: ShadowOption = False,
     meter: Annotated[
         str | None,
         typer.Option(
@@ -194,7 +204,10 @@ def up(
 ) -> None:
     """Start the queue on a Ray cluster, or resume it after a restart.
 
-    Ray restarts the queue when its process dies. The nodes need schedmate and the same paths.
+    Ray restarts the queue when its process dies. The nodes need schedmate and the same paths. A
+    change of the bounds or of recovery.yaml has them read anew; one with a fault is named by `ray
+    queue`, and what held before stays. With --shadow, `ray report` says which failures it would
+    have acted on.
 
     Examples:
 
@@ -204,9 +217,8 @@ def up(
     """
     from schedmate.base.inputs import parse_duration
     from schedmate.cluster.ray.backend import prepare
-    from schedmate.commands.ray_service import load_recovery
+    from schedmate.commands.ray_service import QueueSetup, bounds_of, recovery_of
     from schedmate.schedulers import registry
-    from schedmate.settings import data_dir
 
     lease_s = parse_duration(lease)
     if lease_s < LEAST_LEASE_S:
@@ -220,23 +232,23 @@ def up(
         raise UsageError("--local starts a cluster, --address names one: choose.")
     if not name.replace("-", "").isalnum():
         raise UsageError(f"--name {name}: letters, digits and - only.")
-    folder = (data_dir() / "ray" / name if state is None else state).absolute()
-    load_recovery(None if recovery is None else str(recovery), folder, name, restart=restart)
-    from schedmate.commands.ray_service import QueueSetup
-
+    folder = (state or queue_folder(name)).absolute()
     setup = QueueSetup(
         name=name,
         state=str(folder),
         policy=policy,
         folder=str((shared or folder).absolute()),
         history=history,
+        bounds=None if bounds is None else str(bounds.absolute()),
         recovery=None if recovery is None else str(recovery.absolute()),
+        shadow=shadow,
         restart=restart,
         estimate=estimate,
         meter=None if meter is None else tuple(shlex.split(meter)),
         lease_s=lease_s,
         keep_s=parse_duration(keep),
     )
+    recovery_of(setup, bounds_of(setup))
     if local is not None:
         _run_local_cluster(local, setup)
         return
@@ -715,6 +727,7 @@ def release(
 
 
 app.command()(down)
+add_report(app, Ray(), lambda: queue_folder(DEFAULT_NAME))
 
 
 # A queue in words: what `schedmate ray queue` shows.

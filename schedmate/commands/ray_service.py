@@ -16,23 +16,29 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
-from schedmate.base.errors import InputError, SchedmateError, SettingsError
+from schedmate.base.errors import InputError, SchedmateError
 from schedmate.base.reading import ANY_SIZE, open_binary
-from schedmate.cluster import MEMORY_FILE, RECORD_FILE
+from schedmate.cluster import RECORD_FILE, SHADOW_FOLDER
 from schedmate.cluster.adapter import NoRunner
-from schedmate.cluster.bounds import Bounds, DiagnoseBounds, FollowBounds, LearnBounds
+from schedmate.cluster.bounds import (
+    Bounds,
+    DiagnoseBounds,
+    FollowBounds,
+    LearnBounds,
+    load_bounds,
+)
 from schedmate.cluster.ended import BEGUN
-from schedmate.cluster.loop import Agent, watch
+from schedmate.cluster.loop import assembled, watch
 from schedmate.cluster.memory import Memory
 from schedmate.cluster.ray.adapter import QueueAdapter
 from schedmate.cluster.ray.controller import Controller, expected_starts, waiting_reasons
 from schedmate.cluster.ray.runs import QueueOptions, log_of
 from schedmate.cluster.ray.seats import Backend, NodeSeen, Seats
-from schedmate.cluster.ray.store import OVER, Request, Store, StoredJob
-from schedmate.cluster.record import Record
+from schedmate.cluster.ray.store import OVER, QUEUE_FILE, Request, Store, StoredJob
 from schedmate.cluster.recovery.checkpoints import newest_checkpoint, resume_command
 from schedmate.cluster.recovery.configuration import Configuration, load_configuration
-from schedmate.cluster.recovery.recover import ClusterRecovery
+from schedmate.cluster.recovery.recover import of_cluster
+from schedmate.cluster.reloading import Reload
 from schedmate.mate import SchedMate
 from schedmate.schedulers import registry
 from schedmate.schedulers.adapters.modules import LogFiles, PackingTracker, WithSchedMate
@@ -50,7 +56,12 @@ class QueueSetup(NamedTuple):
     folder: str
     """Logs and locks, on a file system that all nodes share."""
     history: str | None = None
+    bounds: str | None = None
+    """bounds.yaml: how the queue's agent works; what it says of the order does not matter here."""
     recovery: str | None = None
+    """recovery.yaml, in place of the one that the bounds name."""
+    shadow: bool = False
+    """Failures are diagnosed and plans made, and nothing is done."""
     restart: bool = False
     """Restart failed jobs as the Failure Handler says, within recovery's default limits."""
     estimate: bool = True
@@ -174,13 +185,26 @@ def load_recovery(
             kill_switch=state / "stop",
             automatic=frozenset({"restart", "notify"}),
         )
-    configuration = load_configuration(Path(path))
-    if configuration.cluster not in ("default", cluster):
-        raise SettingsError(
-            f"{path} is for cluster {configuration.cluster!r}, and this is {cluster!r}; name the "
-            "file of this one, or set `cluster` in it."
-        )
-    return configuration.model_copy(update={"cluster": cluster})
+    return of_cluster(load_configuration(Path(path)), cluster)
+
+
+def bounds_of(setup: QueueSetup) -> Bounds:
+    """The bounds of the queue's agent; raises `SettingsError` for a file with a fault."""
+    if setup.bounds is not None:
+        return load_bounds(Path(setup.bounds))
+    return Bounds(
+        poll=setup.poll_s,
+        kill_switch=Path(setup.state) / "stop",
+        learn=LearnBounds(every=setup.poll_s),
+        diagnose=DiagnoseBounds(each=DIAGNOSIS_S),
+        follow=FollowBounds(every=max(5.0, setup.poll_s)),
+    )
+
+
+def recovery_of(setup: QueueSetup, bounds: Bounds) -> Configuration | None:
+    """What recovery of the queue may do: by `load_recovery`, of the file that either names."""
+    path = setup.recovery or (None if bounds.recovery is None else str(bounds.recovery))
+    return load_recovery(path, Path(setup.state), setup.name, restart=setup.restart)
 
 
 def resumed_command(stored: StoredJob) -> str:
@@ -220,7 +244,7 @@ class Service:
         self.setup = setup
         self._began = float(int(time.time()))
         state, self._stack = Path(setup.state), ExitStack()
-        self.store = self._stack.enter_context(Store(state / "queue.db"))
+        self.store = self._stack.enter_context(Store(state / QUEUE_FILE))
         self._nodes: list[NodeSeen] = []
         self._forecasts: dict[int, Forecast | None] = {}
         self._progress: dict[int, tuple[float, float | None]] = {}
@@ -286,7 +310,6 @@ class Service:
         while not self._ends.is_set():
             try:
                 self._watch()
-                return
             except Exception as error:  # noqa: BLE001 - the queue goes on without advice, and says so
                 self._failed("what estimates jobs and looks into failures", error)
                 self._ends.wait(ADVISE_AGAIN_S)
@@ -297,38 +320,30 @@ class Service:
         self.problems = [*(one for one in self.problems if one != problem), problem][-20:]
 
     def _watch(self) -> None:
-        """Look at the jobs until the queue ends."""
-        setup, state = self.setup, Path(self.setup.state)
+        """Look at the jobs until the queue ends, or the bounds are to be read anew."""
+        setup, bounds = self.setup, bounds_of(self.setup)
         adapter = QueueAdapter(self.store, setup.name, lambda: self._nodes)
-        configuration = load_recovery(setup.recovery, state, setup.name, restart=setup.restart)
-        place = state / RECORD_FILE if configuration is None else configuration.record
-        bounds = Bounds(
-            poll=setup.poll_s,
-            kill_switch=state / "stop",
-            learn=LearnBounds(every=setup.poll_s),
-            diagnose=DiagnoseBounds(each=DIAGNOSIS_S),
-            follow=FollowBounds(every=max(5.0, setup.poll_s)),
-        )
-        with Memory(state / MEMORY_FILE) as memory, Record(place) as record:
+        folder = Path(setup.state) / (SHADOW_FOLDER if setup.shadow else "")
+        files = (None if one is None else Path(one) for one in (setup.bounds, setup.recovery))
+        reload = Reload(*files, tell=self._tell)
+        with assembled(
+            *(adapter, self._mate, bounds, folder, recovery_of(setup, bounds), NoRunner("Ray")),
+            by="schedmate ray",
+            shadow=setup.shadow,
+        ) as (memory, _, agent, _):
             if memory.mark(BEGUN) is None:  # jobs may have ended before the first look at them
                 memory.set_mark(BEGUN, self._began)
-            healer = None
-            if configuration is not None:
-                runner = NoRunner("Ray")
-                healer = ClusterRecovery(adapter, configuration, record, runner, by="schedmate ray")
-            agent = Agent(adapter, self._mate, memory, record, bounds, healer=healer)
 
             def tell(result: Any) -> None:
                 self.problems = [*self.problems, *result.problems][-20:]
                 self._take_over(adapter, memory)
 
-            watch(
-                agent,
-                tell,
-                _log.warning,
-                wait=self._ends.wait,
-                goes_on=lambda: not self._ends.is_set(),
-            )
+            goes_on = reload.until(lambda: not self._ends.is_set())
+            watch(agent, tell, _log.warning, wait=self._ends.wait, goes_on=goes_on)
+
+    def _tell(self, what: str) -> None:
+        _log.warning("%s", what)
+        self.problems = [*self.problems, what][-20:]
 
     def _take_over(self, adapter: QueueAdapter, memory: Memory) -> None:
         """What the agent has found out goes to the policy and to those who look."""

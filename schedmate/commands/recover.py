@@ -112,10 +112,6 @@ def reset(
         say(f"plan {id_}, which it had stopped, is approved again.")
 
 
-LEAST_KEPT_S = 30 * 86_400.0
-"""Limits on restarts and isolations look back for as long as this at least [s]."""
-
-
 def rotate(
     keep: Annotated[
         str, typer.Option(metavar="TIME", help="What is younger stays, such as 90d.")
@@ -127,14 +123,13 @@ def rotate(
 
     Safe while the agent runs. Plans with more to come, isolated nodes and an open circuit breaker
     keep their entries. The archive is a record: `recover status --verify --record ARCHIVE` proves
-    it. Put it into a timer, once a month.
+    it. Agents do so by themselves (`record` in the bounds).
     """
     from schedmate.cluster.record import Record
-    from schedmate.cluster.recovery.guards import needed_from
+    from schedmate.cluster.recovery.guards import least_kept_s, needed_from
 
     configuration = configuration_of(recovery, record)
-    keep_s = parse_duration(keep)
-    least = max(LEAST_KEPT_S, configuration.restarts.within, configuration.isolation.within)
+    keep_s, least = parse_duration(keep), least_kept_s(configuration)
     if keep_s < least:
         raise UsageError(
             f"--keep {keep} is less than {least / 86_400:.0f}d, which limits on recovery look back."

@@ -77,6 +77,7 @@ def simulate(
     quota: QuotaOption = None,
     switch_nodes: SwitchNodesOption = None,
     cross_switch: CrossSwitchOption = None,
+    start_delays: StartDelaysOption = None,
     advisor_latency: Annotated[
         str | None,
         typer.Option(
@@ -170,7 +171,7 @@ def simulate(
 
     if cross_switch is not None and switch_nodes is None:
         raise UsageError("--cross-switch needs --switch-nodes: nodes under one access switch.")
-    parameters = parameters_of(mode, colocation, node_mtbf, cross_switch)
+    parameters = parameters_of(mode, colocation, node_mtbf, cross_switch, start_delays)
     parts = (name.strip() for name in split_outside_quotes(policy, ","))
     names = tuple(dict.fromkeys(name for name in parts if name))
     latency = None if advisor_latency is None else parse_duration(advisor_latency)
@@ -326,6 +327,15 @@ CrossSwitchOption = Annotated[
 ]
 
 
+StartDelaysOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Delay each first start as measured on a cluster: the file of `traces delays`.",
+    ),
+]
+
+
 def with_settings(names: tuple[str, ...], **values: float | None) -> tuple[str, ...]:
     """The policies, each with those of the settings `values` that it has.
 
@@ -382,7 +392,11 @@ def cluster_of(spec: str, quotas: str | None, switch_nodes: int | None) -> Clust
 
 
 def parameters_of(
-    mode: str, colocation: Path | None, node_mtbf: str | None, cross_switch: str | None = None
+    mode: str,
+    colocation: Path | None,
+    node_mtbf: str | None,
+    cross_switch: str | None = None,
+    start_delays: Path | None = None,
 ) -> Parameters:
     """The simulator's costs of running, sharing and restarting jobs, by the options."""
     from dataclasses import replace
@@ -411,6 +425,10 @@ def parameters_of(
         from schedmate.schedulers.sim.parameters import Spanning
 
         parameters = replace(parameters, spanning=Spanning.parse(cross_switch))
+    if start_delays is not None:
+        from schedmate.schedulers.sim.starts import StartDelays
+
+        parameters = replace(parameters, start_delays=StartDelays.read(start_delays))
     return parameters
 
 

@@ -380,6 +380,72 @@ def sample(
     options.say_trace_written(part, out)
 
 
+@app.command()
+def delays(
+    record: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RECORD",
+            help="Accounting as for `site-report`, or the directory of a queue of `ray up`.",
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option("--output", "--out", "-o", metavar="FILE", help="Default: standard output."),
+    ] = None,
+) -> None:
+    """Measure how long jobs take to start.
+
+    The file is for `simulate --start-delays`. A queue of `schedmate ray` states for each run when
+    it was decided and when it began; runners that were kept and new ones are apart. Of accounting
+    count the jobs that came to free GPUs of their partition with no job waiting; jobs of 1 and of
+    up to 8 GPUs are apart.
+
+    Example: schedmate traces delays /var/lib/schedmate/ray -o delays.json
+    """
+    from contextlib import ExitStack
+
+    from schedmate.base.files import open_output
+    from schedmate.schedulers.sim.starts import (
+        Recorded,
+        StartDelays,
+        samples_of,
+        samples_of_queue,
+    )
+
+    if record.is_dir():
+        from schedmate.cluster.ray.store import QUEUE_FILE, Store
+
+        if not (record / QUEUE_FILE).is_file():
+            raise UsageError(
+                f"{record} has no {QUEUE_FILE}; name the --state of `schedmate ray up`."
+            )
+        with Store(record / QUEUE_FILE) as store:
+            samples = samples_of_queue(store.begun())
+    else:
+        from schedmate.commands.site import open_jobs
+        from schedmate.retrieval.sacct import ImportReport
+
+        with ExitStack() as stack:
+            jobs, _ = open_jobs(stack, record, None, ImportReport())
+            samples = samples_of(
+                [
+                    Recorded(job.partition or "", job.submit, job.start, job.end, size)
+                    for job in jobs
+                    if job.submit is not None
+                    and job.start is not None
+                    and job.end is not None
+                    and (size := job.gpus or job.cpus or job.nodes)
+                ]
+            )
+    found = StartDelays.fit(samples, record.name)
+    with open_output(out) as stream:
+        stream.write(found.model_dump_json(by_alias=True, indent=1) + "\n")
+    whole = found.groups[-1]
+    half = whole.twentieths_s[len(whole.twentieths_s) // 2]
+    say(f"{whole.starts:,} starts, {whole.mean_s:.2f} s on average, half within {half:.2f} s")
+
+
 app.command()(synthesize)
 app.command()(spot)
 app.command()(serve)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from schedmate.base.errors import InputError
 from schedmate.cluster import MEMORY_FILE, RECORD_FILE
+from schedmate.cluster.expected import STARTS
 from schedmate.cluster.memory import Memory
 from schedmate.cluster.record import Record
 from schedmate.cluster.report import Failed
@@ -29,6 +30,8 @@ class AgentNews:
         self._since = now - BACK_S
         self._read: dict[str, float] = {}
         self._entry = 0
+        self.starts: dict[str, dict[str, float | None]] = {}
+        """When waiting jobs are expected to start: `expected.STARTS`."""
 
     def look(self, now: float) -> list[Update]:
         """The updates of the board that follow, the oldest kind first: estimates, progress,
@@ -36,6 +39,7 @@ class AgentNews:
         found: list[Update] = []
         with suppress(InputError), Memory(self._folder / MEMORY_FILE, read_only=True) as memory:
             found += self._of_memory(memory)
+            self.starts = memory.mark(STARTS) or {}
         with suppress(InputError), Record(self._folder / RECORD_FILE, read_only=True) as record:
             found += self._of_record(record)
         self._since = now

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ipaddress
 import os
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from schedmate.base.errors import InputError, UsageError
-from schedmate.base.reading import open_descriptor
+from schedmate.base.reading import is_secret, open_descriptor
 from schedmate.settings import data_dir
 
 SHORTEST_TOKEN = 16
@@ -109,9 +108,10 @@ def read_token(path: Path) -> str | dict[str, str]:
         raise InputError(
             f"cannot read the token file {path}: {reason}; correct the path."
         ) from None
-    if not stat.S_ISREG(status.st_mode) or status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+    if not is_secret(status):
         raise UsageError(
-            f"the token file {path} can be read by others; run `chmod 600 {path}` first."
+            f"the token file {path} can be read by others; give it to yourself and run `chmod 600 "
+            f"{path}` first."
         )
     lines = [line.split() for line in text.splitlines() if line.strip()]
     tokens = [line[-1] for line in lines]

@@ -261,7 +261,7 @@ def dashboard_values(service: Service, now: float) -> dict[str, Any]:
         "now": now,
         "pending": counts.get("PENDING", 0),
         "active": counts.get("RUNNING", 0),
-        "queue": [_waiting_row(job, now) for job in board.queue()],
+        "queue": [_waiting_row(job, service.starts, now) for job in board.queue()],
         "running": [_running_row(job, now) for job in board.running()],
         "failures": [_failed_row(job, now) for job in failures[:50]],
         "plans": [_plan_row(status, now) for status in statuses if status.state == "proposed"],
@@ -291,7 +291,21 @@ def _interval(job: Job) -> str:
     return f"{format_duration(job['p10_s'])} to {format_duration(job['p90_s'])}"
 
 
-def _waiting_row(job: Job, now: float) -> dict[str, Any]:
+def _start(found: dict[str, float | None] | None, now: float) -> str:
+    """When a job is expected to start, by the queue run forward and by the scheduler."""
+    if found is None:
+        return ""
+    low, median, high, scheduler = (
+        None if (at := found.get(name)) is None else format_duration(max(0.0, at - now))
+        for name in ("p10", "p50", "p90", "scheduler")
+    )
+    ours = "unknown" if median is None else f"{median} ({low} to {high})"
+    return ours if scheduler is None else f"{ours}; by the scheduler {scheduler}"
+
+
+def _waiting_row(
+    job: Job, starts: dict[str, dict[str, float | None]], now: float
+) -> dict[str, Any]:
     waited = None if job["submit_time"] is None else max(0.0, now - job["submit_time"])
     return {
         **_job_name(job),
@@ -299,6 +313,7 @@ def _waiting_row(job: Job, now: float) -> dict[str, Any]:
         "estimate": _lasting(job["estimate_s"]),
         "interval": _interval(job),
         "runs": job["runs"] if job["estimate_s"] is not None else None,
+        "starts": _start(starts.get(job["job_id"]), now),
         "reason": job["reason"],
     }
 

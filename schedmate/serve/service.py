@@ -370,6 +370,11 @@ class Service:
                     shown.Tracked(spec, nothing, time.time(), job["log"], None, False)
                 )
 
+    @property
+    def starts(self) -> dict[str, dict[str, float | None]]:
+        """See `AgentNews.starts`; empty without an agent."""
+        return {} if self._agent is None else self._agent.starts
+
     def _news(self) -> list[shown.Heard]:
         now = time.time()
         records = map(self._browse.get, self.board.open(500))

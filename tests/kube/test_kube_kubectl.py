@@ -114,7 +114,7 @@ ON_OTHERS = ("annotate", "recover")
 def test_kustomize_builds_the_overlays(kubectl: Kubectl) -> None:
     version = json.loads(kubectl("version", "--client", "-o", "json"))["clientVersion"]
     current = int(version["minor"].rstrip("+")) >= 21
-    folders = ["base", "namespaced", "monitoring", *(ON_OTHERS if current else ())]
+    folders = ["base", "namespaced", "serve", "monitoring", *(ON_OTHERS if current else ())]
     built = {folder: kubectl("kustomize", str(MANIFESTS / folder)) for folder in folders}
     assert all("schedmate" in text for text in built.values())
     if current:

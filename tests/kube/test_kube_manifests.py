@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +13,14 @@ from api_rights import Request, Rights
 from api_schemas import check, resources
 from kube_cluster import AGENT, MANIFESTS, manifests
 
-from schedmate.cluster.bounds import load_bounds
+from schedmate.base.reading import is_secret
+from schedmate.cluster.bounds import Bounds, load_bounds
+from schedmate.cluster.kubernetes.doctor import _rights
 from schedmate.cluster.kubernetes.workloads import job_kinds
 from schedmate.cluster.recovery.configuration import load_configuration
 
-FOLDERS = ("base", "annotate", "recover", "namespaced", "monitoring")
+OVERLAYS = ("annotate", "recover")
+FOLDERS = ("base", *OVERLAYS, "namespaced", "serve", "monitoring")
 EVERY = [
     pytest.param(one, id=f"{folder}-{one['kind']}-{one['metadata']['name']}")
     for folder in FOLDERS
@@ -118,11 +123,79 @@ def test_every_kind_that_is_watched_may_be() -> None:
     assert not rights.allow(AGENT, its._replace(namespace="kube-system"))
 
 
-def test_the_agents_pod_has_no_privileges() -> None:
-    (deployment,) = [one for one in manifests("base") if one["kind"] == "Deployment"]
+class Reviews:
+    """The part of `Api` that asks whether a right is granted, answered by RBAC's rules."""
+
+    def __init__(self, rights: Rights) -> None:
+        self._rights = rights
+
+    def create(self, _: str, body: dict[str, Any]) -> dict[str, Any]:
+        asked = dict(body["spec"]["resourceAttributes"])
+        sub = asked.pop("subresource", "")
+        asked["resource"] += f"/{sub}" if sub else ""
+        return {"status": {"allowed": self._rights.allow(AGENT, Request(**asked))}}
+
+
+@pytest.mark.parametrize("folders", [("base",), ("base", "annotate"), ("base", *OVERLAYS)])
+def test_doctor_names_each_right_that_is_taken_away(folders: tuple[str, ...]) -> None:
+    section: dict[str, Any] = {"lease_namespace": "schedmate", "isolate": "recover" in folders}
+    bounds = Bounds.model_validate(
+        {
+            "kubernetes": section,
+            "annotate": {"where": "annotation" if "annotate" in folders else "off"},
+        }
+    )
+
+    def missing(objects: list[dict[str, Any]]) -> list[str]:
+        checks = _rights(bounds, Reviews(Rights(objects)))  # type: ignore[arg-type]
+        return [check.fact for check in checks if check.status == "failed"]
+
+    assert missing(manifests(*folders)) == []
+    for taken in sorted(granted(*folders)):
+        objects = manifests(*folders)
+        for one in objects:
+            one["rules"] = [
+                {**rule, "apiGroups": [group], "resources": [resource], "verbs": [verb]}
+                for rule in one.get("rules", ())
+                for verb, group, resource in product(
+                    rule["verbs"], rule["apiGroups"], rule["resources"]
+                )
+                if (verb, group, resource) != taken
+            ]
+        verb, group, resource = taken
+        right = f"{verb} {resource}" + (f".{group}" if group else "")
+        told = missing(objects)
+        assert told, f"{right} is granted and not needed"
+        assert all(right in fact for fact in told)
+
+
+@pytest.mark.parametrize("folder", ["base", "serve"])
+def test_a_pod_has_no_privileges_and_is_probed(folder: str) -> None:
+    (deployment,) = [one for one in manifests(folder) if one["kind"] == "Deployment"]
     spec = deployment["spec"]["template"]["spec"]
     (container,) = spec["containers"]
+    assert container["livenessProbe"]["httpGet"]["path"] == "/healthz"
+    assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+    (port,) = container["ports"]
+    assert container["readinessProbe"]["httpGet"]["port"] == port["name"]
     assert spec["securityContext"]["runAsNonRoot"]
     assert container["securityContext"]["readOnlyRootFilesystem"]
     assert not container["securityContext"]["allowPrivilegeEscalation"]
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_the_service_takes_its_token_as_it_is_mounted(monkeypatch: pytest.MonkeyPatch) -> None:
+    (deployment,) = [one for one in manifests("serve") if one["kind"] == "Deployment"]
+    spec = deployment["spec"]["template"]["spec"]
+    (secret,) = [one["secret"] for one in spec["volumes"] if "secret" in one]
+    user, group = (spec["securityContext"][name] for name in ("runAsUser", "runAsGroup"))
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    monkeypatch.setattr(os, "getegid", lambda: group)
+
+    def mounted(mode: int, owner: int = 0, its: int = spec["securityContext"]["fsGroup"]) -> bool:
+        return is_secret(os.stat_result((mode, 0, 0, 1, owner, its, 32, 0, 0, 0)))
+
+    assert mounted(secret["defaultMode"])
+    assert not any((mounted(0o460), mounted(0o444), mounted(0o440, owner=7)))
+    assert not any((mounted(0o440, owner=user), mounted(0o440, its=100)))
+    assert mounted(0o400, owner=user)

@@ -367,18 +367,31 @@ def test_doctor_says_what_is_missing(
 
 
 def test_metrics_are_counted_and_no_name_is_shown(cluster: Cluster, files: AgentFiles) -> None:
-    from urllib.request import urlopen
+    import httpx
 
-    from schedmate.commands.agents import AgentMetrics
-    from schedmate.commands.k8s import own_gauges
+    from schedmate.cluster.metrics import AgentMetrics
 
     cluster.job("a-secret-name")
     with files.opened() as setup:
-        gauges = own_gauges(setup.adapter, setup.goes_on)
-        with AgentMetrics("127.0.0.1:0", gauges) as seen:
+        with (
+            AgentMetrics("127.0.0.1:0", setup.gauges, late_s=60.0) as seen,
+            httpx.Client(base_url=f"http://127.0.0.1:{seen.port}") as client,
+        ):
+            assert client.get("/healthz").json() == {"status": "ok", "detail": None}
+            early = client.get("/readyz")
+            assert (early.status_code, early.json()["status"]) == (503, "unavailable")
+            assert "no pass" in early.json()["detail"]
+            seen.stands_by(True)
+            assert client.get("/readyz").status_code == 200
+            seen.stands_by(False)
             seen.seen(setup.agent.once())
-            with urlopen(f"http://127.0.0.1:{seen.port}/metrics") as answer:
-                text = answer.read().decode()
+            assert client.get("/readyz").status_code == 200
+            text = client.get("/metrics").text
+            assert seen._passed is not None
+            seen._passed -= 61.0
+            late = client.get("/readyz")
+            assert late.status_code == 503
+            assert "1 min" in late.json()["detail"]
     assert 'schedmate_agent_jobs{state="pending"} 1.0' in text
     assert "schedmate_agent_leader 1.0" in text
     assert 'schedmate_agent_estimates_total{outcome="abstained"} 1.0' in text

@@ -21,8 +21,8 @@ from slurm_testbed import USER, Testbed, until
 from training_jobs import NODE_FAULT, TrainingJob, make_repository, submit
 
 from schedmate.cluster import MEMORY_FILE
-from schedmate.cluster.adapter import FAILURES
 from schedmate.cluster.memory import Memory
+from schedmate.jobs import FAILURE_STATES
 from schedmate.mate import embedder_of
 from schedmate.retrieval.shared import open_history
 from schedmate.settings import load_settings
@@ -217,7 +217,7 @@ def wait_for_verdicts(bed: Testbed, files: AgentFiles, jobs: list[str]) -> dict[
 
     def ended() -> bool:
         for row in bed.accounting(",".join(jobs), "JobIDRaw,State,End"):
-            if row[1] in FAILURES and row[2].isdigit():
+            if row[1] in FAILURE_STATES and row[2].isdigit():
                 ends[row[0]] = float(row[2])
         return set(ends) == set(jobs)
 

@@ -29,9 +29,10 @@ from schedmate.cluster.loop import Agent
 from schedmate.cluster.memory import KEPT_S, KnownJob, Memory
 from schedmate.cluster.record import Record
 from schedmate.cluster.recovery.configuration import load_configuration
+from schedmate.cluster.reloading import Reload
 from schedmate.cluster.report import Pass
 from schedmate.commands import agents
-from schedmate.commands.agents import Reload, keep_running
+from schedmate.commands.agents import keep_running
 from schedmate.jobs import Estimate, JobRecord, JobSpec, WorkloadMetadata
 from schedmate.mate import SchedMate
 from schedmate.settings import load_settings
@@ -166,7 +167,7 @@ class Ended(Observer):
     def ended(self, since: float) -> list[EndedRun]:
         return self.runs
 
-    def describe(self, jobs: Sequence[str]) -> dict[str, Description]:
+    def describe(self, jobs: Sequence[str], *, scripts: bool = True) -> dict[str, Description]:
         if "odd" in jobs:
             raise OSError(5, "Input/output error")
         return {}

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from cli_runner import Cli
 from thread_seats import ThreadBackend
 
 from schedmate.base.terminal import Screen
@@ -96,6 +97,38 @@ def test_the_failure_handler_restarts_what_the_node_did(opened: Open, tmp_path: 
     answer = service.log(job, 0, 0, 0)
     assert b"uncorrectable ECC" in answer["text"]
     assert service.log(99, None, 0, 0)["job"] is False
+
+
+@pytest.mark.slow
+def test_in_the_shadow_nothing_is_restarted_and_files_are_read_anew(
+    opened: Open, cli: Cli, tmp_path: Path
+) -> None:
+    recovery, state = tmp_path / "recovery.yaml", tmp_path / "state"
+    text = "version: 1\ncluster: t\nautomatic: [restart, notify]\n"
+    recovery.write_text(text)
+    recovery.chmod(0o600)
+    service = opened("fifo", 1, 1, estimate=False, shadow=True, recovery=str(recovery))
+    (tmp_path / "train.py").write_text(TRAIN)
+    job = submit(service, tmp_path, f"{sys.executable} train.py")
+
+    def planned() -> bool:
+        place = state / "shadow" / "record.db"
+        if not place.exists():
+            return False
+        with Record(place) as record:
+            return str(job) in {one.plan.reason.job for one in record.plans()}
+
+    wait(planned)
+    assert state_of(service, job) == "FAILED"
+    assert len(service.store.runs_of(job)) == 1
+    assert not (state / "record.db").exists()
+    for change, told in (("automatic: 1\n", "from before"), (text, "read anew")):
+        recovery.write_text(change)
+        wait(lambda told=told: any(told in one for one in service.problems))  # type: ignore[misc]
+    report = cli("ray", "report", "--shadow", "--state", str(state))
+    assert report.code == 0, report.err
+    assert "What it would have done" in report.out
+    assert "1 plan after" in report.out
 
 
 @pytest.mark.slow

@@ -189,7 +189,9 @@ def test_old_entries_move_into_an_archive_and_both_prove_themselves(path: Path) 
         before = record.head()
         assert another.verify(before).broken is None
 
-        archive = record.rotate(90 * 86_400.0, by="alice", needed=needed_from)
+        keep_s, how = 90 * 86_400.0, {"by": "agent", "needed": needed_from}
+        assert record.rotate_above(1e9, keep_s, **how) is None
+        archive = record.rotate_above(0.0, keep_s, **how)
         assert archive is not None
         # the isolated node and the plan that waits keep what was decided about them
         assert {status.plan.id for status in record.plans()} == {isolates, waits}
@@ -200,7 +202,9 @@ def test_old_entries_move_into_an_archive_and_both_prove_themselves(path: Path) 
             f"entry 1 is in {archive.name}; verify that file with it"
         )
         another.approve(waits, by="bob")
-        assert record.rotate(90 * 86_400.0, by="alice", needed=needed_from) is None
+        clock[0] += 20 * 86_400.0
+        assert record.rotate_above(0.0, 86_400.0 * 90, **how) is None  # the last one is too new
+        assert record.rotate(keep_s, by="alice", needed=needed_from) is None
         with Record(archive, read_only=True) as old:
             assert old.verify(before).broken is None
             assert len(old.plans()) == 6

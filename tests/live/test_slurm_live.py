@@ -370,6 +370,28 @@ def test_thirty_jobs_wait_less_and_start_in_the_order_of_their_estimates(
     assert with_us < without
 
 
+def test_a_waiting_job_has_an_expected_start(
+    cli: Cli, slurm: Testbed, files: AgentFiles, tmp_path: Path
+) -> None:
+    holds = slurm.submit("sleep 600", "--time=10", nodes=4)
+    until("the GPUs", 30, lambda: [holds, "RUNNING"] in slurm.queue("%A %T"))
+    waits = slurm.submit("true", "--time=5")
+    until("a plan of the controller", 60, lambda: [waits, "N/A"] not in slurm.queue("%A %S"))
+    done = cli("jobs", "--all", "--json", "--history", str(tmp_path / "none"))
+    rows = {row["job"]: row for row in json.loads(done.out)["jobs"]}
+    found = rows[waits]
+    assert found["no_start"] is None, done.err
+    assert 0 < found["starts_in_p10_s"] <= found["starts_in_s"] <= found["starts_in_p90_s"] <= 600
+    assert 0 < found["scheduler_in_s"] <= 660  # the backfill plans whole minutes
+    assert rows[holds]["scheduler_in_s"] is None
+    with files.opened() as setup:
+        began = setup.agent.once().time
+        noted = setup.memory.mark("starts")[waits]  # for the dashboard
+    assert began < noted["p50"] <= began + 600
+    assert began < noted["scheduler"] <= began + 660
+    slurm.run("scancel", holds, waits)
+
+
 # what runs and what has ended
 
 

@@ -228,10 +228,10 @@ def test_the_queue_as_text() -> None:
     )
     array, task, held, odd = map(read_queued, printed.splitlines())
     assert (array.job, array.array, array.task) == ("4", "4", None)
-    assert array.started is None  # the controller's guess
+    assert (array.started, array.expected) == (None, 1_826_898_349)  # the controller's guess
     assert array.partitions == ("batch", "urgent")
     assert (task.job, task.array, task.task, task.nodes) == ("7", "4", 3, ("gpu01", "gpu02"))
-    assert task.started == 1_795_362_349
+    assert (task.started, task.expected) == (1_795_362_349, None)
     assert held.held
     assert not odd.held
     assert odd.reason == "Nodes | required (DOWN, DRAINED)"

@@ -460,3 +460,57 @@ def test_a_cluster_that_is_far_too_large_is_said(tmp_path: Path, cli: Cli) -> No
     assert "smaller --cluster" not in small
     assert "preempted" not in large
     assert "queue h" in large
+
+
+def test_start_delays_are_measured_in_a_record_and_drawn(
+    cli: Cli, trace: Path, tmp_path: Path
+) -> None:
+    from schedmate.cluster.ray.store import Place, Request, Store
+    from schedmate.jobs import JobSpec
+    from schedmate.schedulers.sim.starts import Begun, StartDelays, samples_of_queue
+
+    with Store(tmp_path / "queue" / "queue.db") as store:
+        store.submit("mark", Request(spec=JobSpec(command="true", repo="jobs"), gpus=1), 0.0)
+        job = store.job(1)
+        assert job is not None
+        for n in range(20):
+            run = store.begin(job, "run", [Place("a", "a", 1)], "jobs", 100.0 * n)
+            store.started(run.id, 100.0 * n + 3.0)
+    # every job comes to a free queue but the last, which waits
+    rows = [f"{n},{n * 100},{n * 100 + 5},{n * 100 + 60},1,COMPLETED" for n in range(20)]
+    rows += ["20,2000,2005,2900,1,COMPLETED", "21,2010,2900,2950,1,COMPLETED"]
+    jobs = tmp_path / "accounting.csv"
+    jobs.write_text("\n".join(["job_id,submit_time,start_time,end_time,gpus,state", *rows]) + "\n")
+    jct = []
+    for record, delay in ((tmp_path / "queue", 3.0), (jobs, 5.0)):
+        place = tmp_path / "delays.json"
+        done = cli("traces", "delays", str(record), "-o", str(place))
+        assert done.code == 0, done.err
+        assert f"{delay:.2f} s on average" in done.err
+        document = json.loads(place.read_text())
+        assert {one["mean_s"] for one in document["groups"]} == {delay}
+        assert document["schema"] == "schedmate.start-delays/v1"
+        command = ("simulate", str(trace), "--policy", "sjf", "--cluster", "12x4", "--json")
+        plain, drawn = (
+            json.loads(cli(*command, *more).out)["runs"][0]["avg_jct_h"]
+            for more in ((), ("--start-delays", str(place)))
+        )
+        assert (drawn - plain) * 3600 == pytest.approx(delay)
+        jct.append(drawn)
+    place.write_text(json.dumps(document | {"groups": [{**document["groups"][0], "starts": 0}]}))
+    refused = cli(*command, "--start-delays", str(place))
+    assert (refused.code, "groups.0.starts" in refused.err) == (INPUT, True)
+    # the second start finds the runner of the first; the third and fourth are of another size
+    begun = [(0, 5, 10, 1), (20, 21, 30, 1), (40, 46, 50, 2), (60, 67, 70, 1)]
+    found = samples_of_queue(
+        Begun(decided, started, ended, (("a", gpus),)) for decided, started, ended, gpus in begun
+    )
+    assert [(one.delay_s, one.kept) for one in found] == [
+        *((5, False), (1, True), (6, False), (7, False)),
+    ]
+    fitted = StartDelays.fit(found * 5, "queue")
+    assert fitted.takes_s("a", 1, 8, kept=True) == 1
+    assert [one.mean_s for one in fitted.groups] == pytest.approx([1, 6, 19 / 4])
+    few = cli("traces", "delays", str(trace))
+    assert few.code == INPUT
+    assert "20 are needed" in few.err

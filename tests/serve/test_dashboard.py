@@ -245,6 +245,8 @@ def test_it_shows_the_jobs_of_an_agent(tmp_path: Path) -> None:
             run="3@5", user="bob", ended=now - 3, state="COMPLETED", took_s=60.0, limit_s=None
         )
         memory.learned(["3@5"], now, {}, [ended])
+        times = {"p10": now + 90, "p50": now + 630, "p90": now + 7300, "scheduler": now + 9030}
+        memory.set_mark("starts", {"1": times})
     said = Diagnosis(error_type="script", error_name="Key Error", reason="no such key")
     failed = Failed(job="4", run="4@5", state="FAILED", nodes=("gpu-1",), log=None, diagnosis=said)
     with Record(folder / "record.db") as record:
@@ -257,6 +259,7 @@ def test_it_shows_the_jobs_of_an_agent(tmp_path: Path) -> None:
         assert states == {"1": "PENDING", "2": "RUNNING", "3": "COMPLETED", "4": "FAILED"}
         page = one.get("/").text
         assert "10 min 00 s" in page
+        assert re.search(r"10 min \d+ s \(1 min \d+ s to 2 h \d+ min\); by the scheduler 2 h", page)
         assert "Key Error" in page
 
 

@@ -13,8 +13,8 @@ import yaml
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from schedmate.cluster.metrics import AgentMetrics
 from schedmate.cluster.report import Pass
-from schedmate.commands.agents import AgentMetrics
 from schedmate.serve.metrics import Metrics
 
 FOLDER = Path(__file__).parent.parent.parent / "examples" / "monitoring"

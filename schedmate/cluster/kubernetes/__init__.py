@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from schedmate.base.errors import UsageError
 from schedmate.cluster import Check, ClusterKind, Reached
 
 if TYPE_CHECKING:
@@ -35,6 +36,11 @@ class Kubernetes(ClusterKind["KubernetesAdapter"]):
     contact_hint = (
         "run `kubectl version` here, as the same user; docs/kubernetes.md says what is needed"
     )
+    about_agent = (
+        "Reads jobs with the label schedmate.io/watch=true. Not run on a real cluster yet, only on "
+        "a stand-in of the API server. "
+    )
+    job_help = "NAMESPACE/KIND/NAME, such as team-a/job/train."
     no_run = (
         "no run of {job} has failed whose pods can still be seen; it needs the label "
         "schedmate.io/watch=true, and `kubectl get pods` shows what is left."
@@ -65,6 +71,7 @@ class Kubernetes(ClusterKind["KubernetesAdapter"]):
         from schedmate.cluster.kubernetes.adapter import KubernetesAdapter
         from schedmate.cluster.kubernetes.api import own_namespace, reach_api
         from schedmate.cluster.kubernetes.lease import Leadership
+        from schedmate.cluster.metrics import Gauge
 
         section = bounds.kubernetes
         with closing(reach_api(bounds, where.get("kubeconfig"), where.get("context"))) as api:
@@ -77,7 +84,16 @@ class Kubernetes(ClusterKind["KubernetesAdapter"]):
             adapter.start()
             try:
                 yield Reached(
-                    adapter, NoRunner(self.title), leadership.holding, adapter.wait, may_act
+                    *(adapter, NoRunner(self.title), leadership.holding, adapter.wait, may_act),
+                    gauges={
+                        "schedmate_agent_leader": Gauge(
+                            "Whether this agent holds the Lease", lambda: float(leadership.held)
+                        ),
+                        "schedmate_agent_lists": Gauge(
+                            "Lists that watches had to make",
+                            lambda: float(sum(mirror.lists for mirror in adapter.mirrors)),
+                        ),
+                    },
                 )
             finally:
                 adapter.stop()
@@ -97,12 +113,22 @@ class Kubernetes(ClusterKind["KubernetesAdapter"]):
         with closing(reach_api(bounds, where.get("kubeconfig"), where.get("context"))) as api:
             yield from kubernetes_checks(bounds, api)
 
+    def where_of(self, job: str) -> dict[str, Any]:
+        """See `ClusterKind.where_of`: its namespace, the only one that may be allowed."""
+        from schedmate.cluster.adapter import ExecutorError
+        from schedmate.cluster.kubernetes.workloads import parse_job_id
+
+        try:
+            return {"namespaces": [parse_job_id(job)[0]]}
+        except ExecutorError as error:
+            raise UsageError(str(error)) from None
+
     def runs_of(self, adapter: KubernetesAdapter, job: str, now: float) -> list[EndedRun]:
         """See `ClusterKind.runs_of`: failed ones, as far back as there are pods."""
-        from schedmate.cluster.adapter import FAILURES
+        from schedmate.jobs import FAILURE_STATES
 
         ended = adapter.ended(0.0)
-        return [run for run in ended if run.job == job and run.record.state in FAILURES]
+        return [run for run in ended if run.job == job and run.record.state in FAILURE_STATES]
 
     def read_export(self, documents: list[dict[str, Any]], folder: Path) -> FleetSnapshot | None:
         """See `ClusterKind.read_export`: lists of `kubectl get -o json`."""

@@ -509,7 +509,7 @@ class KubernetesAdapter(KubernetesActs):
                         by_job.setdefault(key, []).append(pod)
         return by_job
 
-    def describe(self, jobs: Sequence[str]) -> dict[str, Description]:
+    def describe(self, jobs: Sequence[str], *, scripts: bool = True) -> dict[str, Description]:
         """See `ClusterAdapter.describe`."""
         return {id_: self._described(self._seen[id_]) for id_ in jobs if id_ in self._seen}
 

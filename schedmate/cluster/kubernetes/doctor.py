@@ -40,11 +40,11 @@ def kubernetes_checks(bounds: Bounds, api: Api) -> Iterator[Check]:
 def _rights(bounds: Bounds, api: Api) -> Iterator[Check]:
     section = bounds.kubernetes
     kinds = [job_kinds()[name] for name in section.kinds]
-    lists = [(verb, kind.group, kind.plural) for kind in kinds for verb in ("list", "watch")]
+    looks = ("get", "list", "watch")
     modes: dict[str, list[Right]] = {
         "look": [
-            *lists,
-            *((verb, "", "pods") for verb in ("list", "watch")),
+            *((verb, kind.group, kind.plural) for kind in kinds for verb in looks),
+            *((verb, "", "pods") for verb in looks),
             ("get", "", "pods/log"),
             ("list", "", "events"),
         ]
@@ -59,11 +59,12 @@ def _rights(bounds: Bounds, api: Api) -> Iterator[Check]:
         modes["recover"] = [*patches, ("create", "", "pods/eviction")]
     for mode, rights in modes.items():
         yield from _right(api, mode, rights, section.namespaces or ("",))
-    if section.isolate:
-        nodes: list[Right] = [(verb, "", "nodes") for verb in ("get", "list", "patch")]
-        yield from _right(api, "nodes", nodes, ("",))
+    if section.isolate or not section.namespaces:
+        verbs = ("get", "list", "patch") if section.isolate else ("get", "list")
+        yield from _right(api, "nodes", [(verb, "", "nodes") for verb in verbs], ("",))
     place = section.lease_namespace or own_namespace()
-    lease: list[Right] = [(verb, "coordination.k8s.io", "leases") for verb in ("get", "update")]
+    verbs = ("create", "get", "update")
+    lease: list[Right] = [(verb, "coordination.k8s.io", "leases") for verb in verbs]
     yield from _right(api, "lease", lease, (place,), name=section.lease)
 
 

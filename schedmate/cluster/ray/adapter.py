@@ -37,7 +37,7 @@ class QueueAdapter:
         """See `ClusterAdapter.node_logs`; Ray's nodes report nothing."""
         return []
 
-    def describe(self, jobs: Sequence[str]) -> dict[str, Description]:
+    def describe(self, jobs: Sequence[str], *, scripts: bool = True) -> dict[str, Description]:
         """See `ClusterAdapter.describe`."""
         descriptions = {}
         for id_ in jobs:

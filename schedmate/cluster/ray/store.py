@@ -7,13 +7,14 @@ killed knows what to look for. One process writes; its threads share one connect
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -23,6 +24,9 @@ from schedmate.base.errors import InputError
 from schedmate.base.journal import Connection, undamaged, upgrade, with_column
 from schedmate.jobs import JobSpec
 from schedmate.jobs.metadata import Text
+
+if TYPE_CHECKING:
+    from schedmate.schedulers.sim.starts import Begun
 
 SIGNALS = {"TERM": 15, "INT": 2, "USR1": 10, "USR2": 12}
 """Signals that ask a job to save its work and end, by name."""
@@ -151,6 +155,9 @@ class StoredRun(NamedTuple):
 FINAL = tuple(sorted(OVER))
 _JOB = ", ".join(StoredJob._fields)
 _RUN = ", ".join(StoredRun._fields)
+
+
+QUEUE_FILE = "queue.db"
 
 
 class Store:
@@ -346,6 +353,19 @@ class Store:
         """Runs that ended a submission of their job, since a time [s since epoch]."""
         marks = ", ".join("?" * len(FINAL))
         return self._runs(f"ended >= ? AND outcome IN ({marks}) ORDER BY ended", (since, *FINAL))
+
+    def begun(self) -> list[Begun]:
+        """Every run that began on GPUs of its own."""
+        from schedmate.schedulers.sim.starts import Begun
+
+        return [
+            Begun(
+                *(run.decided, run.started, math.inf if run.ended is None else run.ended),
+                tuple((place.name, place.gpus) for place in run.places),
+            )
+            for run in self._runs("started IS NOT NULL AND beside IS NULL ORDER BY id", ())
+            if run.started is not None
+        ]
 
     # -- nodes -----------------------------------------------------------------
 

@@ -270,6 +270,15 @@ def _latest_observation(record: Record, kind: str) -> int:
     return max((one.seq for one in record.entries(kind=kind)), default=0)
 
 
+LEAST_KEPT_S = 30 * 86_400.0
+"""Limits on restarts and isolations look back for as long as this at least [s]."""
+
+
+def least_kept_s(limits: Configuration) -> float:
+    """How long entries of the record are needed for its limits [s]."""
+    return max(LEAST_KEPT_S, limits.restarts.within, limits.isolation.within)
+
+
 def needed_from(record: Record) -> int:
     """The number of the first entry that guards still need, however old it is: of nodes that we
     hold out of service, and of a breaker that no person has closed."""

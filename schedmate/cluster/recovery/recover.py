@@ -624,7 +624,7 @@ class ClusterRecovery:
         runner: Runner,
         by: str = "schedmate agent",
     ) -> None:
-        self._configuration = configuration
+        self.configuration = configuration
         self._service = None
         if record is not None:
             executor = ClusterExecutor(adapter, configuration, runner)
@@ -632,7 +632,7 @@ class ClusterRecovery:
 
     def preview(self, failure: Failure) -> Plan | None:
         """The plan that would follow a failure, or None; nothing is stored."""
-        return propose(_case_of(failure), self._configuration, None).plan
+        return propose(_case_of(failure), self.configuration, None).plan
 
     def propose(self, failure: Failure) -> PlanStatus | None:
         """Store the plan that follows a failure; `recovery.yaml` can approve it at once."""

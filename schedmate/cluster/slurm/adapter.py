@@ -526,10 +526,10 @@ class SlurmAdapter(SlurmActs):
                 if queued.state == "PENDING" or queued.state in _RUNNING
             ]
 
-    def describe(self, jobs: Sequence[str]) -> dict[str, Description]:
+    def describe(self, jobs: Sequence[str], *, scripts: bool = True) -> dict[str, Description]:
         """See `ClusterAdapter.describe`: from the queue, and the script that Slurm stores."""
         descriptions: dict[str, Description] = {}
-        scripts: dict[str, str | None] = {}
+        texts: dict[str, str | None] = {}
         for some in _batches(jobs):
             between = delimiter()
             words = ("-h", "-a", "-t", "all", "-j", ",".join(some))
@@ -540,11 +540,11 @@ class SlurmAdapter(SlurmActs):
                     continue
                 raise
             wanted = [one for one in parse_details(printed, between) if one.job in some]
-            for group in {one.array or one.job for one in wanted} - scripts.keys():
-                scripts[group] = self.script(group)
+            for group in {one.array or one.job for one in wanted} - texts.keys():
+                texts[group] = self.script(group) if scripts else None
             described = self.unread.sound(
                 wanted,
-                lambda one: (one.job, _description(one, scripts[one.array or one.job])),
+                lambda one: (one.job, _description(one, texts[one.array or one.job])),
                 "a job of squeue",
                 lambda one: one.job,
             )
@@ -726,6 +726,7 @@ def _live_job(queued: Queued) -> LiveJob:
         reason=queued.reason,
         priority=queued.priority,
         task=queued.task,
+        expected=queued.expected,
     )
 
 

@@ -20,7 +20,7 @@ from schedmate.base.data import MOST_GPUS, whole_number
 from schedmate.base.inputs import expand_hostlist, host_name
 from schedmate.base.terminal import clean
 from schedmate.cluster.adapter import ExecutorError, Usage
-from schedmate.retrieval.sacct import gpus_of, mean_util, parse_duration, parse_size, parse_tres
+from schedmate.retrieval.sacct import gpus_of, parse_duration, parse_size, parse_tres
 
 # Nodes from Slurm's JSON: `sinfo --json` (22.05), `scontrol show nodes --json`, slurmrestd.
 
@@ -285,6 +285,8 @@ class Queued(NamedTuple):
     partitions: tuple[str, ...]
     nodes: tuple[str, ...]
     reason: str
+    expected: float | None = None
+    """When the controller expects it to start, of a job that waits and has been planned."""
 
     @property
     def held(self) -> bool:
@@ -298,6 +300,8 @@ def read_queued(line: str) -> Queued:
     if len(cells) != 11 or not cells[0].isdigit() or not cells[1].isdigit():
         raise ShapeError(f"squeue printed {clean(line, 80)!r}, which is not a job.")
     try:
+        begins = _queue_time(cells[6])
+        waits = cells[3] == "PENDING"
         return Queued(
             job=cells[0],
             array=cells[1],
@@ -305,12 +309,12 @@ def read_queued(line: str) -> Queued:
             state=cells[3],
             priority=int(cells[4]),
             submitted=_queue_time(cells[5]),
-            # the controller's guess while the job is pending
-            started=None if cells[3] == "PENDING" else _queue_time(cells[6]),
+            started=None if waits else begins,
             user=cells[7],
             partitions=tuple(cells[8].split(",")),
             nodes=hosts_of(cells[9]),
             reason=cells[10].strip(),
+            expected=begins if waits else None,
         )
     except ValueError:
         raise ShapeError(f"squeue printed {clean(line, 80)!r}, which is not a job.") from None
@@ -816,6 +820,8 @@ USAGE_COLUMNS = (
 LIVE_COLUMNS = ("JobID", "NTasks", "AveCPU", "MaxRSS", "TRESUsageInAve")
 
 
+MOST_USE = 1.05
+"""Use of GPUs above which it is not believed: samples of short steps are beside the point."""
 _CPU_TIME = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)")
 
 
@@ -829,10 +835,15 @@ def _cpu_time(text: str) -> float:
 
 
 def read_usage(asked: str, live: str) -> dict[str, Usage]:
-    """What jobs used, by id: `asked` from accounting, `live` from the steps that run now."""
+    """What jobs used, by id: `asked` from accounting, `live` from the steps that run now.
+
+    Slurm's `gres/gpuutil` is a task's mean over its processes' use, added up over its GPUs [%]; all
+    steps together are compared with the GPUs of the job for as long as it ran.
+    """
     found: dict[str, Usage] = {}
     spent: dict[str, float] = {}
-    shares: dict[str, list[tuple[float, float]]] = {}
+    gpu_time: dict[str, dict[str, float]] = {}
+    gpus: dict[str, float] = {}
     elapsed: dict[str, float] = {}
     for name, row in [
         *((USAGE_COLUMNS, line) for line in asked.splitlines()),
@@ -843,8 +854,8 @@ def read_usage(asked: str, live: str) -> dict[str, Usage]:
         if not step:
             elapsed[job] = parse_duration(cells.get("ElapsedRaw")) or 0.0
             spent[job] = _cpu_time(cells.get("TotalCPU", ""))
-            cpus = cells.get("AllocCPUS", "")
-            memory = parse_size(parse_tres(cells.get("AllocTRES")).get("mem"))
+            cpus, given = cells.get("AllocCPUS", ""), parse_tres(cells.get("AllocTRES"))
+            memory, gpus[job] = parse_size(given.get("mem")), float(gpus_of(given)[0] or 0)
             found[job] = Usage(
                 cpus=int(cpus) if cpus.isdecimal() else None, memory_asked_bytes=memory
             )
@@ -860,14 +871,17 @@ def read_usage(asked: str, live: str) -> dict[str, Usage]:
             found[job] = found[job]._replace(memory_bytes=max(before, tasks * most))
         used = parse_tres(cells.get("TRESUsageInAve"))
         if "gres/gpuutil" in used:
-            length = parse_duration(cells.get("ElapsedRaw")) or 1.0
-            shares.setdefault(job, []).append((float(used["gres/gpuutil"].rstrip("%")), length))
+            # a step that runs now is taken to run since its job began
+            length = parse_duration(cells.get("ElapsedRaw")) or elapsed[job]
+            share = float(used["gres/gpuutil"].rstrip("%")) / 100.0
+            gpu_time.setdefault(job, {}).setdefault(step, tasks * share * length)
     for job, used_by in found.items():
         cpu_time = elapsed[job] * (used_by.cpus or 0)
-        gpu = mean_util(shares.get(job, []))
+        whole = elapsed[job] * gpus[job]
+        gpu = sum(gpu_time[job].values()) / whole if whole and job in gpu_time else None
         found[job] = used_by._replace(
             # without a gatherer Slurm counts no CPU time of jobs
             cpu=min(1.0, spent[job] / cpu_time) if cpu_time and spent[job] else None,
-            gpu=None if gpu is None else gpu / 100.0,
+            gpu=gpu if gpu is not None and gpu <= MOST_USE else None,
         )
     return found

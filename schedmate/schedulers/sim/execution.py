@@ -126,6 +126,7 @@ class Progress:
         self._plain = type(physics) is TracePhysics and not (
             self._reranks
             or physics.by_place
+            or not physics.starts_at_once
             or self.observers
             or any(job.min_gpus or (job.terms and job.terms.endless) for job in workload.jobs)
         )

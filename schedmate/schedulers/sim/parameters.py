@@ -14,6 +14,7 @@ from schedmate.base.data import load
 from schedmate.base.errors import UsageError, reason_of
 from schedmate.base.reading import MOST_RECORDS, bounded_rows, open_text
 from schedmate.schedulers.model import Profile
+from schedmate.schedulers.sim.starts import StartDelays
 
 _P95 = 1.6448536269514722
 """The 95th percentile of the standard normal distribution."""
@@ -223,6 +224,8 @@ class Parameters:
     """Pause of a job that was started on its new GPUs while it ran on the old ones: half of a
     restart, an assumption [s]."""
 
+    start_delays: StartDelays | None = None
+    """Time from the decision to start a job to its first work, as measured; None: none."""
     harmless: frozenset[str] = frozenset()
     """Models whose every measured pair counts as free of interference."""
     settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)

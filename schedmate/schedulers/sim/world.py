@@ -28,6 +28,7 @@ from schedmate.schedulers.model import (
 )
 from schedmate.schedulers.policy import Decision, Observer
 from schedmate.schedulers.sim.parameters import Parameters, read_settings
+from schedmate.schedulers.sim.starts import Runners
 from schedmate.schedulers.sim.workload import Workload
 
 # How fast jobs progress and what moving them costs: replaceable, the engine only keeps count.
@@ -87,6 +88,13 @@ class TracePhysics:
         self._spanning = None if cluster is None else parameters.spanning
         self._switches = [node.switch for node in cluster.nodes] if cluster is not None else []
         self._communication = workload.columns.get("communication")
+        self._starts: dict[int, int] = {}
+        self._runners = Runners()
+
+    @property
+    def starts_at_once(self) -> bool:
+        """Whether a job works from the moment at which it gets its GPUs."""
+        return self._parameters.start_delays is None
 
     @property
     def by_place(self) -> bool:
@@ -125,8 +133,15 @@ class TracePhysics:
         return self._workload.profiles[job]
 
     def restart_s(self, job: int, allocation: Allocation, previous: Allocation) -> float:
-        """Only a job that resumes after a stop is charged."""
-        return self._parameters.restart(self._jobs[job].gpus) if previous else 0.0
+        """A job that resumes after a stop is charged for that, another its start delay."""
+        delays = self._parameters.start_delays
+        kept = delays is not None and self._runners.kept(allocation)
+        if previous:
+            return self._parameters.restart(self._jobs[job].gpus)
+        if delays is None:
+            return 0.0
+        count = self._starts[job] = self._starts.get(job, 0) + 1
+        return delays.takes_s(self._jobs[job].id, count, self._jobs[job].gpus, kept)
 
     def saved(self, job: int, done: float, since: float) -> float:
         """Work in the last checkpoint; a deliberate stop makes one too."""
