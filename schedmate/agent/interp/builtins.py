@@ -43,10 +43,9 @@ from schedmate.agent.interp.objects import (
 from schedmate.agent.interp.source import nodes_of, parse_tolerant, variable_name
 from schedmate.agent.interp.values import base, classes
 from schedmate.agent.interp.values.base import iterate, kind, origin_of, plain_key, truth
+from schedmate.agent.interp.values.classes import Super
 from schedmate.agent.interp.values.files import FileHandle, WriteHandle, open_file
-from schedmate.agent.interp.values.instances import Super
-from schedmate.agent.interp.values.mappings import as_config, fill_mapping
-from schedmate.agent.interp.values.plain import in_order
+from schedmate.agent.interp.values.plain import as_config, fill_mapping, in_order
 from schedmate.agent.syntax import parse_expression
 from schedmate.agent.values import Data, Items, Origin, Unknown, Value, lifted, unknown
 

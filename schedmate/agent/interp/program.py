@@ -12,14 +12,11 @@ from pathlib import Path
 
 from schedmate.agent.interp.libs import (
     argparse,
-    click,
-    config_files,
     configs,
     experiments,
-    filesystem,
+    files,
     hydra,
     libraries,
-    lightning,
     records,
     stdlib,
 )
@@ -184,14 +181,14 @@ def _is_project(folder: Path) -> bool:
 
 
 _PLUGINS = (
-    stdlib.STANDARD, stdlib.SIGNATURES, stdlib.STRUCTURES, filesystem.FILESYSTEM,
-    filesystem.IMPORTING, stdlib.ITERATION, stdlib.PATTERNS,
-    argparse.ARGPARSE, argparse.READY_MADE, records.RECORD_CLASSES, records.CHOICES, click.CLICK,
-    records.DATACLASS_PARSERS, records.FUNCTIONS, lightning.JSONARGPARSE,
-    click.TYPER, experiments.ABSL, experiments.SACRED,
-    configs.ATTRIBUTE_DICTS, config_files.CONFIG_FILES, experiments.GIN, config_files.HOCON,
+    stdlib.STANDARD, stdlib.SIGNATURES, stdlib.STRUCTURES, files.FILESYSTEM,
+    files.IMPORTING, stdlib.ITERATION, stdlib.PATTERNS,
+    argparse.ARGPARSE, argparse.READY_MADE, records.RECORD_CLASSES, records.CHOICES, argparse.CLICK,
+    records.DATACLASS_PARSERS, records.FUNCTIONS, hydra.JSONARGPARSE,
+    argparse.TYPER, experiments.ABSL, experiments.SACRED,
+    configs.ATTRIBUTE_DICTS, files.CONFIG_FILES, experiments.GIN, files.HOCON,
     configs.LAZY, configs.CONFIG_METHODS, configs.MMENGINE, hydra.OMEGACONF, configs.TORCHPACK,
-    hydra.HYDRA, configs.DASSL, libraries.RUNNING, lightning.LIGHTNING, filesystem.PROCESSES,
+    hydra.HYDRA, configs.DASSL, libraries.RUNNING, hydra.LIGHTNING, files.PROCESSES,
     libraries.DOCUMENTED,
 )  # fmt: skip
 

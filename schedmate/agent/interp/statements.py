@@ -11,13 +11,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from schedmate.agent.bounds import MAX_DATA
-from schedmate.agent.interp.calls import (
+from schedmate.agent.interp.expressions import (
     define_class,
     define_function,
+    evaluate,
     import_from_statement,
     import_statement,
+    slice_ends,
 )
-from schedmate.agent.interp.expressions import evaluate, slice_ends
 from schedmate.agent.interp.objects import (
     ANY_ERROR,
     BREAK,

@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 
 from schedmate.agent.bounds import linear_pattern_for
 from schedmate.agent.launch import shell_grammar, shell_operators
-from schedmate.agent.launch.entry import locate_file
-from schedmate.agent.launch.plan import MAX_SCRIPTS, Call, Follower
+from schedmate.agent.launch.plan import MAX_SCRIPTS, Call, Follower, locate_file
 from schedmate.agent.launch.shell_expansion import (
     Expander,
     Piece,

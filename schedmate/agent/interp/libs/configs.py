@@ -14,8 +14,7 @@ from schedmate.agent.configs.interpolation import resolve_interpolations
 from schedmate.agent.configs.reader import read_config
 from schedmate.agent.configs.trees import merge, set_dotted
 from schedmate.agent.configs.yaml_reader import read_detectron
-from schedmate.agent.interp.libs.config_files import note_settings, read_file, required_file
-from schedmate.agent.interp.libs.filesystem import class_named
+from schedmate.agent.interp.libs.files import class_named, note_settings, read_file, required_file
 from schedmate.agent.interp.libs.hydra import as_mapping, instantiate, with_dotlist
 from schedmate.agent.interp.libs.libraries import config_defaults
 from schedmate.agent.interp.libs.parsers import parse_flags, plain_scalar, spelled_value
@@ -34,7 +33,7 @@ from schedmate.agent.interp.objects import (
     return_owner,
 )
 from schedmate.agent.interp.values.base import iterate, several
-from schedmate.agent.interp.values.mappings import (
+from schedmate.agent.interp.values.plain import (
     as_config,
     attr_tree,
     deep_copy,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from schedmate.agent.configs.gin import parse_gin
-from schedmate.agent.interp.libs.config_files import locate_file, read_file
+from schedmate.agent.interp.libs.files import locate_file, read_file
 from schedmate.agent.interp.libs.parsers import (
     flag_origin,
     parse_flags,
@@ -33,7 +33,7 @@ from schedmate.agent.interp.objects import (
 )
 from schedmate.agent.interp.values import classes
 from schedmate.agent.interp.values.base import iterate, set_path, several
-from schedmate.agent.interp.values.mappings import as_config
+from schedmate.agent.interp.values.plain import as_config
 from schedmate.agent.values import Items, Origin, Value, unknown
 from schedmate.base.errors import InputError
 from schedmate.base.files import paths_called

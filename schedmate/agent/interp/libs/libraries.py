@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from schedmate.agent.interp.libs.config_files import read_file
+from schedmate.agent.interp.libs.files import read_file
 from schedmate.agent.interp.machine import Machine, Plugin
 from schedmate.agent.interp.objects import (
     AttrDict,

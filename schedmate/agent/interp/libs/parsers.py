@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 
 from schedmate.agent.configs.scalars import parse_scalar
-from schedmate.agent.interp.libs.config_files import read_file
+from schedmate.agent.interp.libs.files import read_file
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import (
     NOWHERE,

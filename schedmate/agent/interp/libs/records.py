@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 
 from schedmate.agent.configs.scalars import parse_scalar
-from schedmate.agent.interp.libs.config_files import read_file
+from schedmate.agent.interp.libs.files import read_file
 from schedmate.agent.interp.libs.libraries import record_classes, record_defaults
 from schedmate.agent.interp.libs.parsers import (
     flag_origin,

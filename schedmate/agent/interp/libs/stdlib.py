@@ -40,7 +40,7 @@ from schedmate.agent.interp.objects import (
 )
 from schedmate.agent.interp.values import base, classes
 from schedmate.agent.interp.values.base import copy_shallow, iterate, kind, origin_of, plain_key
-from schedmate.agent.interp.values.mappings import NAMED_TUPLE, deep_copy, fill_mapping, is_bounded
+from schedmate.agent.interp.values.plain import NAMED_TUPLE, deep_copy, fill_mapping, is_bounded
 from schedmate.agent.values import UNSET, Items, Unknown, Value, lifted, unknown
 
 

@@ -21,8 +21,7 @@ from schedmate.agent.interp.objects import (
 )
 from schedmate.agent.interp.source import MAX_SOURCE_BYTES, decode
 from schedmate.agent.interp.values.base import Kind, kind_of
-from schedmate.agent.interp.values.mappings import deep_copy
-from schedmate.agent.interp.values.plain import Text
+from schedmate.agent.interp.values.plain import Text, deep_copy
 from schedmate.agent.values import Data, StandIn, Value, unknown
 from schedmate.base.files import is_dir, is_file, matching_paths
 
