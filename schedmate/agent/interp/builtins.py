@@ -47,7 +47,7 @@ from schedmate.agent.interp.values.classes import Super
 from schedmate.agent.interp.values.files import FileHandle, WriteHandle, open_file
 from schedmate.agent.interp.values.plain import as_config, fill_mapping, in_order
 from schedmate.agent.syntax import parse_expression
-from schedmate.agent.values import Data, Items, Origin, Unknown, Value, lifted, unknown
+from schedmate.agent.values import Data, Items, Origin, Value, lifted, unknown
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.machine import Machine
@@ -88,20 +88,16 @@ def _convert(convert_to: Callable[..., Data]) -> Handler:
 
 
 def _bool(machine: Machine, call: Invocation) -> Value:
-    decided = truth(call.args[0]) if call.args else False
-    return (
-        unknown() if decided is None else Value(decided, call.args[0].origin if call.args else None)
-    )
+    decided = truth(call.first) if call.args else False
+    return unknown() if decided is None else Value(decided, call.first.origin)
 
 
 def _listing(made_of: type[list[Value] | tuple[Value, ...]]) -> Handler:
     def build(machine: Machine, call: Invocation) -> Value:
-        if not call.args:
-            return Value(made_of())
-        items = iterate(classes.enum_members(call.args[0]))
+        items = iterate(classes.enum_members(call.first)) if call.args else []
         if items is None:
-            return Value(Unknown(), call.args[0].origin)
-        return machine.made(Value(made_of(items), call.args[0].origin))
+            return unknown(origin=call.first.origin)
+        return machine.made(Value(made_of(items), call.first.origin))
 
     return build
 
@@ -127,23 +123,18 @@ def _dict(machine: Machine, call: Invocation) -> Value:
     return Value(items)
 
 
-def _range(machine: Machine, call: Invocation) -> Value:
-    if len(call.args) == 1:
-        parts = (Value(0), call.args[0], Value(1))
-    elif len(call.args) >= 2:
-        parts = (call.args[0], call.args[1], call.args[2] if len(call.args) > 2 else Value(1))
-    else:
+def range_(machine: Machine, call: Invocation) -> Value:
+    if not call.args:
         return unknown()
-    return Value(RangeOf(*parts), origin_of(*call.args))
+    start, stop = (Value(0), call.args[0]) if len(call.args) == 1 else call.args[:2]
+    return Value(RangeOf(start, stop, call.argument(2) or Value(1)), origin_of(*call.args))
 
 
 def _enumerate(machine: Machine, call: Invocation) -> Value:
-    if not call.args:
-        return unknown()
-    items = iterate(call.args[0])
-    start = call.kwargs.get("start", call.args[1] if len(call.args) > 1 else Value(0)).integer
+    items = iterate(call.first)
+    start = (call.argument(1, "start") or Value(0)).integer
     if items is None or start is None:
-        return Value(Unknown(), call.args[0].origin)
+        return unknown(origin=call.first.origin)
     machine.charge(2 * VALUE_WEIGHT * len(items))
     return Value([Value((Value(start + i), item)) for i, item in enumerate(items)])
 
@@ -251,9 +242,7 @@ def _any_all(name: str) -> Handler:
 
 def _next(machine: Machine, call: Invocation) -> Value:
     items = iterate(call.first)
-    if items:
-        return items[0]
-    return machine.element(call.args[0]) if call.args else unknown()
+    return items[0] if items else machine.element(call.first)
 
 
 _DATA_FUNCTIONS: dict[str, Handler] = {
@@ -268,8 +257,8 @@ _DATA_FUNCTIONS: dict[str, Handler] = {
     "set": _set,
     "frozenset": _set,
     "dict": _dict,
-    "range": _range,
-    "xrange": _range,
+    "range": range_,
+    "xrange": range_,
     "enumerate": _enumerate,
     "zip": _zip,
     "map": _map,
@@ -404,9 +393,9 @@ def _setattr(machine: Machine, call: Invocation) -> Value:
 
 
 def _delattr(machine: Machine, call: Invocation) -> Value:
-    name = call.args[1].text if machine.certain and len(call.args) == 2 else None
-    if name is not None:
-        kind(call.first).delattr(call.first, name)
+    attributes = kind(call.first).attributes(call.first).mapping
+    if machine.certain and len(call.args) == 2 and attributes is not None:
+        attributes.pop(call.args[1].text, None)
     return Value(None)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
 from schedmate.agent.bounds import (
@@ -115,17 +115,10 @@ def comprehension(
     return Value(made, here)
 
 
-def yield_(machine: Machine, node: ast.Yield, scope: Scope) -> Value:
-    value = machine.evaluate(node.value, scope) if node.value is not None else Value(None)
-    return _yielded(machine, [value])
-
-
-def yield_from(machine: Machine, node: ast.YieldFrom, scope: Scope) -> Value:
-    return _yielded(machine, iterate(machine.evaluate(node.value, scope)))
-
-
-def _yielded(machine: Machine, items: list[Value] | None) -> Value:
+def yield_(machine: Machine, node: ast.Yield | ast.YieldFrom, scope: Scope) -> Value:
     """Keep what a generator yields, None for items that are not known."""
+    value = evaluate(machine, node.value, scope) if node.value is not None else Value(None)
+    items = iterate(value) if isinstance(node, ast.YieldFrom) else [value]
     frame = machine.frames[-1]
     if items is None or frame.loops or not machine.certain:
         frame.yielded = None
@@ -195,24 +188,25 @@ def _joined(machine: Machine, node: ast.JoinedStr, scope: Scope) -> Value:
     return machine.made(Value("".join(parts)[:MAX_DATA], origin or _origin_here(node, scope)))
 
 
-def _sequence(machine: Machine, elements: list[ast.expr], scope: Scope) -> list[Value]:
+def _sequence(
+    machine: Machine, elements: list[ast.expr], scope: Scope, spread_unknown: Sequence[Value] = ()
+) -> list[Value]:
+    """The values of `a, *b, c`; `spread_unknown` stands for a `*b` that is not known."""
     items: list[Value] = []
     for element in elements:
         if isinstance(element, ast.Starred):
             spread = iterate(evaluate(machine, element.value, scope))
-            items.extend(spread if spread is not None else [unknown()])
+            items.extend(spread_unknown if spread is None else spread)
             machine.charge(len(spread or ()))
         else:
             items.append(evaluate(machine, element, scope))
     return items
 
 
-def _list(machine: Machine, node: ast.List | ast.Set, scope: Scope) -> Value:
-    return Value(_sequence(machine, node.elts, scope), _origin_here(node, scope))
-
-
-def _tuple(machine: Machine, node: ast.Tuple, scope: Scope) -> Value:
-    return Value(tuple(_sequence(machine, node.elts, scope)), _origin_here(node, scope))
+def _display(machine: Machine, node: ast.List | ast.Set | ast.Tuple, scope: Scope) -> Value:
+    items = _sequence(machine, node.elts, scope, [unknown()])
+    made = tuple(items) if isinstance(node, ast.Tuple) else items
+    return Value(made, _origin_here(node, scope))
 
 
 def _dict(machine: Machine, node: ast.Dict, scope: Scope) -> Value:
@@ -309,13 +303,9 @@ def _from_environment(machine: Machine, test: ast.expr, scope: Scope) -> bool:
 
 def _subscript(machine: Machine, node: ast.Subscript, scope: Scope) -> Value:
     base = evaluate(machine, node.value, scope)
-    if isinstance(node.slice, ast.Slice):
-        return _slice(machine, base, node.slice, scope)
-    return machine.getitem(base, evaluate(machine, node.slice, scope))
-
-
-def _slice(machine: Machine, base: Value, node: ast.Slice, scope: Scope) -> Value:
-    ends = slice_ends(machine, node, scope)
+    if not isinstance(node.slice, ast.Slice):
+        return machine.getitem(base, evaluate(machine, node.slice, scope))
+    ends = slice_ends(machine, node.slice, scope)
     if ends is None or ends.step == 0:
         return unknown(origin=base.origin)
     return kind(base).slice_(machine, base, ends)
@@ -332,21 +322,9 @@ def slice_ends(machine: Machine, node: ast.Slice, scope: Scope) -> slice | None:
     return slice(*ends)
 
 
-def _lambda(machine: Machine, node: ast.Lambda, scope: Scope) -> Value:
-    return Value(Function("<lambda>", node, scope, parameter_defaults(machine, node.args, scope)))
-
-
 def _call(machine: Machine, node: ast.Call, scope: Scope) -> Value:
     func = evaluate(machine, node.func, scope)
-    args: list[Value] = []
-    for argument in node.args:
-        if isinstance(argument, ast.Starred):
-            spread = iterate(evaluate(machine, argument.value, scope))
-            if spread is not None:
-                args.extend(spread)
-                machine.charge(len(spread))
-        else:
-            args.append(evaluate(machine, argument, scope))
+    args = _sequence(machine, node.args, scope)
     kwargs: dict[str, Value] = {}
     for keyword in node.keywords:
         value = evaluate(machine, keyword.value, scope)
@@ -397,9 +375,9 @@ _EVAL: dict[type[ast.expr], Callable[..., Value]] = {
         evaluate(machine, node.value, scope), node.attr
     ),
     ast.JoinedStr: _joined,
-    ast.List: _list,
-    ast.Set: _list,
-    ast.Tuple: _tuple,
+    ast.List: _display,
+    ast.Set: _display,
+    ast.Tuple: _display,
     ast.Dict: _dict,
     ast.BinOp: _binop,
     ast.UnaryOp: _unary,
@@ -407,7 +385,9 @@ _EVAL: dict[type[ast.expr], Callable[..., Value]] = {
     ast.Compare: _compare,
     ast.IfExp: _ifexp,
     ast.Subscript: _subscript,
-    ast.Lambda: _lambda,
+    ast.Lambda: lambda machine, node, scope: Value(
+        Function("<lambda>", node, scope, parameter_defaults(machine, node.args, scope))
+    ),
     ast.Call: _call,
     ast.ListComp: comprehension,
     ast.SetComp: comprehension,
@@ -416,7 +396,7 @@ _EVAL: dict[type[ast.expr], Callable[..., Value]] = {
     ast.NamedExpr: _named,
     ast.Await: lambda machine, node, scope: evaluate(machine, node.value, scope),
     ast.Yield: yield_,
-    ast.YieldFrom: yield_from,
+    ast.YieldFrom: yield_,
 }
 
 
@@ -531,26 +511,18 @@ def _bind_arguments(
     spec = function.node.args
     positional = [a.arg for a in (*spec.posonlyargs, *spec.args)]
     names = scope.names
-    for name, value in zip(positional, args, strict=False):
-        names[name] = value
+    names.update(zip(positional, args, strict=False))
     if spec.vararg is not None:
         names[spec.vararg.arg] = Value(tuple(args[len(positional) :]))
-    extra: Items = {}
-    parameters = {*positional, *(a.arg for a in spec.kwonlyargs)}
-    for name, value in kwargs.items():
-        if name in parameters:
-            names[name] = value
-        else:
-            extra[name] = value
+    parameters = [*positional, *(a.arg for a in spec.kwonlyargs)]
+    names.update({name: value for name, value in kwargs.items() if name in parameters})
     if spec.kwarg is not None:
-        names[spec.kwarg.arg] = Value(extra)
-    for name, value in machine.plugins.arguments(machine, function).items():
-        if name in parameters:
-            names.setdefault(name, value)
-    for name, value in function.defaults.items():
-        names.setdefault(name, value)
+        names[spec.kwarg.arg] = Value({k: v for k, v in kwargs.items() if k not in parameters})
+    bound = machine.plugins.arguments(machine, function)
     for name in parameters:
-        names.setdefault(name, unknown(name))
+        if name not in names:
+            given = bound.get(name, function.defaults.get(name))
+            names[name] = given if given is not None else unknown(name)
 
 
 def _is_telling(value: Value) -> bool:

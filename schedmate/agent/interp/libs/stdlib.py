@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 
 from schedmate.agent.bounds import MAX_DATA, VALUE_WEIGHT, linear_pattern_for, measure
-from schedmate.agent.interp.builtins import exit_
+from schedmate.agent.interp.builtins import exit_, range_
 from schedmate.agent.interp.machine import Machine, Plugin
 from schedmate.agent.interp.objects import (
     AttrDict,
@@ -330,13 +330,6 @@ def islice(machine: Machine, call: Invocation) -> Value:
     return Value(RangeOf(Value(0), stop, Value(1)), stop.origin)
 
 
-def trange(machine: Machine, call: Invocation) -> Value:
-    if not call.args:
-        return unknown()
-    start, stop = (call.args[0], call.args[1]) if len(call.args) > 1 else (Value(0), call.args[0])
-    return Value(RangeOf(start, stop, Value(1)), stop.origin)
-
-
 def progress_bar(machine: Machine, call: Invocation) -> Value:
     """`tqdm(iterable)`; with only `total=`, a counter up to it."""
     source = call.argument(0, "iterable", "sequence", "gen")
@@ -363,9 +356,7 @@ ITERATION = Plugin(
         "itertools.product": product,
         "itertools.chain": chain,
         "itertools.chain.from_iterable": chain,
-        "tqdm.trange": trange,
-        "tqdm.auto.trange": trange,
-        "tqdm.notebook.trange": trange,
+        **dict.fromkeys(("tqdm.trange", "tqdm.auto.trange", "tqdm.notebook.trange"), range_),
         **dict.fromkeys(_PROGRESS, progress_bar),
     }
 )

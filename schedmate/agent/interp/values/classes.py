@@ -294,9 +294,6 @@ class OwnClass(Invocable[Class]):
     def setattr(self, machine: Machine, base: Value, name: str, value: Value) -> None:
         self.data(base).attrs[name] = value
 
-    def delattr(self, base: Value, name: str) -> None:
-        self.data(base).attrs.pop(name, None)
-
     def getitem(self, machine: Machine, base: Value, index: Value) -> Value:
         key = index.text
         if key is not None and key in self.data(base).attrs:
@@ -544,9 +541,6 @@ class OwnObject(Kind[Instance]):
             return
         by_attribute = items is not None and data.cls.lookup("__getattr__") is not None
         (items if items is not None and by_attribute else data.attrs)[name] = value
-
-    def delattr(self, base: Value, name: str) -> None:
-        self.data(base).attrs.pop(name, None)
 
     def getitem(self, machine: Machine, base: Value, index: Value) -> Value:
         data = self.data(base)
@@ -815,9 +809,6 @@ class LibraryResult(Kind[Call]):
 
     def setattr(self, machine: Machine, base: Value, name: str, value: Value) -> None:
         self.data(base).attrs[name] = value
-
-    def delattr(self, base: Value, name: str) -> None:
-        self.data(base).attrs.pop(name, None)
 
     def getitem(self, machine: Machine, base: Value, index: Value) -> Value:
         data = self.data(base)

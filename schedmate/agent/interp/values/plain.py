@@ -279,10 +279,6 @@ def _list_index(machine: Machine, call: Invocation) -> Value:
     return unknown()
 
 
-def _list_copy(machine: Machine, call: Invocation) -> Value:
-    return machine.made(Value(list(_list_of(call)), call.owner.origin))
-
-
 def _list_remove(machine: Machine, call: Invocation) -> Value:
     index = _list_index(machine, call).integer
     if index is not None:
@@ -296,14 +292,19 @@ def _count(machine: Machine, call: Invocation) -> Value:
     return Value(call.owner.plain().count(call.args[0].plain()))
 
 
-def _reverse(machine: Machine, call: Invocation) -> Value:
-    _list_of(call).reverse()
-    return Value(None)
+def _in_place(name: str) -> Handler:
+    """`reverse` and `clear`: Python's own method of the list."""
+
+    def change(machine: Machine, call: Invocation) -> Value:
+        getattr(_list_of(call), name)()
+        return Value(None)
+
+    return change
 
 
-def _clear(machine: Machine, call: Invocation) -> Value:
-    _list_of(call).clear()
-    return Value(None)
+def _copy(machine: Machine, call: Invocation) -> Value:
+    """`items.copy()` of a list or a mapping."""
+    return machine.made(kind(call.owner).copy(call.owner))
 
 
 def _combined(op: type[ast.operator]) -> Handler:
@@ -358,12 +359,12 @@ _LIST: dict[str, Handler] = {
     "update": _extend,
     "insert": _insert,
     "pop": _list_pop,
-    "copy": _list_copy,
+    "copy": _copy,
     "remove": _list_remove,
     "discard": _list_remove,
     "sort": _reorder,
-    "reverse": _reverse,
-    "clear": _clear,
+    "reverse": _in_place("reverse"),
+    "clear": _in_place("clear"),
     "union": _combined(ast.BitOr),
     "intersection": _combined(ast.BitAnd),
     "difference": _combined(ast.Sub),
@@ -525,14 +526,13 @@ def _items_of(call: Invocation) -> Items:
 
 
 def _get(machine: Machine, call: Invocation) -> Value:
-    key = plain_key(call.args[0]) if call.args else None
-    default = call.args[1] if len(call.args) > 1 else call.kwargs.get("default", Value(None))
+    key, items = plain_key(call.first), _items_of(call)
     if key is None:
         return unknown()
-    items = _items_of(call)
+    default = call.argument(1) or call.kwargs.get("default", Value(None))
     found = items.get(key, default)
     if _has_parts(found):
-        machine.observer.picks(items, found, call.args[0])
+        machine.observer.picks(items, found, call.first)
     return found
 
 
@@ -565,16 +565,12 @@ def _dict_update(machine: Machine, call: Invocation) -> Value:
 
 
 def _setdefault(machine: Machine, call: Invocation) -> Value:
-    key = plain_key(call.args[0]) if call.args else None
-    if key is None:
-        return unknown()
-    return _items_of(call).setdefault(key, call.args[1] if len(call.args) > 1 else Value(None))
+    key, default = plain_key(call.first), call.argument(1) or Value(None)
+    return unknown() if key is None else _items_of(call).setdefault(key, default)
 
 
 def _dict_pop(machine: Machine, call: Invocation) -> Value:
-    key = plain_key(call.args[0]) if call.args else None
-    default = call.args[1] if len(call.args) > 1 else unknown()
-    items = _items_of(call)
+    key, default, items = plain_key(call.first), call.argument(1) or unknown(), _items_of(call)
     if not machine.certain or key not in items:
         return items.get(key, default)
     found = items.pop(key)
@@ -590,7 +586,7 @@ _MAPPING_METHODS: dict[str, Handler] = {
     "update": _dict_update,
     "setdefault": _setdefault,
     "pop": _dict_pop,
-    "copy": lambda machine, call: machine.made(kind(call.owner).copy(call.owner)),
+    "copy": _copy,
     # Python 2
     "iterkeys": _keys,
     "itervalues": _values,
@@ -608,9 +604,6 @@ class PlainMapping(Plain[M_co]):
         """`base.name`, to be called."""
         found = _MAPPING_METHODS.get(name)
         return bound(base, name, found) if found is not None else unknown(name)
-
-    def delattr(self, base: Value, name: str) -> None:
-        self.data(base).pop(name, None)
 
     def getitem(self, machine: Machine, base: Value, index: Value) -> Value:
         return mapping_item(machine, base, self.data(base), index)
