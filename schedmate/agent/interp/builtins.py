@@ -124,9 +124,7 @@ def _dict(machine: Machine, call: Invocation) -> Value:
 
 
 def range_(machine: Machine, call: Invocation) -> Value:
-    if not call.args:
-        return unknown()
-    start, stop = (Value(0), call.args[0]) if len(call.args) == 1 else call.args[:2]
+    start, stop = (Value(0), call.need(0)) if len(call.args) < 2 else call.args[:2]
     return Value(RangeOf(start, stop, call.argument(2) or Value(1)), origin_of(*call.args))
 
 
@@ -362,9 +360,7 @@ def _issubclass(machine: Machine, call: Invocation) -> Value:
 
 
 def _getattr(machine: Machine, call: Invocation) -> Value:
-    name = call.args[1].text if len(call.args) > 1 else None
-    if name is None:
-        return unknown()
+    name = call.need_text(1)
     machine.observer.looks_up(name)
     exists = kind(call.first).has(machine, call.first, name)
     if exists is False and len(call.args) > 2:
@@ -426,8 +422,6 @@ def _super(machine: Machine, call: Invocation) -> Value:
 
 
 def _callable(machine: Machine, call: Invocation) -> Value:
-    if not call.args:
-        return unknown()
     if kind(call.first).callable_:
         return Value(True)
     plain = call.first.known or call.first.mapping is not None
@@ -466,8 +460,8 @@ def open_(machine: Machine, call: Invocation) -> Value:
 
 def _eval(machine: Machine, call: Invocation) -> Value:
     """An expression given as text, followed like the program's own."""
-    text = call.first.text
-    if text is None or len(text) > 2000:
+    text = call.need_text(0)
+    if len(text) > 2000:
         return unknown()
     try:
         node = parse_expression(text)

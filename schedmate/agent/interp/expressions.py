@@ -26,6 +26,7 @@ from schedmate.agent.interp.objects import (
     Frame,
     Function,
     Invocation,
+    Lacking,
     Module,
     Raised,
     Scope,
@@ -547,7 +548,10 @@ def call_external(machine: Machine, invocation: Invocation) -> Value:
         invocation.kwargs = {
             k: _within_limits(machine, value) for k, value in invocation.kwargs.items()
         }
-        answer = handler(machine, invocation)
+        try:
+            answer = handler(machine, invocation)
+        except Lacking:
+            return unknown()
         if answer is not None:
             if answer.mapping is not None or answer.elements is not None:
                 machine.charge(measure(answer.data) or 0)

@@ -332,6 +332,24 @@ class Invocation:
         found = pick_argument(self.args, self.kwargs, position, names)
         return found.text if found is not None else None
 
+    def need(self, position: int | None, *names: str) -> Value:
+        """The argument that `argument` gives; raises `Lacking` where there is none."""
+        found = pick_argument(self.args, self.kwargs, position, names)
+        if found is None:
+            raise Lacking
+        return found
+
+    def need_text(self, position: int | None, *names: str) -> str:
+        """The text that `text` gives; raises `Lacking` where there is none."""
+        text = self.text(position, *names)
+        if text is None:
+            raise Lacking
+        return text
+
+
+class Lacking(Exception):
+    """A call does not have what its model needs, so that its result is unknown."""
+
 
 def pick_argument(
     args: list[Value], kwargs: dict[str, Value], position: int | None, names: tuple[str, ...]

@@ -330,9 +330,7 @@ ARGPARSE = Plugin(
 
 def add_trainer_options(machine: Machine, call: Invocation) -> Value:
     """Lightning's `Trainer.add_argparse_args(parser)`; values are read as plain scalars."""
-    base = call.argument(0, "parent_parser", "parser")
-    if base is None:
-        return unknown()
+    base = call.need(0, "parent_parser", "parser")
     parser = parser_of(machine, base)
     parser.open = True  # which options there are depends on the version
     scalar = Value(Native("scalar", _plain_value))

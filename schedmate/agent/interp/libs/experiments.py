@@ -52,9 +52,7 @@ def absl_flags_object(machine: Machine) -> AttrDict:
 
 def define_flag(machine: Machine, call: Invocation) -> Value:
     """`flags.DEFINE_integer(name, default, help)`: set at once from the command line."""
-    name = call.text(0, "name")
-    if name is None:
-        return unknown()
+    name = call.need_text(0, "name")
     default = call.argument(1, "default") or Value(None)
     here = Origin("default", call.site.file, call.site.line)
     value = Value(default.data, here) if default.known else default
@@ -144,11 +142,7 @@ def config_file_flag(machine: Machine, call: Invocation) -> Value:
 
 
 def config_dict_flag(machine: Machine, call: Invocation) -> Value:
-    name = call.argument(0, "name")
-    config = call.argument(1, "config")
-    if name is None or config is None:
-        return unknown()
-    return _config_flag(machine, str(name.data), config)
+    return _config_flag(machine, str(call.need(0, "name").data), call.need(1, "config"))
 
 
 def _config_flag(machine: Machine, flag: str, config: Value) -> Value:
@@ -444,8 +438,8 @@ _GIN_GIVEN = ("config_files", "config_file", "bindings", "config")
 def gin_query(machine: Machine, call: Invocation) -> Value:
     """`gin.query_parameter("Class.parameter")`, or `%macro`."""
     gin: _Gin | None = machine.shared.get("gin")
-    name = call.first.text
-    if gin is None or name is None:
+    name = call.need_text(0)
+    if gin is None:
         return unknown()
     return gin.bindings.get(name.removeprefix("%"), unknown(name))
 

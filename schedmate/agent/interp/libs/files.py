@@ -170,10 +170,7 @@ FILESYSTEM = Plugin(
 
 
 def import_module(machine: Machine, call: Invocation) -> Value:
-    name = call.argument(0, "name")
-    if name is None or name.text is None:
-        return unknown()
-    text = name.text
+    name, text = call.need(0, "name"), call.need_text(0, "name")
     importer = machine.frames[-1].scope.module
     if text.startswith("."):
         package = call.argument(1, "package")
@@ -195,14 +192,13 @@ def import_module(machine: Machine, call: Invocation) -> Value:
 
 def spec_from_file(machine: Machine, call: Invocation) -> Value:
     """`importlib.util.spec_from_file_location(name, path)`, `SourceFileLoader`, `run_path`."""
-    path = call.argument(1, "location", "path", "pathname")
-    text = path.text if path is not None else None
-    file = machine.sources.locate(text) if text is not None else None
+    asked = 1, "location", "path", "pathname"
+    file = machine.sources.locate(call.need_text(*asked))
     if file is None or file.suffix != ".py":
         return unknown()
     module = machine.sources.module(file, file.stem)
     machine.load(module)
-    return Value(module, path.origin if path is not None else None)
+    return Value(module, call.need(*asked).origin)
 
 
 def iter_modules(machine: Machine, call: Invocation) -> Value:
@@ -233,31 +229,22 @@ def _modules_in(folder: Path, prefix: str, deep: bool) -> Iterator[tuple[str, bo
 
 def package_files(machine: Machine, call: Invocation) -> Value:
     """`importlib.resources.files("package")`: the folder of the repository's package."""
-    argument = call.argument(0, "package", "anchor", "package_or_requirement")
-    module = argument.data if argument is not None else None
-    name = (
-        module.name
-        if isinstance(module, Module)
-        else argument.text
-        if argument is not None
-        else None
-    )
+    argument = call.need(0, "package", "anchor", "package_or_requirement")
+    name = argument.data.name if isinstance(argument.data, Module) else argument.text
     package = machine.sources.find(name, None, machine.search_path()) if name is not None else None
     if package is None:
         return unknown()
     path = package.path if is_dir(package.path) else package.path.parent
-    return Value(PathStr(str(path)), argument.origin if argument is not None else None)
+    return Value(PathStr(str(path)), argument.origin)
 
 
 def package_file(machine: Machine, call: Invocation) -> Value:
     """`pkg_resources.resource_filename(package, path)`; what packaging copies is at the root."""
-    argument = call.argument(1, "resource_name")
-    folder = package_files(machine, call).text
-    if argument is None or argument.text is None:
-        return unknown()
-    beside = f"{folder}/{argument.text}" if folder is not None else argument.text
-    file = machine.sources.locate(beside) or machine.sources.locate(argument.text)
-    return Value(str(file) if file is not None else beside, argument.origin)
+    name, folder = call.need_text(1, "resource_name"), package_files(machine, call).text
+    beside = f"{folder}/{name}" if folder is not None else name
+    file = machine.sources.locate(beside) or machine.sources.locate(name)
+    origin = call.need(1, "resource_name").origin
+    return Value(str(file) if file is not None else beside, origin)
 
 
 def class_named(machine: Machine, name: str) -> Value | None:
@@ -360,14 +347,12 @@ def accelerate_launch(machine: Machine, call: Invocation) -> Value | None:
 
 def run_path(machine: Machine, call: Invocation) -> Value:
     """`runpy.run_path(path, run_name="__main__")`."""
-    path = call.text(0, "path_name")
-    return _run_file(machine, call, machine.sources.locate(path) if path is not None else None)
+    return _run_file(machine, call, machine.sources.locate(call.need_text(0, "path_name")))
 
 
 def run_module(machine: Machine, call: Invocation) -> Value:
     """`runpy.run_module(name, run_name="__main__")`."""
-    name = call.text(0, "mod_name")
-    module = machine.sources.find(name, None, machine.search_path()) if name is not None else None
+    module = machine.sources.find(call.need_text(0, "mod_name"), None, machine.search_path())
     path = module.path if module is not None else None
     if path is not None and path.name == "__init__.py":
         path = path.with_name("__main__.py")
@@ -537,9 +522,7 @@ def _is_table(path: Path) -> bool:
 
 def load_mapping(machine: Machine, call: Invocation) -> Value:
     """`yaml.safe_load(f)`, `json.load(f)`, `toml.load(path)` and the like."""
-    source = call.argument(0, "stream", "fp", "f", "s", "path", "filename")
-    if source is None:
-        return unknown()
+    source = call.need(0, "stream", "fp", "f", "s", "path", "filename")
     dumped = as_call(source)
     if dumped is not None and dumped.path == "json.dumps" and dumped.args:
         return _with_object_hook(machine, call, deep_copy(dumped.args[0]))
@@ -678,9 +661,7 @@ def parse_hocon_file(machine: Machine, call: Invocation) -> Value:
 
 def parse_hocon_text(machine: Machine, call: Invocation) -> Value:
     """`ConfigFactory.parse_string(text)`; the program may have put words into a file's text."""
-    content = call.text(0, "content")
-    if content is None:
-        return unknown()
+    content = call.need_text(0, "content")
     lines = content.count("\n")
     files = [path for text, path in machine.texts.items() if text.count("\n") == lines]
     name = machine.sources.relative(files[-1]) if files else None

@@ -137,10 +137,8 @@ def omega_plain(machine: Machine, call: Invocation) -> Value:
 
 
 def omega_select(machine: Machine, call: Invocation) -> Value:
-    config, key = call.argument(0, "cfg"), call.argument(1, "key")
-    if config is None or key is None or key.text is None:
-        return unknown()
-    for part in key.text.split("."):
+    config = call.need(0, "cfg")
+    for part in call.need_text(1, "key").split("."):
         mapping = machine.mapping(config)
         if mapping is None or part not in mapping:
             return call.kwargs.get("default", Value(None))
@@ -329,9 +327,7 @@ def run_hydra(machine: Machine, call: Invocation) -> Value:
 
 def instantiate(machine: Machine, call: Invocation) -> Value:
     """`hydra.utils.instantiate(config, *args, **kwargs)`."""
-    config = call.argument(0, "config")
-    if config is None:
-        return unknown()
+    config = call.need(0, "config")
     rest = call.args[1:] if "config" not in call.kwargs else call.args
     kwargs = {k: v for k, v in call.kwargs.items() if k != "config"}
     return build_target(machine, config, list(rest), kwargs, call.site)

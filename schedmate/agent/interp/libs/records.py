@@ -484,9 +484,7 @@ def records_from_dict(machine: Machine, call: Invocation) -> Value:
 
 def record_from_command_line(machine: Machine, call: Invocation) -> Value:
     """`tyro.cli(Config)` and its like: an object of the class, or a call of the function."""
-    kind = call.argument(0, "f", "config_class", "config_cls")
-    if kind is None:
-        return unknown()
+    kind = call.need(0, "f", "config_class", "config_cls")
     argv = iterate(call.kwargs.get("args")) or machine.argv[1:]
     function = as_function(kind)
     if function is not None:

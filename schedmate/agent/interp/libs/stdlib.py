@@ -62,9 +62,7 @@ def environ_setdefault(machine: Machine, call: Invocation) -> Value:
 
 
 def partial(machine: Machine, call: Invocation) -> Value:
-    if not call.args:
-        return unknown()
-    return Value(Partial(call.args[0], call.args[1:], call.kwargs), call.args[0].origin)
+    return Value(Partial(call.need(0), call.args[1:], call.kwargs), call.first.origin)
 
 
 def reduce(machine: Machine, call: Invocation) -> Value:
@@ -205,8 +203,8 @@ STANDARD = Plugin(
 
 def named_tuple(machine: Machine, call: Invocation) -> Value:
     """`collections.namedtuple(name, fields)`: a constructor of attribute records."""
-    field_names, text = call.argument(1, "field_names"), call.text(1, "field_names")
-    if field_names is None or (text is not None and len(text) > MAX_DATA):
+    field_names, text = call.need(1, "field_names"), call.text(1, "field_names")
+    if text is not None and len(text) > MAX_DATA:
         return unknown()
     if text is not None:
         names = text.replace(",", " ").split()
@@ -251,9 +249,7 @@ def _as_mapping(value: Value) -> Value:
 
 def replace_fields(machine: Machine, call: Invocation) -> Value:
     """`dataclasses.replace(record, epochs=3)`: a copy, initialised again with the changes."""
-    if not call.args:
-        return unknown()
-    made = deep_copy(call.args[0])
+    made = deep_copy(call.need(0))
     for key, value in call.kwargs.items():
         machine.setattr(made, key, value)
     owner = as_instance(made)
@@ -324,9 +320,7 @@ def count(machine: Machine, call: Invocation) -> Value:
 
 
 def islice(machine: Machine, call: Invocation) -> Value:
-    if len(call.args) < 2:
-        return unknown()
-    stop = call.args[2] if len(call.args) > 2 else call.args[1]
+    stop = call.argument(2) or call.need(1)
     return Value(RangeOf(Value(0), stop, Value(1)), stop.origin)
 
 

@@ -22,6 +22,7 @@ from schedmate.agent.interp.objects import (
     Handler,
     Instance,
     Invocation,
+    Lacking,
     Module,
     Native,
     Partial,
@@ -205,8 +206,10 @@ class NativeFunction(Invocable[Native]):
     def call(self, machine: Machine, func: Value, call: Invocation) -> Value:
         data = self.data(func)
         call.path = data.name
-        answer = data.model(machine, call)
-        return answer if answer is not None else unknown()
+        try:
+            return data.model(machine, call) or unknown()
+        except Lacking:
+            return unknown()
 
 
 @kind_of(Bound)
