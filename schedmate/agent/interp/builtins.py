@@ -548,7 +548,7 @@ def _new_class(
     return Value(made, Origin("code", site.file, site.line))
 
 
-_FUNCTIONS: dict[str, Handler] = {
+FUNCTIONS: dict[str, Handler] = {
     **_INTROSPECTION_FUNCTIONS,
     **_DATA_FUNCTIONS,
     **_EXECUTION_FUNCTIONS,
@@ -557,7 +557,7 @@ _FUNCTIONS: dict[str, Handler] = {
 }
 
 BUILTINS: dict[str, Value] = {
-    name: Value(Native(name, function)) for name, function in _FUNCTIONS.items()
+    name: Value(Native(name, function)) for name, function in FUNCTIONS.items()
 }
 BUILTINS.update(
     {

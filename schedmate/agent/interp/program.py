@@ -181,15 +181,8 @@ def _is_project(folder: Path) -> bool:
 
 
 _PLUGINS = (
-    stdlib.STANDARD, stdlib.SIGNATURES, stdlib.STRUCTURES, files.FILESYSTEM,
-    files.IMPORTING, stdlib.ITERATION, stdlib.PATTERNS,
-    argparse.ARGPARSE, argparse.READY_MADE, records.RECORD_CLASSES, records.CHOICES, argparse.CLICK,
-    records.DATACLASS_PARSERS, records.FUNCTIONS, hydra.JSONARGPARSE,
-    argparse.TYPER, experiments.ABSL, experiments.SACRED,
-    configs.ATTRIBUTE_DICTS, files.CONFIG_FILES, experiments.GIN, files.HOCON,
-    configs.LAZY, configs.CONFIG_METHODS, configs.MMENGINE, hydra.OMEGACONF, configs.TORCHPACK,
-    hydra.HYDRA, configs.DASSL, libraries.RUNNING, hydra.LIGHTNING, files.PROCESSES,
-    libraries.DOCUMENTED,
+    stdlib.STANDARD, files.FILES, argparse.PARSERS, records.RECORDS, records.FUNCTIONS,
+    experiments.EXPERIMENTS, configs.CONFIGS, hydra.HYDRA, libraries.DOCUMENTED,
 )  # fmt: skip
 
 

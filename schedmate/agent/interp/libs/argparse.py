@@ -37,7 +37,7 @@ from schedmate.agent.interp.libs.records import (
     is_record,
     make_record,
 )
-from schedmate.agent.interp.machine import Machine, Plugin
+from schedmate.agent.interp.machine import GROUPS, Machine, Plugin, modelled
 from schedmate.agent.interp.objects import (
     AttrDict,
     Call,
@@ -261,46 +261,6 @@ def parse_known_args(machine: Machine, call: Invocation) -> Value:
     return Value((value, Value(extras)))
 
 
-CONSTRUCTORS = (
-    PARSER,
-    "configargparse.ArgumentParser",
-    "configargparse.ArgParser",
-    "jsonargparse.ArgumentParser",
-    "simple_parsing.ArgumentParser",
-    "argparse.ArgumentParser().add_subparsers",
-    "fairseq.options",
-    "optparse.OptionParser",
-)
-
-
-_METHODS = {
-    "add_argument": add_argument,
-    "add_option": add_argument,
-    "add": add_argument,
-    "add_arg": add_argument,
-    "add_class_arguments": add_records,
-    "add_arguments": add_records,
-    "add_argument_group": add_group,
-    "add_mutually_exclusive_group": add_group,
-    "add_subparsers": add_subparsers,
-    "add_parser": add_parser,
-    "set_defaults": set_defaults,
-    "get_default": get_default,
-    "parse_args": parse_args,
-    "parse_known_args": parse_known_args,
-    "parse_intermixed_args": parse_args,
-    "parse": parse_args,
-}
-
-
-_CALLS: dict[str, Handler] = {
-    f"{constructor}().{name}": method
-    for constructor in CONSTRUCTORS
-    for name, method in _METHODS.items()
-}
-_CALLS["optparse.OptionParser().parse_args"] = parse_known_args
-
-
 def _actions_attribute(machine: Machine, base: Value) -> Value | None:
     made = as_call(base)
     parser = known_parser(made) if made is not None and "_actions" not in made.attrs else None
@@ -311,18 +271,10 @@ def _options_added_to(machine: Machine, call: Invocation) -> Value | None:
     """A function of a library that is given a parser adds its options to it."""
     for value in (*call.args, *call.kwargs.values()):
         made = as_call(value)
-        if made is not None and made.path in CONSTRUCTORS:
+        if made is not None and made.path in GROUPS["argparse"]:
             parser_of(machine, value).open = True
     made = as_call(call.first)
-    return call.first if made is not None and made.path in CONSTRUCTORS else None
-
-
-ARGPARSE = Plugin(
-    types={"argparse.Namespace": (AttrDict,)},
-    calls=_CALLS,
-    attributes={"_actions": _actions_attribute},
-    otherwise=_options_added_to,
-)
+    return call.first if made is not None and made.path in GROUPS["argparse"] else None
 
 
 # Options and parsers that libraries bring along: Lightning's `Trainer`, detectron2, Isaac Gym.
@@ -419,21 +371,6 @@ _READS_COMMAND = re.compile(r"(^|\.)(get|parse|read)_(all_)?(args|arguments|opti
 def _undeclared_option(machine: Machine, made: Call, name: str) -> Value | None:
     """An option of a parser that a library has and the repository does not show."""
     return command_option(machine, name) if _READS_COMMAND.search(made.path) else None
-
-
-READY_MADE = Plugin(
-    missing=_undeclared_option,
-    calls={
-        **{
-            path: ready_made_parser(options, path) for path, options in documented_parsers().items()
-        },
-        "*.add_argparse_args": add_trainer_options,
-        "isaacgym.gymutil.parse_arguments": parse_table,
-        "*.from_argparse_args": trainer_from_options,
-        "prefigure.get_all_args": file_arguments,
-        "prefigure.prefigure.get_all_args": file_arguments,
-    },
-)
 
 
 # click: commands whose options are decorators.
@@ -586,12 +523,9 @@ def _enter_click(machine: Machine, function: Function, decorator: Value) -> Valu
     return None
 
 
-def _add_command(machine: Machine, call: Invocation) -> None:
+def add_command(machine: Machine, call: Invocation) -> None:
     """`group.add_command(command)`: kept until the group runs."""
     machine.shared.setdefault(_CLICK_ADDED, []).append(call)
-
-
-CLICK = Plugin(calls={"*.add_command": _add_command}, on_enter=_enter_click)
 
 
 # typer: functions whose parameters are options.
@@ -724,4 +658,12 @@ def _only_typers(decorator: Value) -> bool:
     return plain and path_of(decorator).startswith("typer.")
 
 
-TYPER = Plugin(calls={"typer.Typer()": typer_app, "typer.run": typer_run})
+PARSERS = Plugin(
+    types={"argparse.Namespace": (AttrDict,)},
+    calls=modelled("argparse", globals())
+    | {path: ready_made_parser(options, path) for path, options in documented_parsers().items()},
+    attributes={"_actions": _actions_attribute},
+    otherwise=_options_added_to,
+    missing=_undeclared_option,
+    on_enter=_enter_click,
+)

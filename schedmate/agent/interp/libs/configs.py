@@ -15,10 +15,10 @@ from schedmate.agent.configs.reader import read_config
 from schedmate.agent.configs.trees import merge, set_dotted
 from schedmate.agent.configs.yaml_reader import read_detectron
 from schedmate.agent.interp.libs.files import class_named, note_settings, read_file, required_file
-from schedmate.agent.interp.libs.hydra import as_mapping, instantiate, with_dotlist
+from schedmate.agent.interp.libs.hydra import as_mapping, with_dotlist
 from schedmate.agent.interp.libs.libraries import config_defaults
 from schedmate.agent.interp.libs.parsers import parse_flags, plain_scalar, spelled_value
-from schedmate.agent.interp.machine import ANY, Machine, Plugin
+from schedmate.agent.interp.machine import ANY, GROUPS, Machine, Plugin, modelled
 from schedmate.agent.interp.objects import (
     AttrDict,
     Function,
@@ -78,56 +78,22 @@ def placeholder(machine: Machine, call: Invocation) -> Value:
     return default if default.known else Value(None)
 
 
-def detectron_defaults(machine: Machine, call: Invocation) -> Value:
-    """`get_cfg()`: the library's documented defaults, unless the repository holds its own."""
-    config = attr_tree(plain_tree(config_defaults("detectron2")), "yacs")
-    return note_settings(machine, config, "detectron2 config")
+def documented_tree(name: str) -> Handler:
+    """`get_cfg()`: a library's documented defaults, unless the repository holds its own."""
 
+    def build(machine: Machine, call: Invocation) -> Value:
+        config = attr_tree(plain_tree(config_defaults(name)), "yacs")
+        return note_settings(machine, config, f"{name} config")
 
-_ATTR_DICTS = {
-    "easydict.EasyDict": "attr", "munch.Munch": "attr", "munch.munchify": "attr",
-    "munch.DefaultMunch.fromDict": "attr", "munch.Munch.fromDict": "attr", "addict.Dict": "attr",
-    "box.Box": "attr", "attrdict.AttrDict": "attr", "dotmap.DotMap": "attr", "bunch.Bunch": "attr",
-    "*.HParams": "attr",
-    "types.SimpleNamespace": "namespace", "argparse.Namespace": "namespace",
-    "yacs.config.CfgNode": "yacs", "yacs.config.CN": "yacs", "fvcore.common.config.CfgNode": "yacs",
-    "detectron2.config.CfgNode": "yacs",
-    "ml_collections.ConfigDict": "ml_collections",
-    "ml_collections.FrozenConfigDict": "ml_collections",
-    "ml_collections.config_dict.ConfigDict": "ml_collections",
-    "ml_collections.config_dict.create": "ml_collections",
-    "mmcv.ConfigDict": "mmengine", "mmengine.ConfigDict": "mmengine", "mmcv.Config": "mmengine",
-    "mmengine.Config": "mmengine", "mmengine.config.Config": "mmengine",
-    "mmengine.config.ConfigDict": "mmengine", "transformers.PretrainedConfig": "attr",
-    "prodict.Prodict.from_dict": "attr", "ast_attrdict.AttrDict": "attr",
-}  # fmt: skip
-
-YACS_NODES = frozenset(path for path, flavour in _ATTR_DICTS.items() if flavour == "yacs")
-
-_ATTR_DICT_CALLS: dict[str, Handler] = {
-    **{path: attr_dict(flavour) for path, flavour in _ATTR_DICTS.items()},
-    "detectron2.config.get_cfg": detectron_defaults,
-    "ml_collections.config_dict.placeholder": placeholder,
-    "ml_collections.config_dict.FieldReference": placeholder,
-    "ml_collections.FieldReference": placeholder,
-}
+    return build
 
 
 def _constructed_node(machine: Machine, instance: Value, call: Invocation) -> Value | None:
     """An object of a class built on yacs' node is such a node."""
     owner = as_instance(instance)
-    if owner is None or YACS_NODES.isdisjoint(owner.cls.external_bases()):
+    if owner is None or set(GROUPS["yacs_node"]).isdisjoint(owner.cls.external_bases()):
         return None
-    return _ATTR_DICT_CALLS["yacs.config.CfgNode"](machine, call)
-
-
-_ATTR_DICT_TYPES = ("easydict.EasyDict", "munch.Munch", "addict.Dict", "yacs.config.CfgNode")
-
-ATTRIBUTE_DICTS = Plugin(
-    types=dict.fromkeys(_ATTR_DICT_TYPES, (AttrDict,)),
-    calls=_ATTR_DICT_CALLS,
-    on_constructed=_constructed_node,
-)
+    return attr_dict("yacs")(machine, call)
 
 
 # Methods of configuration nodes: yacs, mmengine, ml_collections, HParams.
@@ -239,26 +205,22 @@ def _set_default(machine: Machine, call: Invocation) -> Value:
 _COPIES = ("clone", "copy_and_resolve_references")
 _PLAIN_FLAVOURS = ("_asdict", "to_dict", "flag_values_dict", "toDict", "as_dict")
 
-CONFIG_METHODS = Plugin(
-    methods={
-        ANY: {
-            "_replace": _with_changes,
-            "parse": _hparams_parse,
-            "merge_from_file": _merge_file,
-            "merge_from_list": _merge_list,
-            "merge_with_dotlist": _merge_list,
-            "merge_from_other_cfg": _merge_other,
-            "merge_from_dict": _merge_dotted,
-            "merge_with": _merge_other,
-            "argv_update": _merge_flags,
-            "set_default": _set_default,
-            **dict.fromkeys(("freeze", "defrost", "set_new_allowed"), lambda *_: Value(None)),
-            **dict.fromkeys(("lock", "unlock", "unlocked", "ignore_type"), return_owner),
-            **dict.fromkeys(_COPIES, lambda _, call: deep_copy(call.owner)),
-            **dict.fromkeys(_PLAIN_FLAVOURS, lambda _, call: plain_tree(call.owner)),
-        }
-    }
-)
+_METHODS: dict[str, Handler] = {
+    "_replace": _with_changes,
+    "parse": _hparams_parse,
+    "merge_from_file": _merge_file,
+    "merge_from_list": _merge_list,
+    "merge_with_dotlist": _merge_list,
+    "merge_from_other_cfg": _merge_other,
+    "merge_from_dict": _merge_dotted,
+    "merge_with": _merge_other,
+    "argv_update": _merge_flags,
+    "set_default": _set_default,
+    **dict.fromkeys(("freeze", "defrost", "set_new_allowed"), lambda *_: Value(None)),
+    **dict.fromkeys(("lock", "unlock", "unlocked", "ignore_type"), return_owner),
+    **dict.fromkeys(_COPIES, lambda _, call: deep_copy(call.owner)),
+    **dict.fromkeys(_PLAIN_FLAVOURS, lambda _, call: plain_tree(call.owner)),
+}
 
 
 # mmengine and mmcv: Python configuration files laid over their `_base_` files.
@@ -363,17 +325,6 @@ def runner_from_cfg(machine: Machine, call: Invocation) -> None:
     config = call.argument(0, "cfg")
     if config is not None and config.mapping is not None and "optim_wrapper" in config.mapping:
         config.mapping.pop("optimizer", None)
-
-
-_MMENGINE_CALLS: dict[str, Handler] = {
-    f"{root}.Config.fromfile": mmengine_from_file
-    for root in ("mmcv", "mmengine", "mmcv.utils", "mmengine.config")
-} | {
-    "mmengine.runner.Runner.from_cfg": runner_from_cfg,
-    "mmengine.runner.FlexibleRunner.from_cfg": runner_from_cfg,
-}
-
-MMENGINE = Plugin(calls=_MMENGINE_CALLS)
 
 
 # detectron2's lazy configurations: Python files whose calls are kept until they are wanted.
@@ -495,31 +446,16 @@ def zoo_config(machine: Machine, call: Invocation) -> Value:
     return load_lazy(machine, Invocation(call.path, [path], {}, call.site))
 
 
-_LAZY_PACKAGES = ("detectron2.config", "detectron2.config.lazy")
-
-LAZY = Plugin(
-    calls={
-        **{f"{package}.LazyConfig.load": load_lazy for package in _LAZY_PACKAGES},
-        **{f"{package}.LazyConfig.load_rel": load_lazy_beside for package in _LAZY_PACKAGES},
-        **{f"{package}.LazyConfig.apply_overrides": override_lazy for package in _LAZY_PACKAGES},
-        **{f"{package}.LazyCall()": keep_lazy_call for package in _LAZY_PACKAGES},
-        **{f"{package}.instantiate": instantiate for package in _LAZY_PACKAGES},
-        "detectron2.model_zoo.get_config": zoo_config,
-    }
-)
-
-
 # torchpack's one configuration: files, the `default.yaml` of each folder above, options.
 
 
 TORCHPACK_CONFIGS = "torchpack.utils.config.configs"
-TORCHPACK_FLAVOUR = "torchpack"
 
 
 def torchpack_configs(machine: Machine) -> Value:
     """The module's own object, in which everything is laid upon what there is."""
     if TORCHPACK_CONFIGS not in machine.shared:
-        machine.shared[TORCHPACK_CONFIGS] = Value(AttrDict({}, TORCHPACK_FLAVOUR))
+        machine.shared[TORCHPACK_CONFIGS] = Value(AttrDict({}, "torchpack"))
         machine.observer.settings("torchpack config", machine.shared[TORCHPACK_CONFIGS], "config")
     held: Value = machine.shared[TORCHPACK_CONFIGS]
     return held
@@ -563,24 +499,12 @@ def _lay_upon(machine: Machine, base: Value, layer: Value) -> None:
     if layer.mapping is None or base.mapping is None:
         return
     merged = resolve_interpolations(merge(plain_tree(base), plain_tree(layer)))
-    replace_items(base, attr_tree(merged, TORCHPACK_FLAVOUR))
-
-
-TORCHPACK = Plugin(
-    names={TORCHPACK_CONFIGS: torchpack_configs},
-    methods={TORCHPACK_FLAVOUR: {"load": load_torchpack, "update": update_torchpack}},
-)
+    replace_items(base, attr_tree(merged, "torchpack"))
 
 
 # Dassl, on which prompt learning is built: `--trainer CoOp --dataset-config-file ...`.
 #
 # It keeps its configuration in yacs and its trainers, which the repository defines, in a registry.
-
-
-def dassl_defaults(machine: Machine, call: Invocation) -> Value:
-    """`get_cfg_default()`: the library's documented defaults."""
-    config = attr_tree(plain_tree(config_defaults("dassl")), "yacs")
-    return note_settings(machine, config, "dassl config")
 
 
 def _config_at(machine: Machine, config: Value, *path: str) -> Value:
@@ -611,9 +535,15 @@ def dassl_trainer(machine: Machine, call: Invocation) -> Value:
     return made
 
 
-DASSL = Plugin(
-    calls={
-        "dassl.config.get_cfg_default": dassl_defaults,
-        "dassl.engine.build_trainer": dassl_trainer,
-    }
+_NODE_TYPES = ("easydict.EasyDict", "munch.Munch", "addict.Dict", "yacs.config.CfgNode")
+
+CONFIGS = Plugin(
+    types=dict.fromkeys(_NODE_TYPES, (AttrDict,)),
+    calls=modelled("configs", globals()),
+    names={TORCHPACK_CONFIGS: torchpack_configs},
+    methods={
+        ANY: _METHODS,
+        "torchpack": {"load": load_torchpack, "update": update_torchpack},
+    },
+    on_constructed=_constructed_node,
 )

@@ -18,7 +18,7 @@ from schedmate.agent.interp.libs.parsers import (
     plain_scalar,
     spelled_value,
 )
-from schedmate.agent.interp.machine import Machine, Plugin
+from schedmate.agent.interp.machine import GROUPS, Machine, Plugin, modelled
 from schedmate.agent.interp.objects import (
     AttrDict,
     Call,
@@ -155,31 +155,6 @@ def _config_flag(machine: Machine, flag: str, config: Value) -> Value:
     return Value(Call("ml_collections.config_flags.DEFINE", [], {}, {"value": config}))
 
 
-_ABSL = ("absl.flags", "tensorflow.flags", "tensorflow.app.flags", "tensorflow.compat.v1.flags",
-         "tensorflow.platform.flags", "tensorflow.python.platform.flags", "gflags",
-         "flags")  # fmt: skip
-
-
-_DEFINES = (
-    "DEFINE_string", "DEFINE_integer", "DEFINE_float", "DEFINE_bool", "DEFINE_boolean",
-    "DEFINE_enum", "DEFINE_list", "DEFINE_multi_string", "DEFINE_multi_integer",
-    "DEFINE_spaceseplist", "DEFINE_enum_class",
-)  # fmt: skip
-
-ABSL = Plugin(
-    names={f"{root}.FLAGS": lambda machine: Value(absl_flags_object(machine)) for root in _ABSL},
-    calls={
-        **{f"{root}.{name}": define_flag for root in _ABSL for name in _DEFINES},
-        "absl.app.run": app_run,
-        "tensorflow.app.run": app_run,
-        "tensorflow.python.platform.app.run": app_run,
-        "ml_collections.config_flags.DEFINE_config_file": config_file_flag,
-        "ml_collections.config_flags.config_flags.DEFINE_config_file": config_file_flag,
-        "ml_collections.config_flags.DEFINE_config_dict": config_dict_flag,
-    },
-)
-
-
 # sacred: experiments whose configuration is a function's local names.
 #
 # `python run.py with epochs=3 large`: later ones win of config scopes, the named configs of the
@@ -261,10 +236,6 @@ def captured_arguments(machine: Machine, function: Function) -> dict[str, Value]
     return {**config, "_config": Value(config)}
 
 
-def _captured_of(machine: Machine, target: Function | Class) -> dict[str, Value]:
-    return captured_arguments(machine, target) if isinstance(target, Function) else {}
-
-
 def run_automain(machine: Machine, function: Function) -> None:
     """A function was just defined: run it if `@ex.automain` marks it."""
     if _is_marked(function, "automain") and function.module.name == "__main__":
@@ -296,17 +267,6 @@ def run_experiment(machine: Machine, call: Invocation) -> Value:
     if mapping is not None:
         machine.shared.setdefault(_ADDED_CONFIG, []).append(mapping)
     return _run_main(machine, main, words if words is not None else machine.argv[1:])
-
-
-SACRED = Plugin(
-    arguments=_captured_of,
-    on_defined=run_automain,
-    calls={
-        "sacred.Experiment().add_config": add_config,
-        "sacred.Experiment().run_commandline": run_experiment,
-        "sacred.Experiment().run": run_experiment,
-    },
-)
 
 
 # gin: bindings from files and texts to the parameters of functions.
@@ -444,14 +404,18 @@ def gin_query(machine: Machine, call: Invocation) -> Value:
     return gin.bindings.get(name.removeprefix("%"), unknown(name))
 
 
-GIN = Plugin(
-    arguments=gin_arguments,
-    calls={
-        "gin.parse_config_files_and_bindings": gin_parse,
-        "gin.parse_config_file": gin_parse,
-        "gin.parse_config": gin_parse,
-        "gin.bind_parameter": gin_parse,
-        "gin.query_parameter": gin_query,
-        "mesh_tensorflow.transformer.utils.parse_gin_defaults_and_flags": gin_parse,
+def _arguments(machine: Machine, target: Function | Class) -> dict[str, Value]:
+    """What sacred's configuration gives to parameters, and over it gin's bindings."""
+    captured = captured_arguments(machine, target) if isinstance(target, Function) else {}
+    return captured | gin_arguments(machine, target)
+
+
+EXPERIMENTS = Plugin(
+    names={
+        f"{root}.FLAGS": lambda machine: Value(absl_flags_object(machine))
+        for root in GROUPS["absl"]
     },
+    calls=modelled("experiments", globals()),
+    arguments=_arguments,
+    on_defined=run_automain,
 )

@@ -12,15 +12,14 @@ import os
 import posixpath
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
 
 from schedmate.agent.bounds import MAX_PATH, joined_length
 from schedmate.agent.configs.reader import read_config, read_hocon_text
 from schedmate.agent.configs.scalars import parse_scalar
-from schedmate.agent.interp.builtins import open_
-from schedmate.agent.interp.machine import Machine, Plugin
+from schedmate.agent.interp.machine import Machine, Plugin, modelled
 from schedmate.agent.interp.objects import (
     Handler,
     Invocation,
@@ -31,7 +30,6 @@ from schedmate.agent.interp.objects import (
     as_class,
     as_node,
     as_symbol,
-    return_first,
 )
 from schedmate.agent.interp.values.base import iterate, origin_of
 from schedmate.agent.interp.values.files import (
@@ -74,7 +72,9 @@ def _leading_texts(parts: list[Value]) -> list[str]:
     return [text for text in texts if text is not None]
 
 
-def _path_function(function: Callable[[str], str | tuple[str, str]]) -> Handler:
+def path_function(name: str) -> Handler:
+    function = getattr(posixpath, name)
+
     def apply(machine: Machine, call: Invocation) -> Value:
         value = call.first
         if value.text is None or len(value.text) > MAX_PATH:
@@ -133,37 +133,6 @@ def make_path(machine: Machine, call: Invocation) -> Value:
     if len(parts) < len(call.args) or joined_length(parts, "/") > MAX_PATH:
         return unknown(origin=origin_of(*call.args))
     return Value(PathStr(posixpath.join(*parts)), origin_of(*call.args))
-
-
-_OPENERS = (
-    "io.open", "codecs.open", "fvcore.common.file_io.PathManager.open",
-    "iopath.common.file_io.PathManager().open", "iopath.common.file_io.g_pathmgr.open",
-    "tensorflow.io.gfile.GFile", "tensorflow.gfile.Open", "tensorflow.gfile.GFile", "fsspec.open",
-)  # fmt: skip
-
-FILESYSTEM = Plugin(
-    calls={
-        "os.path.join": path_join,
-        "os.path.dirname": _path_function(posixpath.dirname),
-        "os.path.basename": _path_function(posixpath.basename),
-        "os.path.splitext": _path_function(posixpath.splitext),
-        "os.path.split": _path_function(posixpath.split),
-        "os.path.normpath": _path_function(posixpath.normpath),
-        "os.path.abspath": return_first,
-        "os.path.realpath": return_first,
-        "os.path.expanduser": return_first,
-        "os.path.expandvars": return_first,
-        "os.path.exists": path_exists,
-        "os.path.isfile": path_is_file,
-        "os.path.isdir": path_is_folder,
-        "os.listdir": list_folder,
-        "glob.glob": glob_files,
-        "pathlib.Path": make_path,
-        "pathlib.PosixPath": make_path,
-        "pathlib.PurePath": make_path,
-        **dict.fromkeys(_OPENERS, open_),
-    }
-)
 
 
 # importlib: modules by name or by file.
@@ -257,23 +226,6 @@ def class_named(machine: Machine, name: str) -> Value | None:
         if as_class(value) is not None:
             classes[id(value.data)] = value
     return next(iter(classes.values())) if len(classes) == 1 else None
-
-
-IMPORTING = Plugin(
-    calls={
-        "pkgutil.iter_modules": iter_modules,
-        "pkgutil.walk_packages": iter_modules,
-        "importlib.import_module": import_module,
-        "importlib.util.spec_from_file_location": spec_from_file,
-        "importlib.machinery.SourceFileLoader": spec_from_file,
-        "imp.load_source": spec_from_file,
-        "importlib.util.module_from_spec": return_first,
-        "importlib.reload": return_first,
-        "importlib.resources.files": package_files,
-        "importlib_resources.files": package_files,
-        "pkg_resources.resource_filename": package_file,
-    }
-)
 
 
 # Programs that a program starts: `subprocess`, `os.system`, `runpy` and PyTorch's launcher.
@@ -428,29 +380,6 @@ def _start_line(machine: Machine, text: str, words: dict[str, Value]) -> None:
         machine.argv = argv
         machine.environ.clear()
         machine.environ.update(environ)
-
-
-_COMMANDS = (
-    "subprocess.run", "subprocess.call", "subprocess.check_call", "subprocess.check_output",
-    "subprocess.Popen", "os.system", "os.popen",
-)  # fmt: skip
-
-_TORCH_RUN = (
-    "torch.distributed.run.main", "torch.distributed.run.run", "torch.distributed.launch.main",
-    "torch.distributed.launch.launch",
-)  # fmt: skip
-
-PROCESSES = Plugin(
-    calls={
-        **dict.fromkeys(_COMMANDS, start_command),
-        **dict.fromkeys(("os.execv", "os.execvp", "os.execve", "os.execvpe"), exec_command),
-        **dict.fromkeys(_TORCH_RUN, torch_run),
-        "accelerate.commands.launch.launch_command_parser().parse_args": accelerate_arguments,
-        "accelerate.commands.launch.launch_command": accelerate_launch,
-        "runpy.run_path": run_path,
-        "runpy.run_module": run_module,
-    }
-)
 
 
 # Configuration files: YAML, JSON, TOML, INI and HOCON.
@@ -618,35 +547,6 @@ def save_config(machine: Machine, call: Invocation) -> Value:
     return Value(None)
 
 
-_LOADERS = (
-    "yaml.safe_load", "yaml.load", "yaml.full_load", "yaml.unsafe_load", "yaml.YAML().load",
-    "json.load", "json.loads", "toml.load", "toml.loads", "pyhocon.parse",
-    "hyperpyyaml.load_hyperpyyaml", "mmcv.load", "mmengine.load", "rtoml.load", "hjson.load",
-    "anyconfig.load", "pyjson5.load", "oyaml.safe_load", "yamlinclude.load",
-)  # fmt: skip
-
-_INI = ("ConfigParser", "RawConfigParser", "SafeConfigParser")
-
-CONFIG_FILES = Plugin(
-    calls={
-        **dict.fromkeys(_LOADERS, load_mapping),
-        **dict.fromkeys(("json.dump", "yaml.dump", "yaml.safe_dump", "toml.dump"), dump_file),
-        "omegaconf.OmegaConf.save": save_config,
-        **{
-            f"yaml.{name}": load_documents
-            for name in ("load_all", "safe_load_all", "full_load_all")
-        },
-        **{f"configparser.{kind}().read": read_ini for kind in _INI},
-        **{
-            f"configparser.{kind}().{method}": ini_get
-            for kind in _INI
-            for method in ("get", "getint", "getfloat", "getboolean")
-        },
-        **{f"configparser.{kind}().items": ini_items for kind in _INI},
-    }
-)
-
-
 # pyhocon: trees read from HOCON, asked by dotted path.
 
 
@@ -695,7 +595,7 @@ def _hocon_item(machine: Machine, call: Invocation) -> Value | None:
     return machine.getitem(found, Value(rest)) if found is not None else None
 
 
-HOCON = Plugin(
+FILES = Plugin(
     methods={
         HOCON_FLAVOUR: {
             "get": hocon_get,
@@ -703,9 +603,5 @@ HOCON = Plugin(
             **{f"get_{kind}": hocon_get for kind in _HOCON_KINDS},
         }
     },
-    calls={
-        "pyhocon.ConfigFactory.parse_file": parse_hocon_file,
-        "pyhocon.ConfigFactory.parse_string": parse_hocon_text,
-        "pyhocon.ConfigFactory.from_dict": return_first,
-    },
+    calls=modelled("files", globals()),
 )

@@ -35,13 +35,12 @@ from schedmate.agent.interp.libs.records import (
     record_parameters,
     update_record,
 )
-from schedmate.agent.interp.machine import Machine, Plugin
+from schedmate.agent.interp.machine import Machine, Plugin, modelled
 from schedmate.agent.interp.objects import (
     AttrDict,
     Call,
     Class,
     Function,
-    Handler,
     Invocation,
     Partial,
     Site,
@@ -154,25 +153,6 @@ def omega_update(machine: Machine, call: Invocation) -> Value:
     return Value(None)
 
 
-_OMEGACONF_PATH: dict[str, Handler] = {
-    "load": omega_load,
-    "create": omega_create,
-    "structured": omega_structured,
-    "merge": omega_merge,
-    "unsafe_merge": omega_merge,
-    "from_cli": omega_cli,
-    "from_dotlist": omega_cli,
-    "to_container": omega_plain,
-    "to_object": omega_plain,
-    "select": omega_select,
-    "update": omega_update,
-}
-_MERGES = (
-    "jsonmerge.merge", "mergedeep.merge", "deepmerge.always_merger.merge",
-    "*.deepmerge", "*.deep_merge", "*.merge_dicts",
-)  # fmt: skip
-
-
 def register_resolver(machine: Machine, call: Invocation) -> Value:
     """`OmegaConf.register_new_resolver(name, function)`: called where a configuration uses it."""
     name, resolver = call.argument(0, "name"), call.argument(1, "resolver")
@@ -183,20 +163,6 @@ def register_resolver(machine: Machine, call: Invocation) -> Value:
 
         machine.shared.setdefault(RESOLVERS, {})[str(name.data)] = resolve
     return Value(None)
-
-
-OMEGACONF = Plugin(
-    types={"omegaconf.DictConfig": (AttrDict,), "omegaconf.ListConfig": (list,)},
-    calls={
-        "omegaconf.DictConfig": omega_create,
-        "omegaconf.ListConfig": omega_create,
-        "sconf.Config": omega_load,
-        "omegaconf.OmegaConf.register_new_resolver": register_resolver,
-        "omegaconf.OmegaConf.register_resolver": register_resolver,
-        **{f"omegaconf.OmegaConf.{name}": handler for name, handler in _OMEGACONF_PATH.items()},
-        **dict.fromkeys(_MERGES, omega_merge),
-    },
-)
 
 
 # Hydra: composing the config a decorated main function receives, and instantiating targets.
@@ -414,26 +380,6 @@ def _enter_main(machine: Machine, function: Function, decorator: Value) -> Value
     return machine.call(Value(function.undecorated()), [config], {}, function.site)
 
 
-HYDRA = Plugin(
-    on_enter=_enter_main,
-    calls={
-        "hydra.utils.instantiate": instantiate,
-        "hydra.utils.call": instantiate,
-        "hydra_zen.instantiate": instantiate,
-        "hydra.utils.get_class": get_class,
-        "hydra.utils.get_method": get_class,
-        "hydra.utils.get_object": get_class,
-        "pydoc.locate": get_class,
-        "hydra.initialize": initialize_hydra,
-        "hydra.initialize_config_dir": initialize_hydra,
-        "hydra.initialize_config_module": initialize_module,
-        "hydra.compose": compose_call,
-        "hydra._internal.utils._run_hydra": run_hydra,
-        "hydra.core.config_store.ConfigStore.instance().store": store_config,
-    },
-)
-
-
 # jsonargparse: functions and classes whose parameters are options.
 
 
@@ -581,11 +527,6 @@ def _argument(machine: Machine, setting: Value, default: Value | None, function:
     return setting if default is None else merge(default, setting)
 
 
-_NAMES = ("CLI", "auto_cli", "cli.CLI", "_cli.CLI", "_cli.auto_cli")
-
-JSONARGPARSE = Plugin(calls={f"jsonargparse.{name}": jsonargparse_cli for name in _NAMES})
-
-
 # Lightning: trainers that run hooks, and its command line.
 
 
@@ -713,16 +654,10 @@ def _load_from_checkpoint(machine: Machine, base: Value) -> Value | None:
     return native(name, lambda machine, call: machine.call(base, [], {}, call.site))
 
 
-_LIGHTNING = ("pytorch_lightning.Trainer()", "pytorch_lightning.trainer.Trainer()",
-              "lightning.Trainer()", "pytorch_lightning.trainer.trainer.Trainer()")  # fmt: skip
-_CLI = ("pytorch_lightning.cli.LightningCLI", "pytorch_lightning.utilities.cli.LightningCLI",
-        "lightning.cli.LightningCLI", "pytorch_lightning.LightningCLI")  # fmt: skip
-
-LIGHTNING = Plugin(
-    calls={
-        **{f"{trainer}.fit": trainer_fit for trainer in _LIGHTNING},
-        **dict.fromkeys(_CLI, lightning_cli),
-    },
+HYDRA = Plugin(
+    types={"omegaconf.DictConfig": (AttrDict,), "omegaconf.ListConfig": (list,)},
+    calls=modelled("hydra", globals()),
     attributes={"load_from_checkpoint": _load_from_checkpoint},
+    on_enter=_enter_main,
     on_constructed=_constructed_cli,
 )

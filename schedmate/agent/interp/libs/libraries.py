@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from schedmate.agent.interp.libs.files import read_file
-from schedmate.agent.interp.machine import Machine, Plugin
+from schedmate.agent.interp.machine import Machine, Plugin, modelled
 from schedmate.agent.interp.objects import (
     AttrDict,
     Bound,
@@ -146,19 +146,6 @@ def _task_options(machine: Machine, base: Value) -> Value | None:
     return native("options", lambda *_: base) if _is_task(base) else None
 
 
-RUNNING = Plugin(
-    attributes={"remote": _task_remote, "options": _task_options},
-    calls={
-        "accelerate.Accelerator().prepare": prepare_objects,
-        "lightning.fabric.Fabric().setup": prepare_objects,
-        "lightning.Fabric().setup": prepare_objects,
-        "deepspeed.initialize": deepspeed_initialize,
-        "wandb.init": wandb_init,
-    },
-    names={"wandb.config": lambda machine: machine.shared.get("wandb.config")},
-)
-
-
 # What libraries' documentation says of them: results, constants, defaults, functions that pass on.
 #
 # All of it is data, in `libraries.yaml`.
@@ -254,13 +241,18 @@ def _result_model(said: Any) -> Handler:
 
 
 DOCUMENTED = Plugin(
+    attributes={"remote": _task_remote, "options": _task_options},
     calls={
+        **modelled("libraries", globals()),
         **{path: _result_model(said) for path, said in _LIBRARIES["results"].items()},
         **dict.fromkeys(_LIBRARIES["identity"], wrapped_model),
         **{f"*.{name}": fluent for name in _LIBRARIES["fluent"]},
         **{path: callback_model(*how) for path, how in _LIBRARIES["callbacks"].items()},
     },
-    names={path: _constant_model(said) for path, said in _LIBRARIES["constants"].items()},
+    names={
+        "wandb.config": lambda machine: machine.shared.get("wandb.config"),
+        **{path: _constant_model(said) for path, said in _LIBRARIES["constants"].items()},
+    },
     defaults=record_defaults,
     stands_for=_class_copied,
 )

@@ -13,8 +13,7 @@ import re
 from collections.abc import Callable
 
 from schedmate.agent.bounds import MAX_DATA, VALUE_WEIGHT, linear_pattern_for, measure
-from schedmate.agent.interp.builtins import exit_, range_
-from schedmate.agent.interp.machine import Machine, Plugin
+from schedmate.agent.interp.machine import Machine, Plugin, modelled
 from schedmate.agent.interp.objects import (
     AttrDict,
     Bound,
@@ -36,7 +35,6 @@ from schedmate.agent.interp.objects import (
     as_function,
     as_instance,
     as_symbol,
-    return_first,
 )
 from schedmate.agent.interp.values import base, classes
 from schedmate.agent.interp.values.base import copy_shallow, iterate, kind, origin_of, plain_key
@@ -52,6 +50,10 @@ def environ_get(machine: Machine, call: Invocation) -> Value:
     if default is not None:
         return default
     return Value(Unknown(str(asked.data) if asked is not None else None, UNSET))
+
+
+def environ_copy(machine: Machine, _: Invocation) -> Value:
+    return Value(AttrDict(dict(machine.environ), "open"))
 
 
 def environ_setdefault(machine: Machine, call: Invocation) -> Value:
@@ -102,6 +104,18 @@ def ordered_dict(machine: Machine, call: Invocation) -> Value:
     return Value(items)
 
 
+def default_dict(_: Machine, call: Invocation) -> Value:
+    return Value(DefaultDict(call.first))
+
+
+def copy_deep(_: Machine, call: Invocation) -> Value:
+    return deep_copy(call.first)
+
+
+def copy_flat(_: Machine, call: Invocation) -> Value:
+    return copy_shallow(call.first)
+
+
 def literal_eval(machine: Machine, call: Invocation) -> Value:
     text, origin = call.first.text, call.first.origin
     if text is None or len(text) > 5000:
@@ -121,7 +135,7 @@ def strtobool(machine: Machine, call: Invocation) -> Value:
     return Value(text.text.lower() in ("y", "yes", "t", "true", "on", "1"), text.origin)
 
 
-def _math(name: str) -> Handler:
+def math_function(name: str) -> Handler:
     function = getattr(math, name)
 
     def apply(machine: Machine, call: Invocation) -> Value:
@@ -141,7 +155,7 @@ def as_number(machine: Machine, call: Invocation) -> Value | None:
     return call.base if call.base is not None and base.passes_of(call.base) else None
 
 
-def _typing_cast(_: Machine, call: Invocation) -> Value | None:
+def typing_cast(_: Machine, call: Invocation) -> Value | None:
     """`typing.cast(T, value)` is its value."""
     return call.argument(1, "val")
 
@@ -160,42 +174,6 @@ def _modules(machine: Machine, base: Value, index: Value) -> Value:
 def _search_path(machine: Machine) -> Value:
     paths: Value = machine.shared.setdefault("sys.path", Value([]))
     return paths
-
-
-STANDARD = Plugin(
-    names={"sys.argv": lambda machine: Value(machine.argv), "sys.path": _search_path},
-    items={"os.environ": _environ, "sys.modules": _modules},
-    calls={
-        "*.astype": as_number,
-        "*.item": as_number,
-        "os.environ.get": environ_get,
-        "os.getenv": environ_get,
-        "os.environ.copy": lambda machine, _: Value(AttrDict(dict(machine.environ), "open")),
-        "os.environ.setdefault": environ_setdefault,
-        "os.environ.update": environ_update,
-        "copy.deepcopy": lambda _, call: deep_copy(call.first),
-        "copy.copy": lambda _, call: copy_shallow(call.first),
-        "typing.cast": _typing_cast,
-        "functools.partial": partial,
-        "functools.reduce": reduce,
-        "operator.itemgetter": item_getter,
-        "functools.lru_cache": return_first,
-        "functools.cache": return_first,
-        "collections.OrderedDict": ordered_dict,
-        "collections.defaultdict": lambda _, call: Value(DefaultDict(call.first)),
-        "ast.literal_eval": literal_eval,
-        "distutils.strtobool": strtobool,
-        "sys.exit": exit_,
-        "os._exit": exit_,
-        **{
-            f"math.{name}": _math(name)
-            for name in ("ceil", "floor", "sqrt", "log", "log2", "exp", "pow")
-        },
-        **{
-            f"numpy.{name}": _math(name) for name in ("ceil", "floor", "sqrt", "log", "log2", "exp")
-        },
-    },
-)
 
 
 # Named tuples and dataclasses: making them, their fields, copies with changes.
@@ -274,18 +252,6 @@ def dataclass_fields(machine: Machine, call: Invocation) -> Value:
     return Value(fields)
 
 
-STRUCTURES = Plugin(
-    calls={
-        "collections.namedtuple": named_tuple,
-        "dataclasses.asdict": as_dict,
-        "attr.asdict": as_dict,
-        "attrs.asdict": as_dict,
-        "dataclasses.replace": replace_fields,
-        "dataclasses.fields": dataclass_fields,
-    }
-)
-
-
 # itertools, and progress bars around what is gone through.
 
 
@@ -335,37 +301,15 @@ def progress_bar(machine: Machine, call: Invocation) -> Value:
     return unknown()
 
 
-_PROGRESS = (
-    "tqdm.tqdm", "tqdm.auto.tqdm", "tqdm.notebook.tqdm", "tqdm.rich.tqdm", "tqdm.asyncio.tqdm",
-    "rich.progress.track", "fastprogress.master_bar", "fastprogress.progress_bar",
-    "alive_progress.alive_it", "mmcv.track_iter_progress", "progressbar.progressbar",
-    "tqdm.autonotebook.tqdm", "fastprogress.fastprogress.master_bar",
-)  # fmt: skip
-
-ITERATION = Plugin(
-    calls={
-        "itertools.count": count,
-        "itertools.islice": islice,
-        "itertools.cycle": return_first,
-        "itertools.product": product,
-        "itertools.chain": chain,
-        "itertools.chain.from_iterable": chain,
-        **dict.fromkeys(("tqdm.trange", "tqdm.auto.trange", "tqdm.notebook.trange"), range_),
-        **dict.fromkeys(_PROGRESS, progress_bar),
-    }
-)
-
-
 # The `re` module on text that is known: programs take names apart with it.
 
 
 MAX_TEXT = 300
 """Longest text that a pattern is applied to: a name, a path, not a file."""
 _FIND_ALL = ("sub", "split", "findall")
-_COMPILED = "re.compile()"
 
 
-def _apply_pattern(name: str) -> Handler:
+def apply_pattern(name: str) -> Handler:
     def run(machine: Machine, call: Invocation) -> Value | None:
         args, base = list(call.args), as_call(call.base)
         if base is not None and base.path == "re.compile":
@@ -408,33 +352,20 @@ def _groups_of(call: Invocation) -> Items:
     return match.attrs if match is not None else {}
 
 
-def _group(machine: Machine, call: Invocation) -> Value:
+def match_group(machine: Machine, call: Invocation) -> Value:
     groups = _groups_of(call)
     found = [groups.get(plain_key(value), unknown()) for value in call.args or [Value(0)]]
     return found[0] if len(found) == 1 else Value(tuple(found))
 
 
-def _groups(machine: Machine, call: Invocation) -> Value:
+def match_groups(machine: Machine, call: Invocation) -> Value:
     groups = _groups_of(call)
     numbers = sorted(key for key in groups if isinstance(key, int) and key)
     return Value(tuple(groups[number] for number in numbers))
 
 
-def _groupdict(machine: Machine, call: Invocation) -> Value:
+def match_groupdict(machine: Machine, call: Invocation) -> Value:
     return Value({k: value for k, value in _groups_of(call).items() if isinstance(k, str)})
-
-
-_FUNCTIONS = ("match", "search", "fullmatch", "sub", "split", "findall")
-
-PATTERNS = Plugin(
-    calls={
-        **{f"re.{name}": _apply_pattern(name) for name in _FUNCTIONS},
-        **{f"{_COMPILED}.{name}": _apply_pattern(name) for name in _FUNCTIONS},
-        "re.Match().group": _group,
-        "re.Match().groups": _groups,
-        "re.Match().groupdict": _groupdict,
-    }
-)
 
 
 # What `inspect` tells of the repository's functions: registries fill in defaults by it.
@@ -550,14 +481,8 @@ def _names_class(value: Value) -> bool:
     return symbol is not None and re.search(r"\.[A-Z]+[a-z]\w*$", symbol.path) is not None
 
 
-SIGNATURES = Plugin(
-    calls={
-        "inspect.isclass": is_class,
-        "inspect.isfunction": is_function,
-        "inspect.getmembers": get_members,
-        "inspect.getfullargspec": full_argument_names,
-        "inspect.getargspec": full_argument_names,
-        "inspect.signature": signature,
-        "types.MethodType": method_type,
-    }
+STANDARD = Plugin(
+    names={"sys.argv": lambda machine: Value(machine.argv), "sys.path": _search_path},
+    items={"os.environ": _environ, "sys.modules": _modules},
+    calls=modelled("stdlib", globals()),
 )
