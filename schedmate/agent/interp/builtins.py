@@ -123,7 +123,7 @@ def _dict(machine: Machine, call: Invocation) -> Value:
     return Value(items)
 
 
-def range_(machine: Machine, call: Invocation) -> Value:
+def _range(machine: Machine, call: Invocation) -> Value:
     start, stop = (Value(0), call.need(0)) if len(call.args) < 2 else call.args[:2]
     return Value(RangeOf(start, stop, call.argument(2) or Value(1)), origin_of(*call.args))
 
@@ -241,38 +241,6 @@ def _any_all(name: str) -> Handler:
 def _next(machine: Machine, call: Invocation) -> Value:
     items = iterate(call.first)
     return items[0] if items else machine.element(call.first)
-
-
-_DATA_FUNCTIONS: dict[str, Handler] = {
-    "len": _len,
-    "int": _convert(int),
-    "float": _convert(float),
-    "str": _convert(str),
-    "repr": _convert(repr),
-    "bool": _bool,
-    "list": _listing(list),
-    "tuple": _listing(tuple),
-    "set": _set,
-    "frozenset": _set,
-    "dict": _dict,
-    "range": range_,
-    "xrange": range_,
-    "enumerate": _enumerate,
-    "zip": _zip,
-    "map": _map,
-    "filter": _filter,
-    "sorted": _sorted,
-    "reversed": _reversed,
-    "min": _numeric("min"),
-    "max": _numeric("max"),
-    "sum": _numeric("sum"),
-    "abs": _numeric("abs"),
-    "round": _numeric("round"),
-    "any": _any_all("any"),
-    "all": _any_all("all"),
-    "iter": return_first,
-    "next": _next,
-}
 
 
 # Built-in functions that ask what something is and which attributes it has.
@@ -428,26 +396,10 @@ def _callable(machine: Machine, call: Invocation) -> Value:
     return Value(False) if plain else unknown()
 
 
-_INTROSPECTION_FUNCTIONS: dict[str, Handler] = {
-    "isinstance": _isinstance,
-    "issubclass": _issubclass,
-    "getattr": _getattr,
-    "hasattr": _hasattr,
-    "setattr": _setattr,
-    "delattr": _delattr,
-    "dir": _dir,
-    "vars": _vars,
-    "globals": lambda machine, _: Value(machine.frames[-1].scope.module.scope.names),
-    "locals": _locals,
-    "super": _super,
-    "callable": _callable,
-}
-
-
 # Built-in functions that open files and run code.
 
 
-def open_(machine: Machine, call: Invocation) -> Value:
+def _open(machine: Machine, call: Invocation) -> Value:
     path = call.args[0] if call.args else call.kwargs.get("file", unknown())
     mode = call.args[1] if len(call.args) > 1 else call.kwargs.get("mode", Value("r"))
     if mode.text is not None and any(letter in mode.text for letter in "wax"):
@@ -505,19 +457,8 @@ def _import(machine: Machine, call: Invocation) -> Value:
     return machine.import_module(name) if name is not None else unknown()
 
 
-def exit_(machine: Machine, call: Invocation) -> Value:
+def _exit(machine: Machine, call: Invocation) -> Value:
     raise Raised("SystemExit")
-
-
-_EXECUTION_FUNCTIONS: dict[str, Handler] = {
-    "print": lambda *_: Value(None),
-    "open": open_,
-    "eval": _eval,
-    "exec": _exec,
-    "__import__": _import,
-    "exit": exit_,
-    "quit": exit_,
-}
 
 
 # Python's built-in names.
@@ -549,12 +490,21 @@ def _new_class(
 
 
 FUNCTIONS: dict[str, Handler] = {
-    **_INTROSPECTION_FUNCTIONS,
-    **_DATA_FUNCTIONS,
-    **_EXECUTION_FUNCTIONS,
-    "type": _type,
-    "compile": return_first,
+    # a function of this module called `_len` models Python's `len`
+    **{name: globals()[f"_{name}"] for name in dir(python) if f"_{name}" in globals()},
+    **{name: _convert(getattr(python, name)) for name in ("int", "float", "str", "repr")},
+    **{name: _numeric(name) for name in ("min", "max", "sum", "abs", "round")},
+    **{name: _any_all(name) for name in ("any", "all")},
+    **{name: _listing(kind) for name, kind in (("list", list), ("tuple", tuple))},
+    **dict.fromkeys(("iter", "compile"), return_first),
+    "frozenset": _set,
+    "xrange": _range,
+    "quit": _exit,
+    "print": lambda *_: Value(None),
+    "globals": lambda machine, _: Value(machine.frames[-1].scope.module.scope.names),
+    "__import__": _import,
 }
+"""The models of built-in functions, by their names."""
 
 BUILTINS: dict[str, Value] = {
     name: Value(Native(name, function)) for name, function in FUNCTIONS.items()

@@ -8,17 +8,15 @@ library by the dotted paths under which the program uses it; the `Registry` asks
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import product
 from pathlib import Path
 from posixpath import splitext
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from schedmate.agent.interp import expressions, statements
-from schedmate.agent.interp.builtins import BUILTINS, FUNCTIONS
+from schedmate.agent.interp.builtins import BUILTINS
 from schedmate.agent.interp.objects import (
     ANY_ERROR,
     BudgetSpent,
@@ -34,12 +32,10 @@ from schedmate.agent.interp.objects import (
     as_node,
     bound,
     lineage,
-    return_first,
 )
 from schedmate.agent.interp.source import Sources
 from schedmate.agent.interp.values.base import kind
 from schedmate.agent.values import Data, Items, Value, stated, unknown
-from schedmate.base.data import load
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.trace import Watcher
@@ -349,28 +345,6 @@ class Plugin:
     on_constructed: Callable[[Machine, Value, Invocation], Value | None] | None = None
     on_defined: Callable[[Machine, Function], None] | None = None
     on_enter: Callable[[Machine, Function, Value], Value | None] | None = None
-
-
-_MODELS: dict[str, Any] = load("agent/interp/libs/models.yaml")
-GROUPS: dict[str, list[str]] = _MODELS["groups"]
-"""Names that models.yaml has for several paths or parts of them."""
-
-
-def modelled(module: str, functions: Mapping[str, Any]) -> dict[str, Handler]:
-    """The calls that a module of `libs/` models by what models.yaml says, by their paths.
-
-    `functions` are the module's names.
-    """
-    known = {**FUNCTIONS, "return_first": return_first, **functions}
-    calls: dict[str, Handler] = {}
-    for entry, paths in _MODELS["calls"][module].items():
-        name, _, word = entry.partition(" ")
-        model = known[name](word) if word else known[name]
-        for path in paths:
-            groups = re.findall(r"\{(\w+)\}", path)
-            for members in product(*(GROUPS[group] for group in groups)):
-                calls[path.format_map(dict(zip(groups, members, strict=True)))] = model
-    return calls
 
 
 class TwiceError(ValueError):

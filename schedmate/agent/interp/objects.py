@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from schedmate.agent.bounds import Budget
 from schedmate.agent.values import Items, StandIn, Value, unknown
+from schedmate.base.data import load
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.machine import Machine
@@ -395,6 +398,27 @@ def return_owner(machine: Machine, call: Invocation) -> Value:
 def return_first(machine: Machine, call: Invocation) -> Value:
     """A callable that gives back what it is given first."""
     return call.first
+
+
+_MODELS: dict[str, Any] = load("agent/interp/libs/models.yaml")
+GROUPS: dict[str, list[str]] = _MODELS["groups"]
+"""Names that models.yaml has for several paths or parts of them."""
+
+
+def modelled(section: str, functions: Mapping[str, Any]) -> dict[str, Handler]:
+    """The models of a section of models.yaml, by the paths or names of what they answer.
+
+    `functions` are the names that it may use: those of the module whose section it is.
+    """
+    calls: dict[str, Handler] = {}
+    for entry, paths in _MODELS["calls"][section].items():
+        name, _, word = entry.partition(" ")
+        model = functions[name](word) if word else functions[name]
+        for path in paths:
+            groups = re.findall(r"\{(\w+)\}", path)
+            for members in product(*(GROUPS[group] for group in groups)):
+                calls[path.format_map(dict(zip(groups, members, strict=True)))] = model
+    return calls
 
 
 # Where control is in the followed program, and how it leaves a block.

@@ -37,8 +37,9 @@ from schedmate.agent.interp.libs.records import (
     is_record,
     make_record,
 )
-from schedmate.agent.interp.machine import GROUPS, Machine, Plugin, modelled
+from schedmate.agent.interp.machine import Machine, Plugin
 from schedmate.agent.interp.objects import (
+    GROUPS,
     AttrDict,
     Call,
     Function,
@@ -51,6 +52,7 @@ from schedmate.agent.interp.objects import (
     as_function,
     as_node,
     as_symbol,
+    modelled,
     path_of,
 )
 from schedmate.agent.interp.source import constant_value, elements

@@ -18,8 +18,9 @@ from schedmate.agent.interp.libs.files import class_named, note_settings, read_f
 from schedmate.agent.interp.libs.hydra import as_mapping, with_dotlist
 from schedmate.agent.interp.libs.libraries import config_defaults
 from schedmate.agent.interp.libs.parsers import parse_flags, plain_scalar, spelled_value
-from schedmate.agent.interp.machine import ANY, GROUPS, Machine, Plugin, modelled
+from schedmate.agent.interp.machine import ANY, Machine, Plugin
 from schedmate.agent.interp.objects import (
+    GROUPS,
     AttrDict,
     Function,
     Handler,
@@ -30,6 +31,7 @@ from schedmate.agent.interp.objects import (
     as_class,
     as_instance,
     as_node,
+    modelled,
     return_owner,
 )
 from schedmate.agent.interp.values.base import iterate, several

@@ -18,8 +18,9 @@ from schedmate.agent.interp.libs.parsers import (
     plain_scalar,
     spelled_value,
 )
-from schedmate.agent.interp.machine import GROUPS, Machine, Plugin, modelled
+from schedmate.agent.interp.machine import Machine, Plugin
 from schedmate.agent.interp.objects import (
+    GROUPS,
     AttrDict,
     Call,
     Class,
@@ -29,6 +30,7 @@ from schedmate.agent.interp.objects import (
     Site,
     as_symbol,
     is_own,
+    modelled,
     path_of,
 )
 from schedmate.agent.interp.values import classes

@@ -19,8 +19,9 @@ from pathlib import Path
 from schedmate.agent.bounds import MAX_PATH, joined_length
 from schedmate.agent.configs.reader import read_config, read_hocon_text
 from schedmate.agent.configs.scalars import parse_scalar
-from schedmate.agent.interp.machine import Machine, Plugin, modelled
-from schedmate.agent.interp.objects import (
+from schedmate.agent.interp.builtins import FUNCTIONS
+from schedmate.agent.interp.machine import Machine, Plugin
+from schedmate.agent.interp.objects import (  # noqa: F401 (of models.yaml)
     Handler,
     Invocation,
     Module,
@@ -30,6 +31,8 @@ from schedmate.agent.interp.objects import (
     as_class,
     as_node,
     as_symbol,
+    modelled,
+    return_first,
 )
 from schedmate.agent.interp.values.base import iterate, origin_of
 from schedmate.agent.interp.values.files import (
@@ -603,5 +606,5 @@ FILES = Plugin(
             **{f"get_{kind}": hocon_get for kind in _HOCON_KINDS},
         }
     },
-    calls=modelled("files", globals()),
+    calls=modelled("files", {**FUNCTIONS, **globals()}),
 )

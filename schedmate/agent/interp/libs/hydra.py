@@ -35,7 +35,7 @@ from schedmate.agent.interp.libs.records import (
     record_parameters,
     update_record,
 )
-from schedmate.agent.interp.machine import Machine, Plugin, modelled
+from schedmate.agent.interp.machine import Machine, Plugin
 from schedmate.agent.interp.objects import (
     AttrDict,
     Call,
@@ -51,6 +51,7 @@ from schedmate.agent.interp.objects import (
     as_instance,
     as_symbol,
     is_own,
+    modelled,
     native,
     path_of,
 )

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from schedmate.agent.interp.libs.files import read_file
-from schedmate.agent.interp.machine import Machine, Plugin, modelled
+from schedmate.agent.interp.machine import Machine, Plugin
 from schedmate.agent.interp.objects import (
     AttrDict,
     Bound,
@@ -26,6 +26,7 @@ from schedmate.agent.interp.objects import (
     as_instance,
     as_symbol,
     is_own,
+    modelled,
     native,
     path_of,
 )

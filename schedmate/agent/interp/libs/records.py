@@ -19,8 +19,9 @@ from schedmate.agent.interp.libs.parsers import (
     plain_scalar,
     spelled_value,
 )
-from schedmate.agent.interp.machine import GROUPS, Machine, Plugin, modelled
+from schedmate.agent.interp.machine import Machine, Plugin
 from schedmate.agent.interp.objects import (
+    GROUPS,
     NOWHERE,
     AttrDict,
     Bound,
@@ -34,6 +35,7 @@ from schedmate.agent.interp.objects import (
     as_instance,
     as_node,
     as_symbol,
+    modelled,
     path_of,
 )
 from schedmate.agent.interp.source import constant_value, last_name, nodes_of, variable_name

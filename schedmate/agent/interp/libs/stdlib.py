@@ -13,8 +13,9 @@ import re
 from collections.abc import Callable
 
 from schedmate.agent.bounds import MAX_DATA, VALUE_WEIGHT, linear_pattern_for, measure
-from schedmate.agent.interp.machine import Machine, Plugin, modelled
-from schedmate.agent.interp.objects import (
+from schedmate.agent.interp.builtins import FUNCTIONS
+from schedmate.agent.interp.machine import Machine, Plugin
+from schedmate.agent.interp.objects import (  # noqa: F401 (of models.yaml)
     AttrDict,
     Bound,
     Call,
@@ -35,6 +36,8 @@ from schedmate.agent.interp.objects import (
     as_function,
     as_instance,
     as_symbol,
+    modelled,
+    return_first,
 )
 from schedmate.agent.interp.values import base, classes
 from schedmate.agent.interp.values.base import copy_shallow, iterate, kind, origin_of, plain_key
@@ -484,5 +487,5 @@ def _names_class(value: Value) -> bool:
 STANDARD = Plugin(
     names={"sys.argv": lambda machine: Value(machine.argv), "sys.path": _search_path},
     items={"os.environ": _environ, "sys.modules": _modules},
-    calls=modelled("stdlib", globals()),
+    calls=modelled("stdlib", {**FUNCTIONS, **globals()}),
 )

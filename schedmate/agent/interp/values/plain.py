@@ -37,6 +37,7 @@ from schedmate.agent.interp.objects import (
     Symbol,
     as_instance,
     bound,
+    modelled,
     native,
 )
 from schedmate.agent.interp.values import base
@@ -307,8 +308,9 @@ def _copy(machine: Machine, call: Invocation) -> Value:
     return machine.made(kind(call.owner).copy(call.owner))
 
 
-def _combined(op: type[ast.operator]) -> Handler:
-    """`a.union(b)` of sets, which are lists here."""
+def _combined(operator: str) -> Handler:
+    """`a.union(b)` of sets, which are lists here, as the operator of this name makes it."""
+    op = getattr(ast, operator)
 
     def combine(machine: Machine, call: Invocation) -> Value:
         result = call.owner
@@ -349,26 +351,7 @@ def in_order(
     return [items[i] for i in order]
 
 
-_TUPLE: dict[str, Handler] = {"index": _list_index, "count": _count}
-
-_LIST: dict[str, Handler] = {
-    **_TUPLE,
-    "append": _append,
-    "add": _append,
-    "extend": _extend,
-    "update": _extend,
-    "insert": _insert,
-    "pop": _list_pop,
-    "copy": _copy,
-    "remove": _list_remove,
-    "discard": _list_remove,
-    "sort": _reorder,
-    "reverse": _in_place("reverse"),
-    "clear": _in_place("clear"),
-    "union": _combined(ast.BitOr),
-    "intersection": _combined(ast.BitAnd),
-    "difference": _combined(ast.Sub),
-}
+_TUPLE = modelled("tuple", globals())
 
 
 class Sequence(Plain[S_co]):
@@ -410,7 +393,7 @@ class Sequence(Plain[S_co]):
 class List(Sequence[list[Value]]):
     """Lists, and sets, which are kept as lists."""
 
-    methods = _LIST
+    methods = _TUPLE | modelled("list", globals())
 
     def setitem(self, machine: Machine, base: Value, index: Value, value: Value) -> None:
         place, items = index.integer, self.data(base)
@@ -578,20 +561,7 @@ def _dict_pop(machine: Machine, call: Invocation) -> Value:
     return found
 
 
-_MAPPING_METHODS: dict[str, Handler] = {
-    "get": _get,
-    "keys": _keys,
-    "values": _values,
-    "items": _items,
-    "update": _dict_update,
-    "setdefault": _setdefault,
-    "pop": _dict_pop,
-    "copy": _copy,
-    # Python 2
-    "iterkeys": _keys,
-    "itervalues": _values,
-    "iteritems": _items,
-}
+_MAPPING_METHODS = modelled("mapping", globals())
 
 
 @kind_of(dict)
