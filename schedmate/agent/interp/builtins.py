@@ -435,7 +435,7 @@ def _exec(machine: Machine, call: Invocation) -> Value:
     if path is None or text is None:
         return Value(None)
     file = machine.sources.relative(path)
-    tree = parse_tolerant(text, file, machine.observer)
+    tree = parse_tolerant(text, file, machine.observer.warns)
     if tree is None:
         return Value(None)
     module = machine.sources.module(path, path.stem)

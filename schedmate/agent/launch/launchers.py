@@ -112,6 +112,8 @@ class Rules:
     not_followed: dict[str, str]
     shells: frozenset[str]
     evidence: tuple[TrainingSign, ...]
+    accelerate: dict[str, str]
+    precisions: dict[str, str]
 
 
 @cache
@@ -139,6 +141,8 @@ def launch_rules() -> Rules:
         uncertain=frozenset(data["uncertain"]),
         not_followed=data["not_followed"],
         shells=frozenset(data["shells"]),
+        accelerate=data["accelerate"],
+        precisions=data["precisions"],
         evidence=tuple(
             TrainingSign(item["where"], re.compile(item["pattern"], re.IGNORECASE), item["points"])
             for item in data["evidence"]
@@ -300,15 +304,6 @@ def known_program(words: Sequence[str]) -> KnownProgram | None:
 
 Facts = dict[str, Value]
 
-_ACCELERATE_FACTS = {
-    "num_processes": "procs",
-    "num_machines": "nodes",
-    "mixed_precision": "precision",
-    "zero_stage": "zero_stage",
-    "deepspeed_config_file": "deepspeed_config",
-    "gradient_accumulation_steps": "gradient_accumulation_steps",
-}
-
 
 def facts_from_options(table: Table, options: Options, repo: Repo, cwd: str) -> Facts:
     """The facts that a launcher's options state. What is unknown states nothing."""
@@ -362,7 +357,7 @@ def _facts_of_accelerate(repo: Repo, path: str) -> Facts:
         return {}
     facts: Facts = {}
     inner = items.get("deepspeed_config", Value(None)).mapping or {}
-    for key, fact in _ACCELERATE_FACTS.items():
+    for key, fact in launch_rules().accelerate.items():
         value = inner.get(key) or items.get(key) or Value(None)
         if value.origin is None or not isinstance(value.data, bool | int | float | str):
             continue
@@ -512,17 +507,6 @@ def launcher_variables(sets: dict[str, str], facts: Facts) -> dict[str, Value]:
 
 PlainFacts = dict[str, int | float | str]
 
-_PRECISION = {
-    "no": "fp32",
-    "32": "fp32",
-    "32-true": "fp32",
-    "16": "fp16",
-    "16-true": "fp16",
-    "16-mixed": "fp16",
-    "bf16-true": "bf16",
-    "bf16-mixed": "bf16",
-}
-
 _COUNT_FACTS = ("nodes", "procs", "procs_per_node", "tasks", "tasks_per_node", "cpus_per_task")
 
 
@@ -632,5 +616,7 @@ FACT_READERS: dict[str, Callable[[str], PlainFacts]] = {
     "time": lambda text: (
         {"time_limit_s": limit} if (limit := time_limit_seconds(text)) is not None else {}
     ),
-    "precision": lambda text: {"precision": _PRECISION.get(text.lower(), text.lower())},
+    "precision": lambda text: {
+        "precision": launch_rules().precisions.get(text.lower(), text.lower())
+    },
 }

@@ -267,9 +267,17 @@ def output_of(shell: Shell, part: Substitution) -> Text | None:
     return tuple(trimmed)
 
 
-def _output_of_block(shell: Shell, nodes: Sequence[shell_grammar.Node]) -> Text | None:
+def _output_of_block(
+    shell: Shell, nodes: Sequence[shell_grammar.Node], chained: bool = False
+) -> Text | None:
+    """What commands print in turn; in `a && b` a test may decide that nothing more is printed."""
     output: Text = ()
     for node in nodes:
+        if chained and _is_test(node):
+            decision = shell.node(node)
+            if not decision:
+                return output if decision is False else None
+            continue
         shell.follower.tick()
         printed = _output_of_node(shell, node)
         if printed is None:
@@ -278,10 +286,16 @@ def _output_of_block(shell: Shell, nodes: Sequence[shell_grammar.Node]) -> Text 
     return output
 
 
+def _is_test(node: shell_grammar.Node) -> bool:
+    first = node.words[:1] if isinstance(node, shell_grammar.Simple) else []
+    tests = any(word.bare in ("[", "test") for word in first)
+    return tests or isinstance(node, shell_grammar.Condition)
+
+
 def _output_of_node(shell: Shell, node: shell_grammar.Node) -> Text | None:
     match node:
         case shell_grammar.AndOr() if all(operator == "&&" for operator, _ in node.items):
-            return _output_of_chain(shell, [item for _, item in node.items])
+            return _output_of_block(shell, [item for _, item in node.items], chained=True)
         case shell_grammar.AndOr():  # `command || fallback`
             return _output_of_node(shell, node.items[0][1]) if len(node.items) == 2 else None
         case shell_grammar.Group():
@@ -292,26 +306,6 @@ def _output_of_node(shell: Shell, node: shell_grammar.Node) -> Text | None:
             return _output_of_command(shell, node)
         case _:
             return None
-
-
-def _output_of_chain(shell: Shell, nodes: Sequence[shell_grammar.Node]) -> Text | None:
-    """`a && b`, where a test may decide that nothing more is printed."""
-    output: Text = ()
-    for node in nodes:
-        simple = isinstance(node, shell_grammar.Simple) and node.words
-        name = node.words[0].bare if isinstance(node, shell_grammar.Simple) and simple else None
-        if isinstance(node, shell_grammar.Condition) or name in ("[", "test"):
-            decision = shell.node(node)
-            if decision is None:
-                return None
-            if not decision:
-                return output
-            continue
-        printed = _output_of_node(shell, node)
-        if printed is None:
-            return None
-        output += printed
-    return output
 
 
 def _output_of_command(shell: Shell, node: shell_grammar.Simple) -> Text | None:

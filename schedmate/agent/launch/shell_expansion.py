@@ -311,13 +311,13 @@ class Expander:
         if isinstance(part, Literal):
             origin = self.state.origin(part.line, variable)
             return [Piece(part.text, origin, quoted=part.quoted)]
-        if isinstance(part, Substitution):
-            return [as_expanded(piece, part.quoted) for piece in self.substitute(part)]
         origin = self.state.origin(part.line, variable)
         if isinstance(part, Arithmetic):
             value = self.arithmetic(part.text, part.line)
             known = value is not None
             return [Piece(str(value) if known else part.raw, origin, known, quoted=part.quoted)]
+        if isinstance(part, Substitution):
+            return [as_expanded(piece, part.quoted) for piece in self.substitute(part)]
         if self._depth >= MAX_DEPTH:
             return [Piece(part.raw, origin, known=False)]
         self._depth += 1

@@ -45,14 +45,10 @@ class Substitution:
     quoted: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Arithmetic:
+class Arithmetic(Substitution):
     """`$((...))`."""
 
-    raw: str
-    text: str
-    line: int
-    quoted: bool
+    __slots__ = ()
 
 
 Part = Literal | Param | Substitution | Arithmetic

@@ -537,31 +537,22 @@ def trainer_fit(machine: Machine, call: Invocation) -> Value | None:
     machine.record(path, call.args, call.kwargs, call.site)
     model = call.argument(0, "model")
     data = call.argument(1, "train_dataloaders", "datamodule") or call.kwargs.get("datamodule")
-    for target, hooks in ((data, _DATA_HOOKS), (model, _MODULE_HOOKS)):
+    for target in (data, model):
         owner = as_instance(target)
         if target is None or owner is None:
             continue
-        for name, args in hooks:
+        for name in _HOOKS:
             method = owner.cls.method(name)
             if method is not None:
-                machine.call_function(method, [target, *args], {}, call.site)
+                args = [target, Value("fit")] if name == "setup" else [target]
+                machine.call_function(method, args, {}, call.site)
     return Value(None)
 
 
-_DATA_HOOKS: tuple[tuple[str, list[Value]], ...] = (
-    ("prepare_data", []),
-    ("setup", [Value("fit")]),
-    ("train_dataloader", []),
-    ("val_dataloader", []),
-)
-_MODULE_HOOKS: tuple[tuple[str, list[Value]], ...] = (
-    ("prepare_data", []),
-    ("setup", [Value("fit")]),
-    ("configure_model", []),
-    ("configure_optimizers", []),
-    ("train_dataloader", []),
-    ("val_dataloader", []),
-)
+_HOOKS = (
+    "prepare_data", "setup", "configure_model", "configure_optimizers", "train_dataloader",
+    "val_dataloader",
+)  # fmt: skip
 
 
 def lightning_cli(machine: Machine, call: Invocation) -> Value:
