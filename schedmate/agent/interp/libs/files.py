@@ -12,7 +12,7 @@ import os
 import posixpath
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import takewhile
 from pathlib import Path
 
@@ -414,6 +414,15 @@ def required_file(machine: Machine, path: Value) -> Path | None:
     return file
 
 
+def or_warned(machine: Machine, read: Callable[[], Value]) -> Value | None:
+    """What `read` gives; None, with a warning, for input that cannot be read."""
+    try:
+        return read()
+    except InputError as error:
+        machine.observer.warns(str(error))
+        return None
+
+
 def read_file(machine: Machine, path: Value) -> Value | None:
     """A configuration file's content, noted as settings; None when it is not in the repository."""
     named = str(path.data.path) if isinstance(path.data, FileHandle) else path.text
@@ -426,10 +435,8 @@ def read_file(machine: Machine, path: Value) -> Value | None:
         return None
     if _is_table(located):
         return unknown(origin=path.origin)
-    try:
-        value = plain_tree(read_config(located, machine.sources.root))
-    except InputError as error:
-        machine.observer.warns(str(error))
+    value = or_warned(machine, lambda: plain_tree(read_config(located, machine.sources.root)))
+    if value is None:
         return None
     return note_settings(machine, value, machine.sources.relative(located))
 
@@ -568,10 +575,8 @@ def parse_hocon_text(machine: Machine, call: Invocation) -> Value:
     lines = content.count("\n")
     files = [path for text, path in machine.texts.items() if text.count("\n") == lines]
     name = machine.sources.relative(files[-1]) if files else None
-    try:
-        tree = read_hocon_text(content, name)
-    except InputError as error:
-        machine.observer.warns(str(error))
+    tree = or_warned(machine, lambda: read_hocon_text(content, name))
+    if tree is None:
         return unknown()
     return note_settings(machine, attr_tree(tree, HOCON_FLAVOUR), name or "configuration text")
 
