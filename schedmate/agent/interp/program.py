@@ -18,7 +18,6 @@ from schedmate.agent.interp.libs import (
     hydra,
     libraries,
     records,
-    stdlib,
 )
 from schedmate.agent.interp.libs.configs import mmengine_from_file
 from schedmate.agent.interp.libs.libraries import canonical_path
@@ -181,8 +180,8 @@ def _is_project(folder: Path) -> bool:
 
 
 _PLUGINS = (
-    stdlib.STANDARD, files.FILES, argparse.PARSERS, records.RECORDS, records.FUNCTIONS,
-    experiments.EXPERIMENTS, configs.CONFIGS, hydra.HYDRA, libraries.DOCUMENTED,
+    files.FILES, argparse.PARSERS, records.RECORDS, records.FUNCTIONS,
+    experiments.EXPERIMENTS, configs.CONFIGS, hydra.HYDRA, libraries.LIBRARIES,
 )  # fmt: skip
 
 
