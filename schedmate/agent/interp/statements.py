@@ -274,10 +274,6 @@ def execute_statements(machine: Machine, body: Sequence[ast.stmt], scope: Scope)
     return None
 
 
-def _expr(machine: Machine, node: ast.Expr, scope: Scope) -> None:
-    evaluate(machine, node.value, scope)
-
-
 def _assign(machine: Machine, node: ast.Assign, scope: Scope) -> None:
     value = evaluate(machine, node.value, scope)
     machine.observer.assigns(machine, node, value, scope)
@@ -293,7 +289,8 @@ def _annassign(machine: Machine, node: ast.AnnAssign, scope: Scope) -> None:
 
 
 def _augassign(machine: Machine, node: ast.AugAssign, scope: Scope) -> None:
-    load = _as_load(node.target)
+    name = variable_name(node.target)
+    load = ast.copy_location(ast.Name(name, ast.Load()), node.target) if name else node.target
     left = evaluate(machine, load, scope)
     right = evaluate(machine, node.value, scope)
     op, items, mapping = type(node.op), left.elements, left.mapping
@@ -310,11 +307,6 @@ def _augassign(machine: Machine, node: ast.AugAssign, scope: Scope) -> None:
         return
     here = Origin("code", scope.module.file, node.lineno)
     machine.assign(node.target, machine.made(binary_operation(op, left, right, here)), scope)
-
-
-def _as_load(target: ast.Name | ast.Attribute | ast.Subscript) -> ast.expr:
-    name = variable_name(target)
-    return target if name is None else ast.copy_location(ast.Name(name, ast.Load()), target)
 
 
 def _delete(machine: Machine, node: ast.Delete, scope: Scope) -> None:
@@ -393,7 +385,7 @@ def _with(machine: Machine, node: ast.With | ast.AsyncWith, scope: Scope) -> Flo
 
 
 _EXECUTE: dict[type[ast.stmt], Callable[..., Flow | None]] = {
-    ast.Expr: _expr,
+    ast.Expr: lambda machine, node, scope: evaluate(machine, node.value, scope) and None,
     ast.Assign: _assign,
     ast.AnnAssign: _annassign,
     ast.AugAssign: _augassign,

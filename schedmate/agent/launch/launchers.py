@@ -326,13 +326,14 @@ def facts_from_options(table: Table, options: Options, repo: Repo, cwd: str) -> 
             elif content is not None:
                 facts |= _facts_of_hostfile(content, path)
         else:
-            plain = FACT_READERS[fact](text) if fact in FACT_READERS else _text_fact(fact, text)
+            known = re.fullmatch(r"[\w.,:/%+=@-]+", text)
+            plain = _read_fact(fact, text) if fact in FACT_READERS or known else {}
             facts |= {key: Value(data, origin) for key, data in plain.items()}
     return config | facts
 
 
-def _text_fact(fact: str, text: str) -> PlainFacts:
-    return {fact: text} if re.fullmatch(r"[\w.,:/%+=@-]+", text) else {}
+def _read_fact(fact: str, text: str) -> PlainFacts:
+    return FACT_READERS[fact](text) if fact in FACT_READERS else {fact: text}
 
 
 def _facts_of_hostfile(content: str, path: str | None) -> Facts:
@@ -362,9 +363,8 @@ def _facts_of_accelerate(repo: Repo, path: str) -> Facts:
         if value.origin is None or not isinstance(value.data, bool | int | float | str):
             continue
         text = "no" if value.data is False else str(value.data)
-        stated = FACT_READERS[fact](text) if fact in FACT_READERS else {fact: text}
         origin = value.origin._replace(text=key)
-        facts |= {name: Value(data, origin) for name, data in stated.items()}
+        facts |= {name: Value(data, origin) for name, data in _read_fact(fact, text).items()}
     return facts
 
 

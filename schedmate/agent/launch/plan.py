@@ -18,6 +18,7 @@ from schedmate.agent.bounds import Budget
 from schedmate.agent.launch.launchers import (
     Facts,
     KnownProgram,
+    Rules,
     fact_product,
     known_program,
     launch_rules,
@@ -161,6 +162,7 @@ class Call:
         return posixpath.basename(token(self.words[0]))
 
 
+@dataclass
 class Follower:
     """Follows one command through a repository and collects the `runs` it starts.
 
@@ -170,37 +172,29 @@ class Follower:
     files that it made so far.
     """
 
-    def __init__(
-        self,
-        repo: Repo,
-        launch: LaunchConfig,
-        start: Callable[[Follower, Call], Decision],
-        budget_s: float = 2.0,
-        ignore_exits: bool = False,
-    ) -> None:
-        self.repo = repo
-        self.launch = launch
-        self.start = start
-        self.rules = launch_rules()
-        self.runs: list[Run] = []
-        self.warnings: list[str] = []
-        self.complete = True
-        self.left: tuple[str | None, int] | None = None
-        self.left_out: set[str] = set()
-        self.unread: list[str] = []
-        self.ignore_exits = ignore_exits
-        self.scripts: list[str] = []
-        self.made: dict[str, MadeFile] = {}
-        self._budget = Budget(budget_s)
-        self._steps = 0
-        self._undecided = 0
+    repo: Repo
+    launch: LaunchConfig
+    start: Callable[[Follower, Call], Decision]
+    budget: Budget = field(default_factory=lambda: Budget(2.0))
+    ignore_exits: bool = False
+    rules: Rules = field(default_factory=launch_rules)
+    runs: list[Run] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    complete: bool = True
+    left: tuple[str | None, int] | None = None
+    left_out: set[str] = field(default_factory=set)
+    unread: list[str] = field(default_factory=list)
+    scripts: list[str] = field(default_factory=list)
+    made: dict[str, MadeFile] = field(default_factory=dict)
+    _steps: int = 0
+    _undecided: int = 0
 
     def tick(self) -> None:
         """Count a step; raises OutOfBudgetError after too many or too long."""
         self._steps += 1
         if self._steps > MAX_STEPS or len(self.runs) > MAX_RUNS:
             raise OutOfBudgetError
-        if self._steps % 16 == 0 and self._budget.spent():
+        if self._steps % 16 == 0 and self.budget.spent():
             raise OutOfBudgetError
 
     def warn(self, message: str) -> None:

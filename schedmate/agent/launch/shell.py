@@ -558,27 +558,13 @@ class Shell:
                 return self._follow_case(node)
             case shell_grammar.For():
                 return self._follow_for(node)
-            case shell_grammar.CountingFor():
-                self.arithmetic(node.start, node.line)
-                return self._follow_loop(
-                    node.line,
-                    lambda: self.arithmetic(node.test, node.line),
-                    node.body,
-                    lambda: self.arithmetic(node.step, node.line),
-                )
             case shell_grammar.While():
-                return self._follow_loop(
-                    node.line, lambda: self._until(self.run(node.test), node.until), node.body
-                )
+                return self._follow_while(node)
             case shell_grammar.Function():
                 self.state.functions[node.name] = node.body
                 return True
             case shell_grammar.Group():
                 return (self.fork() if node.subshell else self).run(node.body)
-
-    @staticmethod
-    def _until(status: Decision, until: bool) -> Decision:
-        return shell_operators.negate(status) if until else status
 
     # Control flow
 
@@ -687,28 +673,20 @@ class Shell:
                 break
         return True
 
-    def _follow_loop(
-        self,
-        line: int,
-        test: Callable[[], Decision],
-        body: Sequence[shell_grammar.Node],
-        step: Callable[[], Decision] | None = None,
-    ) -> Decision:
+    def _follow_while(self, node: shell_grammar.While) -> Decision:
         for _ in range(MAX_ITERATIONS):
-            decision = test()
-            if decision is False:
-                break
+            decision = self.run(node.test)
             if decision is None:
-                self._follow_branches([body], exhaustive=False)
+                self._follow_branches([node.body], exhaustive=False)
+            if decision is None or decision is node.until:
                 break
             before = len(self.follower.runs)
-            if not self._follow_iteration(body):
+            if not self._follow_iteration(node.body):
                 break
             if len(self.follower.runs) > before:
-                self.follower.warn(f"{self.where(line)} is a loop: its first run is described")
+                self.follower.warn(f"{self.where(node.line)} is a loop: its first run is described")
                 break
-            if step is not None:
-                step()
+            self.arithmetic(node.step, node.line)
         return True
 
     def _follow_iteration(self, body: Sequence[shell_grammar.Node]) -> bool:

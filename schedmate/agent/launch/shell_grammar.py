@@ -11,6 +11,7 @@ import re
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Literal as Kind
+from typing import TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,10 +155,13 @@ class If:
 
 @dataclass(slots=True)
 class While:
+    """`while`, `until`; `step` is the arithmetic after each turn of a `for ((...))`."""
+
     line: int
     test: list[Node]
     body: list[Node]
     until: bool
+    step: str = ""
 
 
 @dataclass(slots=True)
@@ -167,17 +171,6 @@ class For:
     line: int
     name: str
     words: list[Word] | None
-    body: list[Node]
-
-
-@dataclass(slots=True)
-class CountingFor:
-    """`for ((start; test; step))`."""
-
-    line: int
-    start: str
-    test: str
-    step: str
     body: list[Node]
 
 
@@ -202,19 +195,9 @@ class Group:
     subshell: bool
 
 
-Node = (
-    Simple
-    | Condition
-    | ArithmeticCommand
-    | Pipeline
-    | AndOr
-    | If
-    | While
-    | For
-    | CountingFor
-    | Case
-    | Function
-    | Group
+Node: TypeAlias = (
+    "Simple | Condition | ArithmeticCommand | Pipeline | AndOr | If | While | For | Case | Function"
+    " | Group"
 )
 
 _ASSIGNMENT_START = re.compile(r"([A-Za-z_]\w*+)(?:\[([^\]]*+)\])?(\+?)=", re.ASCII)
@@ -423,11 +406,12 @@ class _Parser:
         self._accept("fi")
         return If(line, branches, otherwise)
 
-    def _for(self, line: int) -> For | CountingFor:
+    def _for(self, line: int) -> For | Group:
         if self.at < len(self.tokens) and self.tokens[self.at].kind == "arith":
             start, test, step = [*self.tokens[self.at].text.split(";"), "", ""][:3]
             self.at += 1
-            return CountingFor(line, start, test, step, self._do_body())
+            loop = While(line, [ArithmeticCommand(line, test)], self._do_body(), False, step)
+            return Group([ArithmeticCommand(line, start), loop], subshell=False)
         name = self._peek() or ""
         self.at += self.at < len(self.tokens)
         self._skip_newlines()

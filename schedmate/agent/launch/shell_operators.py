@@ -7,6 +7,7 @@ parser of its own.
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,12 +19,7 @@ Decision = bool | None
 """None: cannot be decided."""
 
 _COMPARISONS: dict[str, Callable[[int, int], bool]] = {
-    "-eq": lambda a, b: a == b,
-    "-ne": lambda a, b: a != b,
-    "-lt": lambda a, b: a < b,
-    "-le": lambda a, b: a <= b,
-    "-gt": lambda a, b: a > b,
-    "-ge": lambda a, b: a >= b,
+    f"-{name}": getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")
 }
 _TEST_JOINTS = ("&&", "||", ")")
 _STRING_OPERATORS = ("=", "==", "!=", "=~", "<", ">")
@@ -288,19 +284,10 @@ def replace_pattern(text: str, operation: str) -> str | None:
 _ARITHMETIC_TOKEN = re.compile(
     r"\s*+(0[xX][0-9a-fA-F]+|\d+|[A-Za-z_]\w*|\*\*|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%<>!~&|^?:()])"
 )
-_LEVELS: tuple[tuple[str, ...], ...] = (
-    ("||",),
-    ("&&",),
-    ("|",),
-    ("^",),
-    ("&",),
-    ("==", "!="),
-    ("<=", ">=", "<", ">"),
-    ("<<", ">>"),
-    ("+", "-"),
-    ("*", "/", "%"),
-    ("**",),
-)
+_LEVELS = [
+    level.split()
+    for level in ("||", "&&", "|", "^", "&", "== !=", "<= >= < >", "<< >>", "+ -", "* / %", "**")
+]
 _ASSIGN = re.compile(r"\s*+([A-Za-z_]\w*+)\s*+([-+*/%]?)=(?!=)(.*)", re.DOTALL | re.ASCII)
 _STEP = re.compile(
     r"\s*+(?:(\+\+|--)\s*+([A-Za-z_]\w*+)|([A-Za-z_]\w*+)\s*+(\+\+|--))\s*+", re.ASCII

@@ -391,7 +391,9 @@ def jsonargparse_cli(machine: Machine, call: Invocation) -> Value:
     while components is not None:
         function = as_function(components)
         if function is not None:
-            return _call_component(machine, function, argv)
+            function = function.undecorated()
+            settings = _component_settings(machine, function, argv)
+            return call_with_settings(machine, function, settings)
         chosen = _chosen_component(components, argv)
         if chosen is None:
             break
@@ -431,11 +433,6 @@ def _chosen_component(components: Value, argv: list[Value]) -> tuple[Value, list
         if token.text is not None and token.text in options:
             return options[token.text], [*argv[:at], *argv[at + 1 :]]
     return None
-
-
-def _call_component(machine: Machine, function: Function, argv: list[Value]) -> Value:
-    function = function.undecorated()
-    return call_with_settings(machine, function, _component_settings(machine, function, argv))
 
 
 def _component_settings(machine: Machine, function: Function, argv: list[Value]) -> Items:

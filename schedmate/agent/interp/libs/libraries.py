@@ -503,11 +503,6 @@ _RECORDED = (
 """Arguments of calls that are recorded: constructors, whose object they give, and searches."""
 
 
-def _takes_one(function: Value) -> bool:
-    own = as_function(function)
-    return own is None or bool(own.node.args.args)
-
-
 def callback_model(position: int | None, how: str, keyword: str) -> Handler:
     """A model of a call that runs a function given at `position` or as `keyword`."""
 
@@ -531,7 +526,9 @@ def callback_model(position: int | None, how: str, keyword: str) -> Handler:
             args = []
         elif how == "config":
             settings = (call.kwargs[name] for name in _SETTINGS if name in call.kwargs)
-            args = [next(settings, unknown())] if _takes_one(function) else []
+            own = as_function(function)
+            takes_one = own is None or bool(own.node.args.args)
+            args = [next(settings, unknown())] if takes_one else []
         result = machine.call(function, args, {}, call.site)
         return None if keyword in _RECORDED else result
 

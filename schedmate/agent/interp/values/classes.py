@@ -137,20 +137,7 @@ def is_record(cls: Class) -> bool:
 
 
 _PYTHON_KINDS: tuple[type, ...] = (type, list, dict, int, str, type(iter([])))
-_PYTHONS = frozenset(name for kind in _PYTHON_KINDS for name in dir(kind)) | {
-    "__call__",
-    "__enter__",
-    "__exit__",
-    "__getattr__",
-    "__array__",
-    "__version__",
-    "__all__",
-    "__file__",
-    "__path__",
-    "__spec__",
-    "__package__",
-    "__dict__",
-}
+_PYTHONS = frozenset(name for kind in _PYTHON_KINDS for name in dir(kind)).union(_KINDS["special"])
 """Special names that classes may have without saying so."""
 
 
