@@ -157,19 +157,16 @@ def _map(machine: Machine, call: Invocation) -> Value:
 
 
 def _filter(machine: Machine, call: Invocation) -> Value:
-    items = iterate(call.args[1]) if len(call.args) == 2 else None
+    items = iterate(call.argument(1))
     if items is None or len(items) > 500:
         return unknown()
-    passing = []
-    for item in items:
-        decided = truth(
-            item if call.args[0].data is None else machine.call(call.args[0], [item], {}, call.site)
-        )
-        if decided is None:
-            return unknown()
-        if decided:
-            passing.append(item)
-    return Value(passing)
+    asked = items
+    if call.first.data is not None:
+        asked = [machine.call(call.first, [item], {}, call.site) for item in items]
+    decided = list(map(truth, asked))
+    if None in decided:
+        return unknown()
+    return Value([item for item, passes in zip(items, decided, strict=True) if passes])
 
 
 def _sorted(machine: Machine, call: Invocation) -> Value:
@@ -312,7 +309,7 @@ def _is_plain(data: Data, wanted: tuple[type, ...]) -> bool:
 
 
 def _isinstance(machine: Machine, call: Invocation) -> Value:
-    outcome = is_instance(machine, call.args[0], call.args[1]) if len(call.args) == 2 else None
+    outcome = is_instance(machine, call.need(0), call.need(1))
     return unknown() if outcome is None else Value(outcome)
 
 
@@ -344,15 +341,12 @@ def _getattr(machine: Machine, call: Invocation) -> Value:
 
 
 def _hasattr(machine: Machine, call: Invocation) -> Value:
-    name = call.args[1].text if len(call.args) == 2 else None
-    found = kind(call.first).has(machine, call.first, name) if name is not None else None
+    found = kind(call.first).has(machine, call.first, call.need_text(1))
     return unknown() if found is None else Value(found)
 
 
 def _setattr(machine: Machine, call: Invocation) -> Value:
-    name = call.args[1].text if len(call.args) == 3 else None
-    if name is not None:
-        machine.setattr(call.first, name, call.args[2])
+    machine.setattr(call.first, call.need_text(1), call.need(2))
     return Value(None)
 
 
@@ -453,8 +447,7 @@ def _exec(machine: Machine, call: Invocation) -> Value:
 
 
 def _import(machine: Machine, call: Invocation) -> Value:
-    name = call.first.text
-    return machine.import_module(name) if name is not None else unknown()
+    return machine.import_module(call.need_text(0))
 
 
 def _exit(machine: Machine, call: Invocation) -> Value:

@@ -343,14 +343,6 @@ def load_lazy(machine: Machine, call: Invocation) -> Value:
     return note_settings(machine, config, machine.sources.relative(file))
 
 
-def load_lazy_beside(machine: Machine, call: Invocation) -> Value:
-    """`LazyConfig.load_rel(file)`: a file named from the folder of the one that loads it."""
-    here = machine.frames[-1].scope.module.path.parent if machine.frames else machine.sources.root
-    name = call.need_text(0, "filename")
-    path = Value(str(here / name), call.need(0, "filename").origin)
-    return load_lazy(machine, Invocation(call.path, [path, *call.args[1:]], call.kwargs, call.site))
-
-
 def _lazy_names(machine: Machine, path: Path, depth: int) -> dict[str, Value]:
     """What a configuration file defines; what it imports relatively comes from files beside it."""
     if path.suffix != ".py":

@@ -68,10 +68,7 @@ def environ_copy(machine: Machine, _: Invocation) -> Value:
 
 
 def environ_setdefault(machine: Machine, call: Invocation) -> Value:
-    name = call.first.text
-    if name is not None and len(call.args) == 2:
-        return machine.environ.setdefault(name, call.args[1])
-    return unknown()
+    return machine.environ.setdefault(call.need_text(0), call.need(1))
 
 
 def partial(machine: Machine, call: Invocation) -> Value:
@@ -80,15 +77,12 @@ def partial(machine: Machine, call: Invocation) -> Value:
 
 def reduce(machine: Machine, call: Invocation) -> Value:
     """`functools.reduce(getattr, "a.b".split("."), x)`."""
-    items = iterate(call.args[1]) if len(call.args) > 1 else None
+    items = iterate(call.need(1))
     if items is None or len(items) > 500:
         return unknown()
-    items = [*call.args[2:3], *items]
-    if not items:
-        return unknown()
-    result = items[0]
-    for item in items[1:]:
-        result = machine.call(call.args[0], [result, item], {}, call.site)
+    result, *rest = [*call.args[2:3], *items] or [unknown()]
+    for item in rest:
+        result = machine.call(call.first, [result, item], {}, call.site)
     return result
 
 
@@ -483,7 +477,7 @@ def get_members(_: Machine, call: Invocation) -> Value | None:
 
 def method_type(_: Machine, call: Invocation) -> Value:
     """`types.MethodType(function, instance)`."""
-    return Value(Bound(call.args[0], call.args[1])) if len(call.args) == 2 else unknown()
+    return Value(Bound(call.need(0), call.need(1)))
 
 
 def _names_class(value: Value) -> bool:

@@ -218,15 +218,6 @@ class BoundMethod(Invocable[Bound]):
 class PartialFunction(Invocable[Partial]):
     """A function of which some arguments are given."""
 
-    def getattr(self, machine: Machine, base: Value, name: str) -> Value:
-        data = self.data(base)
-        attributes = {
-            "func": data.func,
-            "args": Value(tuple(data.args)),
-            "keywords": Value(data.kwargs),
-        }
-        return attributes.get(name, unknown(name))
-
     def call(self, machine: Machine, func: Value, call: Invocation) -> Value:
         data = self.data(func)
         kwargs = {**data.kwargs, **call.kwargs}
