@@ -274,6 +274,10 @@ def execute_statements(machine: Machine, body: Sequence[ast.stmt], scope: Scope)
     return None
 
 
+def _expr(machine: Machine, node: ast.Expr, scope: Scope) -> None:
+    evaluate(machine, node.value, scope)
+
+
 def _assign(machine: Machine, node: ast.Assign, scope: Scope) -> None:
     value = evaluate(machine, node.value, scope)
     machine.observer.assigns(machine, node, value, scope)
@@ -385,7 +389,7 @@ def _with(machine: Machine, node: ast.With | ast.AsyncWith, scope: Scope) -> Flo
 
 
 _EXECUTE: dict[type[ast.stmt], Callable[..., Flow | None]] = {
-    ast.Expr: lambda machine, node, scope: evaluate(machine, node.value, scope) and None,
+    ast.Expr: _expr,
     ast.Assign: _assign,
     ast.AnnAssign: _annassign,
     ast.AugAssign: _augassign,
