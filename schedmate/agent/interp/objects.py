@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 from schedmate.agent.bounds import Budget
 from schedmate.agent.values import Items, StandIn, Value, unknown
@@ -400,20 +400,21 @@ def return_first(machine: Machine, call: Invocation) -> Value:
     return call.first
 
 
-_MODELS: dict[str, Any] = load("agent/interp/libs/models.yaml")
-GROUPS: dict[str, list[str]] = _MODELS["groups"]
-"""Names that models.yaml has for several paths or parts of them."""
+_GIVEN = load("agent/interp/libs/models.yaml")
+_MODELS: dict[str, dict[str, list[str]]] = _GIVEN["calls"]
+GROUPS: dict[str, list[str]] = _GIVEN["groups"]
+"""Paths of libraries, or parts of them, that models.yaml names together."""
 
 
-def modelled(section: str, functions: Mapping[str, Any]) -> dict[str, Handler]:
+def modelled(section: str, functions: Mapping[str, Callable[..., Handler]]) -> dict[str, Handler]:
     """The models of a section of models.yaml, by the paths or names of what they answer.
 
     `functions` are the names that it may use: those of the module whose section it is.
     """
     calls: dict[str, Handler] = {}
-    for entry, paths in _MODELS["calls"][section].items():
+    for entry, paths in _MODELS[section].items():
         name, _, word = entry.partition(" ")
-        model = functions[name](word) if word else functions[name]
+        model = functions[name](word) if word else cast("Handler", functions[name])
         for path in paths:
             groups = re.findall(r"\{(\w+)\}", path)
             for members in product(*(GROUPS[group] for group in groups)):
