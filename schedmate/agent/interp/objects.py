@@ -406,7 +406,9 @@ GROUPS: dict[str, list[str]] = _GIVEN["groups"]
 """Paths of libraries, or parts of them, that models.yaml names together."""
 
 
-def modelled(section: str, functions: Mapping[str, Callable[..., Handler]]) -> dict[str, Handler]:
+def modelled(
+    section: str, functions: Mapping[str, Callable[..., Handler | Value | None]]
+) -> dict[str, Handler]:
     """The models of a section of models.yaml, by the paths or names of what they answer.
 
     `functions` are the names that it may use: those of the module whose section it is.
@@ -414,7 +416,7 @@ def modelled(section: str, functions: Mapping[str, Callable[..., Handler]]) -> d
     calls: dict[str, Handler] = {}
     for entry, paths in _MODELS[section].items():
         name, _, word = entry.partition(" ")
-        model = functions[name](word) if word else cast("Handler", functions[name])
+        model = cast("Handler", functions[name](word) if word else functions[name])
         for path in paths:
             groups = re.findall(r"\{(\w+)\}", path)
             for members in product(*(GROUPS[group] for group in groups)):
