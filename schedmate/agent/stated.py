@@ -18,7 +18,7 @@ from schedmate.agent.fields.candidates import EXPLICIT, rules
 from schedmate.agent.fields.settings import Setting, all_settings, normal_name, settings_named
 from schedmate.agent.fields.unread import settings_from_argv
 from schedmate.agent.interp.trace import Trace
-from schedmate.agent.interp.values.mappings import plain_tree
+from schedmate.agent.interp.values.plain import plain_tree
 from schedmate.agent.launch.plan import LaunchPlan
 from schedmate.agent.units import ITERS
 from schedmate.agent.values import Items, Value

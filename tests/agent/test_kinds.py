@@ -15,7 +15,7 @@ from schedmate.agent.interp.objects import NOWHERE
 from schedmate.agent.interp.program import registry
 from schedmate.agent.interp.source import Sources
 from schedmate.agent.interp.trace import Watcher
-from schedmate.agent.interp.values import files, instances
+from schedmate.agent.interp.values import classes, files
 from schedmate.agent.interp.values.base import KINDS, Passes, iterate, kind, plain_key, truth
 from schedmate.agent.launch.repo import Repo
 from schedmate.agent.values import StandIn, Unknown, Value, lifted, unknown
@@ -42,7 +42,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
 def test_every_stand_in_and_all_plain_data_have_a_kind() -> None:
     stand_ins = {
         cls
-        for module in (objects, instances, files)
+        for module in (objects, classes, files)
         for cls in vars(module).values()
         if inspect.isclass(cls) and cls.__module__ == module.__name__
         if issubclass(cls, StandIn | dict | str)

@@ -12,7 +12,7 @@ from schedmate.agent.values import Data, StandIn, Value
 INTERP = Path(schedmate.agent.interp.__file__).parent
 LIBRARIES = "libs"
 """The package that knows libraries; all else in `interp/` knows values alone."""
-CEILING = 12
+CEILING = 13
 """Calls of `isinstance` in 1,000 lines."""
 
 

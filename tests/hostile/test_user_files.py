@@ -42,7 +42,7 @@ ELSEWHERE = {
     "agent/configs/trees.py": (1, REPOSITORY),
     "agent/fields/about.py": (1, REPOSITORY),
     "agent/fields/candidates.py": (1, REPOSITORY),
-    "agent/interp/libs/config_files.py": (1, REPOSITORY),
+    "agent/interp/libs/files.py": (1, REPOSITORY),
     "agent/interp/libs/parsers.py": (1, REPOSITORY),
     "agent/interp/source.py": (1, REPOSITORY),
     "agent/interp/values/files.py": (1, REPOSITORY),

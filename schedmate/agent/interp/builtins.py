@@ -43,12 +43,11 @@ from schedmate.agent.interp.objects import (
 from schedmate.agent.interp.source import nodes_of, parse_tolerant, variable_name
 from schedmate.agent.interp.values import base, classes
 from schedmate.agent.interp.values.base import iterate, kind, origin_of, plain_key, truth
+from schedmate.agent.interp.values.classes import Super
 from schedmate.agent.interp.values.files import FileHandle, WriteHandle, open_file
-from schedmate.agent.interp.values.instances import Super
-from schedmate.agent.interp.values.mappings import as_config, fill_mapping
-from schedmate.agent.interp.values.plain import in_order
+from schedmate.agent.interp.values.plain import as_config, fill_mapping, in_order
 from schedmate.agent.syntax import parse_expression
-from schedmate.agent.values import Data, Items, Origin, Unknown, Value, lifted, unknown
+from schedmate.agent.values import Data, Items, Origin, Value, lifted, unknown
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.machine import Machine
@@ -89,20 +88,16 @@ def _convert(convert_to: Callable[..., Data]) -> Handler:
 
 
 def _bool(machine: Machine, call: Invocation) -> Value:
-    decided = truth(call.args[0]) if call.args else False
-    return (
-        unknown() if decided is None else Value(decided, call.args[0].origin if call.args else None)
-    )
+    decided = truth(call.first) if call.args else False
+    return unknown() if decided is None else Value(decided, call.first.origin)
 
 
 def _listing(made_of: type[list[Value] | tuple[Value, ...]]) -> Handler:
     def build(machine: Machine, call: Invocation) -> Value:
-        if not call.args:
-            return Value(made_of())
-        items = iterate(classes.enum_members(call.args[0]))
+        items = iterate(classes.enum_members(call.first)) if call.args else []
         if items is None:
-            return Value(Unknown(), call.args[0].origin)
-        return machine.made(Value(made_of(items), call.args[0].origin))
+            return unknown(origin=call.first.origin)
+        return machine.made(Value(made_of(items), call.first.origin))
 
     return build
 
@@ -129,22 +124,15 @@ def _dict(machine: Machine, call: Invocation) -> Value:
 
 
 def _range(machine: Machine, call: Invocation) -> Value:
-    if len(call.args) == 1:
-        parts = (Value(0), call.args[0], Value(1))
-    elif len(call.args) >= 2:
-        parts = (call.args[0], call.args[1], call.args[2] if len(call.args) > 2 else Value(1))
-    else:
-        return unknown()
-    return Value(RangeOf(*parts), origin_of(*call.args))
+    start, stop = (Value(0), call.need(0)) if len(call.args) < 2 else call.args[:2]
+    return Value(RangeOf(start, stop, call.argument(2) or Value(1)), origin_of(*call.args))
 
 
 def _enumerate(machine: Machine, call: Invocation) -> Value:
-    if not call.args:
-        return unknown()
-    items = iterate(call.args[0])
-    start = call.kwargs.get("start", call.args[1] if len(call.args) > 1 else Value(0)).integer
+    items = iterate(call.first)
+    start = (call.argument(1, "start") or Value(0)).integer
     if items is None or start is None:
-        return Value(Unknown(), call.args[0].origin)
+        return unknown(origin=call.first.origin)
     machine.charge(2 * VALUE_WEIGHT * len(items))
     return Value([Value((Value(start + i), item)) for i, item in enumerate(items)])
 
@@ -169,19 +157,16 @@ def _map(machine: Machine, call: Invocation) -> Value:
 
 
 def _filter(machine: Machine, call: Invocation) -> Value:
-    items = iterate(call.args[1]) if len(call.args) == 2 else None
+    items = iterate(call.argument(1))
     if items is None or len(items) > 500:
         return unknown()
-    passing = []
-    for item in items:
-        decided = truth(
-            item if call.args[0].data is None else machine.call(call.args[0], [item], {}, call.site)
-        )
-        if decided is None:
-            return unknown()
-        if decided:
-            passing.append(item)
-    return Value(passing)
+    asked = items
+    if call.first.data is not None:
+        asked = [machine.call(call.first, [item], {}, call.site) for item in items]
+    decided = list(map(truth, asked))
+    if None in decided:
+        return unknown()
+    return Value([item for item, passes in zip(items, decided, strict=True) if passes])
 
 
 def _sorted(machine: Machine, call: Invocation) -> Value:
@@ -252,41 +237,7 @@ def _any_all(name: str) -> Handler:
 
 def _next(machine: Machine, call: Invocation) -> Value:
     items = iterate(call.first)
-    if items:
-        return items[0]
-    return machine.element(call.args[0]) if call.args else unknown()
-
-
-_DATA_FUNCTIONS: dict[str, Handler] = {
-    "len": _len,
-    "int": _convert(int),
-    "float": _convert(float),
-    "str": _convert(str),
-    "repr": _convert(repr),
-    "bool": _bool,
-    "list": _listing(list),
-    "tuple": _listing(tuple),
-    "set": _set,
-    "frozenset": _set,
-    "dict": _dict,
-    "range": _range,
-    "xrange": _range,
-    "enumerate": _enumerate,
-    "zip": _zip,
-    "map": _map,
-    "filter": _filter,
-    "sorted": _sorted,
-    "reversed": _reversed,
-    "min": _numeric("min"),
-    "max": _numeric("max"),
-    "sum": _numeric("sum"),
-    "abs": _numeric("abs"),
-    "round": _numeric("round"),
-    "any": _any_all("any"),
-    "all": _any_all("all"),
-    "iter": return_first,
-    "next": _next,
-}
+    return items[0] if items else machine.element(call.first)
 
 
 # Built-in functions that ask what something is and which attributes it has.
@@ -358,7 +309,7 @@ def _is_plain(data: Data, wanted: tuple[type, ...]) -> bool:
 
 
 def _isinstance(machine: Machine, call: Invocation) -> Value:
-    outcome = is_instance(machine, call.args[0], call.args[1]) if len(call.args) == 2 else None
+    outcome = is_instance(machine, call.need(0), call.need(1))
     return unknown() if outcome is None else Value(outcome)
 
 
@@ -374,9 +325,7 @@ def _issubclass(machine: Machine, call: Invocation) -> Value:
 
 
 def _getattr(machine: Machine, call: Invocation) -> Value:
-    name = call.args[1].text if len(call.args) > 1 else None
-    if name is None:
-        return unknown()
+    name = call.need_text(1)
     machine.observer.looks_up(name)
     exists = kind(call.first).has(machine, call.first, name)
     if exists is False and len(call.args) > 2:
@@ -392,22 +341,19 @@ def _getattr(machine: Machine, call: Invocation) -> Value:
 
 
 def _hasattr(machine: Machine, call: Invocation) -> Value:
-    name = call.args[1].text if len(call.args) == 2 else None
-    found = kind(call.first).has(machine, call.first, name) if name is not None else None
+    found = kind(call.first).has(machine, call.first, call.need_text(1))
     return unknown() if found is None else Value(found)
 
 
 def _setattr(machine: Machine, call: Invocation) -> Value:
-    name = call.args[1].text if len(call.args) == 3 else None
-    if name is not None:
-        machine.setattr(call.first, name, call.args[2])
+    machine.setattr(call.first, call.need_text(1), call.need(2))
     return Value(None)
 
 
 def _delattr(machine: Machine, call: Invocation) -> Value:
-    name = call.args[1].text if machine.certain and len(call.args) == 2 else None
-    if name is not None:
-        kind(call.first).delattr(call.first, name)
+    attributes = kind(call.first).attributes(call.first).mapping
+    if machine.certain and len(call.args) == 2 and attributes is not None:
+        attributes.pop(call.args[1].text, None)
     return Value(None)
 
 
@@ -438,34 +384,16 @@ def _super(machine: Machine, call: Invocation) -> Value:
 
 
 def _callable(machine: Machine, call: Invocation) -> Value:
-    if not call.args:
-        return unknown()
     if kind(call.first).callable_:
         return Value(True)
     plain = call.first.known or call.first.mapping is not None
     return Value(False) if plain else unknown()
 
 
-_INTROSPECTION_FUNCTIONS: dict[str, Handler] = {
-    "isinstance": _isinstance,
-    "issubclass": _issubclass,
-    "getattr": _getattr,
-    "hasattr": _hasattr,
-    "setattr": _setattr,
-    "delattr": _delattr,
-    "dir": _dir,
-    "vars": _vars,
-    "globals": lambda machine, _: Value(machine.frames[-1].scope.module.scope.names),
-    "locals": _locals,
-    "super": _super,
-    "callable": _callable,
-}
-
-
 # Built-in functions that open files and run code.
 
 
-def open_(machine: Machine, call: Invocation) -> Value:
+def _open(machine: Machine, call: Invocation) -> Value:
     path = call.args[0] if call.args else call.kwargs.get("file", unknown())
     mode = call.args[1] if len(call.args) > 1 else call.kwargs.get("mode", Value("r"))
     if mode.text is not None and any(letter in mode.text for letter in "wax"):
@@ -478,8 +406,8 @@ def open_(machine: Machine, call: Invocation) -> Value:
 
 def _eval(machine: Machine, call: Invocation) -> Value:
     """An expression given as text, followed like the program's own."""
-    text = call.first.text
-    if text is None or len(text) > 2000:
+    text = call.need_text(0)
+    if len(text) > 2000:
         return unknown()
     try:
         node = parse_expression(text)
@@ -501,7 +429,7 @@ def _exec(machine: Machine, call: Invocation) -> Value:
     if path is None or text is None:
         return Value(None)
     file = machine.sources.relative(path)
-    tree = parse_tolerant(text, file, machine.observer)
+    tree = parse_tolerant(text, file, machine.observer.warns)
     if tree is None:
         return Value(None)
     module = machine.sources.module(path, path.stem)
@@ -519,23 +447,11 @@ def _exec(machine: Machine, call: Invocation) -> Value:
 
 
 def _import(machine: Machine, call: Invocation) -> Value:
-    name = call.first.text
-    return machine.import_module(name) if name is not None else unknown()
+    return machine.import_module(call.need_text(0))
 
 
-def exit_(machine: Machine, call: Invocation) -> Value:
+def _exit(machine: Machine, call: Invocation) -> Value:
     raise Raised("SystemExit")
-
-
-_EXECUTION_FUNCTIONS: dict[str, Handler] = {
-    "print": lambda *_: Value(None),
-    "open": open_,
-    "eval": _eval,
-    "exec": _exec,
-    "__import__": _import,
-    "exit": exit_,
-    "quit": exit_,
-}
 
 
 # Python's built-in names.
@@ -566,16 +482,26 @@ def _new_class(
     return Value(made, Origin("code", site.file, site.line))
 
 
-_FUNCTIONS: dict[str, Handler] = {
-    **_INTROSPECTION_FUNCTIONS,
-    **_DATA_FUNCTIONS,
-    **_EXECUTION_FUNCTIONS,
-    "type": _type,
-    "compile": return_first,
+FUNCTIONS: dict[str, Handler] = {
+    # a function of this module called `_len` models Python's `len`
+    **{name: globals()[f"_{name}"] for name in dir(python) if f"_{name}" in globals()},
+    **{name: _convert(getattr(python, name)) for name in ("int", "float", "str", "repr")},
+    **{name: _numeric(name) for name in ("min", "max", "sum", "abs", "round")},
+    **{name: _any_all(name) for name in ("any", "all")},
+    "list": _listing(list),
+    "tuple": _listing(tuple),
+    **dict.fromkeys(("iter", "compile"), return_first),
+    "frozenset": _set,
+    "xrange": _range,
+    "quit": _exit,
+    "print": lambda *_: Value(None),
+    "globals": lambda machine, _: Value(machine.frames[-1].scope.module.scope.names),
+    "__import__": _import,
 }
+"""The models of built-in functions, by their names."""
 
 BUILTINS: dict[str, Value] = {
-    name: Value(Native(name, function)) for name, function in _FUNCTIONS.items()
+    name: Value(Native(name, function)) for name, function in FUNCTIONS.items()
 }
 BUILTINS.update(
     {

@@ -1,7 +1,7 @@
 """The state of one partial evaluation (`Machine`), and how models of libraries plug into it.
 
 `Machine` keeps the frames, doubt and budget of one run, and binds as methods the functions of
-`expressions`, `statements` and `calls`, which follow Python's constructs. A `Plugin` models one
+`expressions` and `statements`, which follow Python's constructs. A `Plugin` models one
 library by the dotted paths under which the program uses it; the `Registry` asks all plugins.
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from posixpath import splitext
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from schedmate.agent.interp import calls, expressions, statements
+from schedmate.agent.interp import expressions, statements
 from schedmate.agent.interp.builtins import BUILTINS
 from schedmate.agent.interp.objects import (
     ANY_ERROR,
@@ -34,13 +34,6 @@ from schedmate.agent.interp.objects import (
     lineage,
 )
 from schedmate.agent.interp.source import Sources
-from schedmate.agent.interp.values import (
-    classes,  # noqa: F401 (each declares its kinds)
-    files,  # noqa: F401 (each declares its kinds)
-    instances,  # noqa: F401 (each declares its kinds)
-    mappings,  # noqa: F401 (each declares its kinds)
-    plain,  # noqa: F401 (each declares its kinds)
-)
 from schedmate.agent.interp.values.base import kind
 from schedmate.agent.values import Data, Items, Value, stated, unknown
 
@@ -72,15 +65,15 @@ class Machine:
 
     bind = statements.bind_name
     assign = statements.assign
-    call = calls.call_value
-    call_function = calls.call_function
-    external = calls.call_external
+    call = expressions.call_value
+    call_function = expressions.call_function
+    external = expressions.call_external
 
-    import_module = calls.import_module
-    search_path = calls.search_path
-    load = calls.load_module
-    run_module = calls.run_module
-    module_attr = calls.module_attr
+    import_module = expressions.import_module
+    search_path = expressions.search_path
+    load = expressions.load_module
+    run_module = expressions.run_module
+    module_attr = expressions.module_attr
 
     def __init__(
         self,

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 from schedmate.agent.bounds import Budget
 from schedmate.agent.values import Items, StandIn, Value, unknown
+from schedmate.base.data import load
 
 if TYPE_CHECKING:
     from schedmate.agent.interp.machine import Machine
@@ -332,6 +335,24 @@ class Invocation:
         found = pick_argument(self.args, self.kwargs, position, names)
         return found.text if found is not None else None
 
+    def need(self, position: int | None, *names: str) -> Value:
+        """The argument that `argument` gives; raises `Lacking` where there is none."""
+        found = pick_argument(self.args, self.kwargs, position, names)
+        if found is None:
+            raise Lacking
+        return found
+
+    def need_text(self, position: int | None, *names: str) -> str:
+        """The text that `text` gives; raises `Lacking` where there is none."""
+        text = self.text(position, *names)
+        if text is None:
+            raise Lacking
+        return text
+
+
+class Lacking(Exception):
+    """A call does not have what its model needs, so that its result is unknown."""
+
 
 def pick_argument(
     args: list[Value], kwargs: dict[str, Value], position: int | None, names: tuple[str, ...]
@@ -377,6 +398,30 @@ def return_owner(machine: Machine, call: Invocation) -> Value:
 def return_first(machine: Machine, call: Invocation) -> Value:
     """A callable that gives back what it is given first."""
     return call.first
+
+
+_GIVEN = load("agent/interp/libs/models.yaml")
+_MODELS: dict[str, dict[str, list[str]]] = _GIVEN["calls"]
+GROUPS: dict[str, list[str]] = _GIVEN["groups"]
+"""Paths of libraries, or parts of them, that models.yaml names together."""
+
+
+def modelled(
+    section: str, functions: Mapping[str, Callable[..., Handler | Value | None]]
+) -> dict[str, Handler]:
+    """The models of a section of models.yaml, by the paths or names of what they answer.
+
+    `functions` are the names that it may use: those of the module whose section it is.
+    """
+    calls: dict[str, Handler] = {}
+    for entry, paths in _MODELS[section].items():
+        name, _, word = entry.partition(" ")
+        model = cast("Handler", functions[name](word) if word else functions[name])
+        for path in paths:
+            groups = re.findall(r"\{(\w+)\}", path)
+            for members in product(*(GROUPS[group] for group in groups)):
+                calls[path.format_map(dict(zip(groups, members, strict=True)))] = model
+    return calls
 
 
 # Where control is in the followed program, and how it leaves a block.

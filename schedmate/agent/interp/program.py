@@ -12,16 +12,12 @@ from pathlib import Path
 
 from schedmate.agent.interp.libs import (
     argparse,
-    click,
-    config_files,
     configs,
     experiments,
-    filesystem,
+    files,
     hydra,
     libraries,
-    lightning,
     records,
-    stdlib,
 )
 from schedmate.agent.interp.libs.configs import mmengine_from_file
 from schedmate.agent.interp.libs.libraries import canonical_path
@@ -184,15 +180,8 @@ def _is_project(folder: Path) -> bool:
 
 
 _PLUGINS = (
-    stdlib.STANDARD, stdlib.SIGNATURES, stdlib.STRUCTURES, filesystem.FILESYSTEM,
-    filesystem.IMPORTING, stdlib.ITERATION, stdlib.PATTERNS,
-    argparse.ARGPARSE, argparse.READY_MADE, records.RECORD_CLASSES, records.CHOICES, click.CLICK,
-    records.DATACLASS_PARSERS, records.FUNCTIONS, lightning.JSONARGPARSE,
-    click.TYPER, experiments.ABSL, experiments.SACRED,
-    configs.ATTRIBUTE_DICTS, config_files.CONFIG_FILES, experiments.GIN, config_files.HOCON,
-    configs.LAZY, configs.CONFIG_METHODS, configs.MMENGINE, hydra.OMEGACONF, configs.TORCHPACK,
-    hydra.HYDRA, configs.DASSL, libraries.RUNNING, lightning.LIGHTNING, filesystem.PROCESSES,
-    libraries.DOCUMENTED,
+    files.FILES, argparse.PARSERS, records.RECORDS, records.FUNCTIONS,
+    experiments.EXPERIMENTS, configs.CONFIGS, hydra.HYDRA, libraries.LIBRARIES,
 )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from schedmate.agent.interp.objects import Module
 from schedmate.agent.launch.repo import Repo
@@ -21,19 +21,12 @@ from schedmate.agent.syntax import TooMuchSource, parse, parse_later
 from schedmate.agent.values import Value
 from schedmate.base.files import RealPaths, exists, is_dir, resolved
 
+if TYPE_CHECKING:
+    from schedmate.agent.interp.trace import Watcher
+
 MAX_REPAIRS = 60
 MAX_PARSED = 5_000_000
 """Characters parsed of one file together, while it is repaired."""
-
-
-class Reader(Protocol):
-    """What `Sources` reports to while it reads: problems, and the files that were read."""
-
-    def warns(self, message: str) -> None:
-        """Report a sentence about a file that could not be read or parsed as a whole."""
-
-    def parses(self, file: str, text: str) -> None:
-        """Report a file (its path in the repository) and its text, before it is parsed."""
 
 
 def decode(raw: bytes) -> str:
@@ -44,7 +37,7 @@ def decode(raw: bytes) -> str:
         return raw.decode("latin-1")
 
 
-def parse_tolerant(text: str, file: str, reader: Reader) -> ast.Module | None:
+def parse_tolerant(text: str, file: str, warn: Callable[[str], None]) -> ast.Module | None:
     """Parse, replacing statements that are not valid in this version of Python by `pass`."""
     lines = text.split("\n")
     first_error: SyntaxError | None = None
@@ -63,26 +56,26 @@ def parse_tolerant(text: str, file: str, reader: Reader) -> ast.Module | None:
                     lines[rest] = ""
             lines[number] = repaired
         except TooMuchSource as error:
-            reader.warns(f"{file}: {error}, left out")
+            warn(f"{file}: {error}, left out")
             return None
         except (ValueError, RecursionError, MemoryError):
-            reader.warns(f"{file}: cannot be parsed, left out")
+            warn(f"{file}: cannot be parsed, left out")
             return None
         else:
             if first_error is not None:
                 version = f"{sys.version_info.major}.{sys.version_info.minor}"
-                reader.warns(
+                warn(
                     f"{file}:{first_error.lineno}: not valid Python {version}, left out what is not"
                 )
             return tree
     line_number = first_error.lineno if first_error else 1
-    reader.warns(f"{file}:{line_number}: syntax error, the file is left out")
+    warn(f"{file}:{line_number}: syntax error, the file is left out")
     return None
 
 
-def parse_statements(function: str, file: str, reader: Reader) -> list[ast.stmt]:
+def parse_statements(function: str, file: str, warn: Callable[[str], None]) -> list[ast.stmt]:
     """The body of the one function of a source, without what is not valid in it."""
-    tree = parse_tolerant(function, file, reader)
+    tree = parse_tolerant(function, file, warn)
     if tree is None or not isinstance(tree.body[0], ast.FunctionDef | ast.AsyncFunctionDef):
         return []
     return tree.body[0].body
@@ -137,21 +130,6 @@ T = TypeVar("T")
 
 MAX_SOURCE_BYTES = 2_000_000
 EAGER_BYTES = 1_200_000
-
-
-class _Once:
-    """Passes on only the first warning about a file that is parsed in parts."""
-
-    def __init__(self, reader: Reader) -> None:
-        self._reader: Reader | None = reader
-
-    def warns(self, message: str) -> None:
-        if self._reader is not None:
-            self._reader.warns(message)
-            self._reader = None
-
-    def parses(self, file: str, text: str) -> None:
-        """Pass nothing on: the parts of a file are not files themselves."""
 
 
 class Sources:
@@ -305,7 +283,7 @@ class Sources:
         """Whether a star import should wait until a name from it is needed."""
         return not module.loaded and self.bytes_read > EAGER_BYTES
 
-    def parse(self, path: Path, reader: Reader) -> ast.Module | None:
+    def parse(self, path: Path, reader: Watcher) -> ast.Module | None:
         """The syntax tree of a file; lines that do not parse are left out with a warning."""
         if is_dir(path):
             return ast.Module([], [])
@@ -327,9 +305,15 @@ class Sources:
         self.bytes_read += len(raw)
         text = decode(raw)
         reader.parses(file, text)
-        once = _Once(reader)
-        tree = parse_later(text, lambda function: parse_statements(function, file, once))
-        return tree if tree is not None else parse_tolerant(text, file, reader)
+        warned: list[str] = []
+
+        def warn_once(message: str) -> None:
+            if not warned:
+                reader.warns(message)
+            warned.append(message)
+
+        tree = parse_later(text, lambda function: parse_statements(function, file, warn_once))
+        return tree if tree is not None else parse_tolerant(text, file, reader.warns)
 
 
 def _holds_python(folder: Path) -> bool:

@@ -11,13 +11,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from schedmate.agent.bounds import MAX_DATA
-from schedmate.agent.interp.calls import (
+from schedmate.agent.interp.expressions import (
     define_class,
     define_function,
+    evaluate,
     import_from_statement,
     import_statement,
+    slice_ends,
 )
-from schedmate.agent.interp.expressions import evaluate, slice_ends
 from schedmate.agent.interp.objects import (
     ANY_ERROR,
     BREAK,
@@ -292,7 +293,8 @@ def _annassign(machine: Machine, node: ast.AnnAssign, scope: Scope) -> None:
 
 
 def _augassign(machine: Machine, node: ast.AugAssign, scope: Scope) -> None:
-    load = _as_load(node.target)
+    name = variable_name(node.target)
+    load = ast.copy_location(ast.Name(name, ast.Load()), node.target) if name else node.target
     left = evaluate(machine, load, scope)
     right = evaluate(machine, node.value, scope)
     op, items, mapping = type(node.op), left.elements, left.mapping
@@ -309,11 +311,6 @@ def _augassign(machine: Machine, node: ast.AugAssign, scope: Scope) -> None:
         return
     here = Origin("code", scope.module.file, node.lineno)
     machine.assign(node.target, machine.made(binary_operation(op, left, right, here)), scope)
-
-
-def _as_load(target: ast.Name | ast.Attribute | ast.Subscript) -> ast.expr:
-    name = variable_name(target)
-    return target if name is None else ast.copy_location(ast.Name(name, ast.Load()), target)
 
 
 def _delete(machine: Machine, node: ast.Delete, scope: Scope) -> None:

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from types import NoneType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from schedmate.agent.interp.objects import (
     Call,
@@ -284,8 +284,10 @@ class Watcher:
     def assigns(self, machine: Machine, node: ast.Assign, value: Value, scope: Scope) -> None:
         """Record an assignment before it binds: its name, its call, a loop's end it decides."""
         self.names(node.targets[0], value)
-        if isinstance(node.value, ast.Compare) and machine.frames[-1].loops:
-            note_end(self.trace, machine, node, scope)
+        compared = isinstance(node.value, ast.Compare) and machine.frames[-1].loops
+        if compared and _END.search(variable_name(node.targets[0]) or ""):
+            # `done = count >= total` of a loop that a later test of the name leaves
+            self._note_bound(machine, node.value, [ast.Break()], scope)
         if isinstance(node.value, ast.Call) or any(map(_makes, elements(node.value))):
             self._assigned(node.targets[0], value, scope)
 
@@ -321,20 +323,76 @@ class Watcher:
         self, machine: Machine, node: ast.For | ast.AsyncFor, source: RangeOf, scope: Scope
     ) -> None:
         """Record a loop over a range."""
-        note_counted_loop(self.trace, machine, node, source, scope)
+        counter, end = _counter(node.target), _range_end(node.iter)
+        bound = _counted_from_one(end, source, _pass_count(source))
+        trains, over_data = body_trains(node.body), steps_over_data(node.body)
+        site = Site(scope.module.file, node.lineno)
+        self._note_loop(machine, "for", counter, bound, end, site, trains, over_data, required=True)
 
     def repeats(self, machine: Machine, node: ast.While, scope: Scope) -> None:
         """Record the bound of a `while` loop."""
-        note_bound(self.trace, machine, node.test, node.body, scope, loop=node)
+        self._note_bound(machine, node.test, node.body, scope, loop=node)
 
     def branches(self, machine: Machine, node: ast.If, decided: bool | None, scope: Scope) -> None:
         """Record the bound in an `if` that leaves a loop, or that was not decided as true."""
         if not decided or leaves_loop(node.body):
-            note_bound(self.trace, machine, node.test, node.body, scope)
+            self._note_bound(machine, node.test, node.body, scope)
+
+    def _note_bound(
+        self,
+        machine: Machine,
+        test: ast.expr,
+        body: Sequence[ast.stmt],
+        scope: Scope,
+        loop: ast.While | None = None,
+    ) -> None:
+        """Record `counter < bound` of a while loop, or of a condition that leaves the loop."""
+        kind = "stop" if loop is None else "while"
+        if kind == "stop" and not (leaves_loop(body) and any(f.loops for f in machine.frames)):
+            return
+        if kind == "stop" and not machine.frames[-1].loops and _returns_value(body[-1]):
+            return  # a function called in a loop has its result, and the loop goes on
+        required = test.values if _is_conjunction(test) else [test]
+        for compare in nodes_of([test], ast.Compare):
+            sides = _counter_and_bound(compare, kind) if len(compare.ops) == 1 else None
+            if sides is None:
+                continue
+            counter, end = sides
+            if isinstance(end, ast.BinOp) and ast.unparse(end).endswith(" + 1"):
+                end = end.left  # `epoch < epochs + 1` counts from one
+            with machine.uncertain():
+                bound = machine.evaluate(end, scope)
+            if bound.number is not None or base.passes_of(bound):
+                site = Site(scope.module.file, test.lineno)
+                trains = body_trains(loop.body) if loop is not None else True
+                needed = loop is not None and compare in required
+                counted = ast.unparse(counter)[:80]
+                self._note_loop(machine, kind, counted, bound, end, site, trains, required=needed)
+
+    def _note_loop(
+        self,
+        machine: Machine,
+        kind: str,
+        counter: str,
+        bound: Value,
+        end: ast.expr,
+        site: Site,
+        trains: bool,
+        over_data: bool | None = None,
+        required: bool = False,
+    ) -> None:
+        depth, function = sum(f.loops for f in machine.frames), machine.frames[-1].function
+        event = LoopEvent(
+            kind, counter, bound, ast.unparse(end)[:200], site, machine.certain, depth, function
+        )
+        event.has_backward, event.over_data, event.required = trains, over_data, required
+        self.trace.loops.append(event)
 
     def is_training(self, node: ast.For | ast.AsyncFor | ast.While) -> bool:
         """Whether a loop trains, so that following one pass is enough."""
-        return loop_trains(node)
+        if isinstance(node, ast.While):
+            return body_trains(node.body)
+        return "epoch" in _counter(node.target).lower() or body_trains(node.body, simulated=True)
 
     # -- settings --------------------------------------------------------------
 
@@ -493,36 +551,6 @@ def _settings_identity(value: Value) -> int:
 # Loops, and conditions that end them: what counts, and up to where.
 
 
-def loop_trains(node: ast.For | ast.AsyncFor | ast.While) -> bool:
-    """Whether a loop trains, so that one pass tells of all."""
-    if isinstance(node, ast.While):
-        return body_trains(node.body)
-    return "epoch" in _counter(node.target).lower() or body_trains(node.body, simulated=True)
-
-
-def note_counted_loop(
-    trace: Trace, machine: Machine, node: ast.For | ast.AsyncFor, source: RangeOf, scope: Scope
-) -> None:
-    """Record a loop over a range."""
-    bound = _counted_from_one(node, source, _pass_count(source))
-    frame = machine.frames[-1]
-    trace.loops.append(
-        LoopEvent(
-            "for",
-            _counter(node.target),
-            bound,
-            ast.unparse(_range_end(node.iter))[:200],
-            Site(scope.module.file, node.lineno),
-            machine.certain,
-            sum(f.loops for f in machine.frames),
-            frame.function,
-            body_trains(node.body),
-            steps_over_data(node.body),
-            required=True,
-        )
-    )
-
-
 def _pass_count(source: RangeOf) -> Value:
     """The number of passes of a loop over a range, as a value."""
     start, stop, step = source.start.integer, source.stop, source.step.integer
@@ -535,13 +563,13 @@ def _pass_count(source: RangeOf) -> Value:
     return unknown(origin=stop.origin) if source.step.unknown else stop
 
 
-def _counted_from_one(node: ast.For | ast.AsyncFor, source: RangeOf, counted: Value) -> Value:
+def _counted_from_one(end: ast.expr, source: RangeOf, counted: Value) -> Value:
     """`range(start, epochs + 1)` with an unknown start counts from one.
 
     `range(last + 1, epochs)` does not: before the first epoch the last one is -1.
     """
     count = counted.integer if source.start.integer is None else None
-    bound = ast.unparse(_range_end(node.iter))
+    bound = ast.unparse(end)
     if count is not None and (bound.rstrip(")").endswith(" + 1") or bound.startswith("1 + ")):
         return Value(count - 1, counted.origin)
     return counted
@@ -576,81 +604,23 @@ def _range_end(source: ast.expr) -> ast.expr:
 _ABOVE, _BELOW = (ast.Gt, ast.GtE), (ast.Lt, ast.LtE)
 
 
-def _counter_and_bound(
-    op: type[ast.cmpop], left: ast.expr, right: ast.expr, kind: str
-) -> tuple[ast.expr, ast.expr] | None:
+def _counter_and_bound(compare: ast.Compare, kind: str) -> tuple[ast.expr, ast.expr] | None:
     """Which side of a comparison counts, and which is the bound; None where neither does."""
-    if kind == "stop":
-        if op in _ABOVE or op is ast.Eq:
-            return left, right
-        return (right, left) if op in _BELOW or op is ast.NotEq else None
-    if op in _BELOW or op is ast.NotEq:
-        return left, right
-    return (right, left) if op in _ABOVE else None
+    left, op, right = compare.left, type(compare.ops[0]), compare.comparators[0]
+    over = op in _ABOVE or (op is ast.Eq and kind == "stop")
+    if not over and op not in _BELOW and op is not ast.NotEq:
+        return None
+    return (left, right) if over is (kind == "stop") else (right, left)
 
 
-def note_bound(
-    trace: Trace,
-    machine: Machine,
-    test: ast.expr,
-    body: Sequence[ast.stmt],
-    scope: Scope,
-    loop: ast.While | None = None,
-) -> None:
-    """Record `counter < bound` of a while loop, or of a condition that leaves the loop."""
-    kind = "stop" if loop is None else "while"
-    if kind == "stop" and not (leaves_loop(body) and any(f.loops for f in machine.frames)):
-        return
-    if kind == "stop" and not machine.frames[-1].loops and _returns_value(body[-1]):
-        return  # a function called in a loop has its result, and the loop goes on
-    for compare in nodes_of([test], ast.Compare):
-        if len(compare.ops) != 1:
-            continue
-        left, right = compare.left, compare.comparators[0]
-        sides = _counter_and_bound(type(compare.ops[0]), left, right, kind)
-        if sides is None:
-            continue
-        counter_node, bound_node = sides
-        if isinstance(bound_node, ast.BinOp) and ast.unparse(bound_node).endswith(" + 1"):
-            # `epoch < epochs + 1` counts from one
-            bound_node = bound_node.left
-        with machine.uncertain():
-            bound = machine.evaluate(bound_node, scope)
-        if bound.number is not None or base.passes_of(bound):
-            frame = machine.frames[-1]
-            trace.loops.append(
-                LoopEvent(
-                    kind,
-                    ast.unparse(counter_node)[:80],
-                    bound,
-                    ast.unparse(bound_node)[:200],
-                    Site(scope.module.file, test.lineno),
-                    machine.certain,
-                    sum(f.loops for f in machine.frames),
-                    frame.function,
-                    body_trains(loop.body) if loop is not None else True,
-                    required=loop is not None and compare in _required(test),
-                )
-            )
-
-
-def _required(test: ast.expr) -> list[ast.expr]:
-    """The parts of a condition that each have to hold."""
-    match test:
-        case ast.BoolOp(op=ast.And(), values=values):
-            return values
-    return [test]
+def _is_conjunction(test: ast.expr) -> TypeGuard[ast.BoolOp]:
+    """Whether a condition has parts that each have to hold."""
+    return isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)
 
 
 _END = re.compile(
     r"(^|_)(done|finish(ed)?|stop(ped)?|end(ed)?|complete[d]?|over|terminated?)(_training)?$"
 )
-
-
-def note_end(trace: Trace, machine: Machine, node: ast.Assign, scope: Scope) -> None:
-    """Record `done = count >= total` of a loop that a later test of the name leaves."""
-    if _END.search(variable_name(node.targets[0]) or ""):
-        note_bound(trace, machine, node.value, [ast.Break()], scope)
 
 
 def _returns_value(last: ast.stmt) -> bool:

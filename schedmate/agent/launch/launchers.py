@@ -112,6 +112,8 @@ class Rules:
     not_followed: dict[str, str]
     shells: frozenset[str]
     evidence: tuple[TrainingSign, ...]
+    accelerate: dict[str, str]
+    precisions: dict[str, str]
 
 
 @cache
@@ -139,6 +141,8 @@ def launch_rules() -> Rules:
         uncertain=frozenset(data["uncertain"]),
         not_followed=data["not_followed"],
         shells=frozenset(data["shells"]),
+        accelerate=data["accelerate"],
+        precisions=data["precisions"],
         evidence=tuple(
             TrainingSign(item["where"], re.compile(item["pattern"], re.IGNORECASE), item["points"])
             for item in data["evidence"]
@@ -300,15 +304,6 @@ def known_program(words: Sequence[str]) -> KnownProgram | None:
 
 Facts = dict[str, Value]
 
-_ACCELERATE_FACTS = {
-    "num_processes": "procs",
-    "num_machines": "nodes",
-    "mixed_precision": "precision",
-    "zero_stage": "zero_stage",
-    "deepspeed_config_file": "deepspeed_config",
-    "gradient_accumulation_steps": "gradient_accumulation_steps",
-}
-
 
 def facts_from_options(table: Table, options: Options, repo: Repo, cwd: str) -> Facts:
     """The facts that a launcher's options state. What is unknown states nothing."""
@@ -331,13 +326,14 @@ def facts_from_options(table: Table, options: Options, repo: Repo, cwd: str) -> 
             elif content is not None:
                 facts |= _facts_of_hostfile(content, path)
         else:
-            plain = FACT_READERS[fact](text) if fact in FACT_READERS else _text_fact(fact, text)
+            known = re.fullmatch(r"[\w.,:/%+=@-]+", text)
+            plain = _read_fact(fact, text) if fact in FACT_READERS or known else {}
             facts |= {key: Value(data, origin) for key, data in plain.items()}
     return config | facts
 
 
-def _text_fact(fact: str, text: str) -> PlainFacts:
-    return {fact: text} if re.fullmatch(r"[\w.,:/%+=@-]+", text) else {}
+def _read_fact(fact: str, text: str) -> PlainFacts:
+    return FACT_READERS[fact](text) if fact in FACT_READERS else {fact: text}
 
 
 def _facts_of_hostfile(content: str, path: str | None) -> Facts:
@@ -362,14 +358,13 @@ def _facts_of_accelerate(repo: Repo, path: str) -> Facts:
         return {}
     facts: Facts = {}
     inner = items.get("deepspeed_config", Value(None)).mapping or {}
-    for key, fact in _ACCELERATE_FACTS.items():
+    for key, fact in launch_rules().accelerate.items():
         value = inner.get(key) or items.get(key) or Value(None)
         if value.origin is None or not isinstance(value.data, bool | int | float | str):
             continue
         text = "no" if value.data is False else str(value.data)
-        stated = FACT_READERS[fact](text) if fact in FACT_READERS else {fact: text}
         origin = value.origin._replace(text=key)
-        facts |= {name: Value(data, origin) for name, data in stated.items()}
+        facts |= {name: Value(data, origin) for name, data in _read_fact(fact, text).items()}
     return facts
 
 
@@ -512,17 +507,6 @@ def launcher_variables(sets: dict[str, str], facts: Facts) -> dict[str, Value]:
 
 PlainFacts = dict[str, int | float | str]
 
-_PRECISION = {
-    "no": "fp32",
-    "32": "fp32",
-    "32-true": "fp32",
-    "16": "fp16",
-    "16-true": "fp16",
-    "16-mixed": "fp16",
-    "bf16-true": "bf16",
-    "bf16-mixed": "bf16",
-}
-
 _COUNT_FACTS = ("nodes", "procs", "procs_per_node", "tasks", "tasks_per_node", "cpus_per_task")
 
 
@@ -557,24 +541,16 @@ def count_devices(text: str) -> int | None:
     return count
 
 
-def _whole(name: str) -> Callable[[str], PlainFacts]:
-    def parse_quantity(text: str) -> PlainFacts:
-        # `1:4` (elastic torchrun) and `2-4` (Slurm) ask for at least the first number.
-        match = re.fullmatch(r"(\d{1,6})(?:[:-]\d{1,6})?", text.strip())
-        return {name: int(match[1])} if match else {}
+def _matching(pattern: str) -> Callable[[str], PlainFacts]:
+    """A reader of the facts that the groups of a pattern are named after, numbers among them."""
+    compiled = re.compile(pattern)
 
-    return parse_quantity
+    def read(text: str) -> PlainFacts:
+        match = compiled.fullmatch(text.strip())
+        given = match.groupdict() if match is not None else {}
+        return {name: int(part) if part.isdigit() else part for name, part in given.items() if part}
 
-
-def _typed(name: str) -> Callable[[str], PlainFacts]:
-    def parse_quantity(text: str) -> PlainFacts:
-        """`8`, `a100:8` (Slurm)."""
-        match = re.fullmatch(r"(?:([A-Za-z][\w.\-]*):)?(\d{1,6})", text.strip())
-        if match is None:
-            return {}
-        return {name: int(match[2])} | ({"gpu_type": match[1]} if match[1] else {})
-
-    return parse_quantity
+    return read
 
 
 def _gres(text: str) -> PlainFacts:
@@ -592,11 +568,6 @@ def _devices(text: str) -> PlainFacts:
     return {} if count is None else {"gpus_per_node": count}
 
 
-def _devices_or_count(text: str) -> PlainFacts:
-    """Lightning's `--devices`: a number, or a list when it holds a comma."""
-    return _devices(text) if "," in text else _whole("gpus_per_node")(text)
-
-
 def _deepspeed_devices(text: str) -> PlainFacts:
     """`localhost:0,1@worker-2:2,3`."""
     hosts = [host for host in text.split("@") if host]
@@ -608,42 +579,44 @@ def _deepspeed_devices(text: str) -> PlainFacts:
     return facts | ({"gpus_per_node": counted[0]} if len(set(counted)) == 1 else {})
 
 
-def _hosts(text: str) -> PlainFacts:
-    """`host1:4,host2:4`."""
-    return {"nodes": len({host.partition(":")[0] for host in text.split(",") if host})}
-
-
-def _docker_gpus(text: str) -> PlainFacts:
-    listed = re.search(r"device=([\w,-]+)", text)
-    return _devices(listed[1]) if listed else _whole("gpus")(text)
-
-
-def _replicas(text: str) -> PlainFacts:
-    """TorchX's `2x8`, nodes by processes of each; `8` is one node."""
-    match = re.fullmatch(r"(?:(\d{1,5})(?::\d{1,5})?x)?(\d{1,4})", text)
-    return {"nodes": int(match[1] or 1), "procs_per_node": int(match[2])} if match else {}
-
-
-def _time(text: str) -> PlainFacts:
-    limit = time_limit_seconds(text)
-    return {} if limit is None else {"time_limit_s": limit}
-
-
-def _precision(text: str) -> PlainFacts:
-    return {"precision": _PRECISION.get(text.lower(), text.lower())}
-
+_LISTED = re.compile(r"device=([\w,-]+)")
+# `1:4` (elastic torchrun) and `2-4` (Slurm) ask for at least the first number
+_WHOLE = {
+    name: _matching(rf"(?P<{name}>\d{{1,6}})(?:[:-]\d{{1,6}})?")
+    for name in (
+        *_COUNT_FACTS,
+        "zero_stage",
+        "gradient_accumulation_steps",
+        "gpus_per_node",
+        "gpus",
+    )
+}
+# `8`, `a100:8` (Slurm)
+_TYPED = {
+    name: _matching(rf"(?:(?P<gpu_type>[A-Za-z][\w.\-]*):)?(?P<{name}>\d{{1,6}})")
+    for name in ("gpus", "gpus_per_node", "gpus_per_task")
+}
+# TorchX's `2x8`, nodes by processes of each; `8` is one node
+_REPLICAS = _matching(r"(?:(?P<nodes>\d{1,5})(?::\d{1,5})?x)?(?P<procs_per_node>\d{1,4})")
 
 FACT_READERS: dict[str, Callable[[str], PlainFacts]] = {
-    **{name: _whole(name) for name in _COUNT_FACTS},
-    **{name: _whole(name) for name in ("zero_stage", "gradient_accumulation_steps")},
-    **{name: _typed(name) for name in ("gpus", "gpus_per_node", "gpus_per_task")},
+    **_WHOLE,
+    **_TYPED,
     "gres": _gres,
     "devices": _devices,
-    "devices_or_count": _devices_or_count,
+    # Lightning's `--devices`: a number, or a list when it holds a comma
+    "devices_or_count": lambda text: (_devices if "," in text else _WHOLE["gpus_per_node"])(text),
     "deepspeed_devices": _deepspeed_devices,
-    "hosts": _hosts,
-    "docker_gpus": _docker_gpus,
-    "replicas": _replicas,
-    "time": _time,
-    "precision": _precision,
+    # `host1:4,host2:4`
+    "hosts": lambda text: {"nodes": len({h.partition(":")[0] for h in text.split(",") if h})},
+    "docker_gpus": lambda text: (
+        _devices(listed[1]) if (listed := _LISTED.search(text)) else _WHOLE["gpus"](text)
+    ),
+    "replicas": lambda text: {"nodes": 1} | found if (found := _REPLICAS(text)) else {},
+    "time": lambda text: (
+        {"time_limit_s": limit} if (limit := time_limit_seconds(text)) is not None else {}
+    ),
+    "precision": lambda text: {
+        "precision": launch_rules().precisions.get(text.lower(), text.lower())
+    },
 }

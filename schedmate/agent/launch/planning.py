@@ -14,8 +14,22 @@ import shlex
 from collections.abc import Callable, Iterator
 
 from schedmate.agent.launch import scripts
-from schedmate.agent.launch.entry import (
+from schedmate.agent.launch.launchers import (
+    Options,
+    Table,
+    complete_facts,
+    facts_from_options,
+    known_program,
+    launch_rules,
+    launcher_variables,
+    parse_options,
+)
+from schedmate.agent.launch.plan import (
     PYTHON,
+    Call,
+    Follower,
+    LaunchPlan,
+    Run,
     find_file,
     follow_console_script,
     follow_python,
@@ -28,23 +42,12 @@ from schedmate.agent.launch.entry import (
     record_missing,
     record_run,
 )
-from schedmate.agent.launch.launchers import (
-    Options,
-    Table,
-    complete_facts,
-    facts_from_options,
-    known_program,
-    launch_rules,
-    launcher_variables,
-    parse_options,
-)
-from schedmate.agent.launch.makefile import follow_make
-from schedmate.agent.launch.plan import Call, Follower, LaunchPlan, Run
 from schedmate.agent.launch.repo import Repo
 from schedmate.agent.launch.scripts import (
     follow_batch,
     follow_heredoc,
     follow_inline,
+    follow_make,
     follow_shell,
     make_file,
     run_command,

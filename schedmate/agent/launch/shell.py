@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 
 from schedmate.agent.bounds import linear_pattern_for
 from schedmate.agent.launch import shell_grammar, shell_operators
-from schedmate.agent.launch.entry import locate_file
-from schedmate.agent.launch.plan import MAX_SCRIPTS, Call, Follower
+from schedmate.agent.launch.plan import MAX_SCRIPTS, Call, Follower, locate_file
 from schedmate.agent.launch.shell_expansion import (
     Expander,
     Piece,
@@ -268,9 +267,17 @@ def output_of(shell: Shell, part: Substitution) -> Text | None:
     return tuple(trimmed)
 
 
-def _output_of_block(shell: Shell, nodes: Sequence[shell_grammar.Node]) -> Text | None:
+def _output_of_block(
+    shell: Shell, nodes: Sequence[shell_grammar.Node], chained: bool = False
+) -> Text | None:
+    """What commands print in turn; in `a && b` a test may decide that nothing more is printed."""
     output: Text = ()
     for node in nodes:
+        if chained and _is_test(node):
+            decision = shell.node(node)
+            if not decision:
+                return output if decision is False else None
+            continue
         shell.follower.tick()
         printed = _output_of_node(shell, node)
         if printed is None:
@@ -279,10 +286,16 @@ def _output_of_block(shell: Shell, nodes: Sequence[shell_grammar.Node]) -> Text 
     return output
 
 
+def _is_test(node: shell_grammar.Node) -> bool:
+    first = node.words[:1] if isinstance(node, shell_grammar.Simple) else []
+    tests = any(word.bare in ("[", "test") for word in first)
+    return tests or isinstance(node, shell_grammar.Condition)
+
+
 def _output_of_node(shell: Shell, node: shell_grammar.Node) -> Text | None:
     match node:
         case shell_grammar.AndOr() if all(operator == "&&" for operator, _ in node.items):
-            return _output_of_chain(shell, [item for _, item in node.items])
+            return _output_of_block(shell, [item for _, item in node.items], chained=True)
         case shell_grammar.AndOr():  # `command || fallback`
             return _output_of_node(shell, node.items[0][1]) if len(node.items) == 2 else None
         case shell_grammar.Group():
@@ -293,26 +306,6 @@ def _output_of_node(shell: Shell, node: shell_grammar.Node) -> Text | None:
             return _output_of_command(shell, node)
         case _:
             return None
-
-
-def _output_of_chain(shell: Shell, nodes: Sequence[shell_grammar.Node]) -> Text | None:
-    """`a && b`, where a test may decide that nothing more is printed."""
-    output: Text = ()
-    for node in nodes:
-        simple = isinstance(node, shell_grammar.Simple) and node.words
-        name = node.words[0].bare if isinstance(node, shell_grammar.Simple) and simple else None
-        if isinstance(node, shell_grammar.Condition) or name in ("[", "test"):
-            decision = shell.node(node)
-            if decision is None:
-                return None
-            if not decision:
-                return output
-            continue
-        printed = _output_of_node(shell, node)
-        if printed is None:
-            return None
-        output += printed
-    return output
 
 
 def _output_of_command(shell: Shell, node: shell_grammar.Simple) -> Text | None:
@@ -565,27 +558,13 @@ class Shell:
                 return self._follow_case(node)
             case shell_grammar.For():
                 return self._follow_for(node)
-            case shell_grammar.CountingFor():
-                self.arithmetic(node.start, node.line)
-                return self._follow_loop(
-                    node.line,
-                    lambda: self.arithmetic(node.test, node.line),
-                    node.body,
-                    lambda: self.arithmetic(node.step, node.line),
-                )
             case shell_grammar.While():
-                return self._follow_loop(
-                    node.line, lambda: self._until(self.run(node.test), node.until), node.body
-                )
+                return self._follow_while(node)
             case shell_grammar.Function():
                 self.state.functions[node.name] = node.body
                 return True
             case shell_grammar.Group():
                 return (self.fork() if node.subshell else self).run(node.body)
-
-    @staticmethod
-    def _until(status: Decision, until: bool) -> Decision:
-        return shell_operators.negate(status) if until else status
 
     # Control flow
 
@@ -694,28 +673,20 @@ class Shell:
                 break
         return True
 
-    def _follow_loop(
-        self,
-        line: int,
-        test: Callable[[], Decision],
-        body: Sequence[shell_grammar.Node],
-        step: Callable[[], Decision] | None = None,
-    ) -> Decision:
+    def _follow_while(self, node: shell_grammar.While) -> Decision:
         for _ in range(MAX_ITERATIONS):
-            decision = test()
-            if decision is False:
-                break
+            decision = self.run(node.test)
             if decision is None:
-                self._follow_branches([body], exhaustive=False)
+                self._follow_branches([node.body], exhaustive=False)
+            if decision is None or decision is node.until:
                 break
             before = len(self.follower.runs)
-            if not self._follow_iteration(body):
+            if not self._follow_iteration(node.body):
                 break
             if len(self.follower.runs) > before:
-                self.follower.warn(f"{self.where(line)} is a loop: its first run is described")
+                self.follower.warn(f"{self.where(node.line)} is a loop: its first run is described")
                 break
-            if step is not None:
-                step()
+            self.arithmetic(node.step, node.line)
         return True
 
     def _follow_iteration(self, body: Sequence[shell_grammar.Node]) -> bool:

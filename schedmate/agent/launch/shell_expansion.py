@@ -213,6 +213,7 @@ MAX_DEPTH = 20
 _OPERATION = re.compile(r"(:?[-=?+]|##?|%%?|//?|\^\^?|,,?|@|:)(.*)", re.DOTALL)
 
 
+@dataclass
 class Expander:
     """Expands words against a `State`.
 
@@ -224,21 +225,13 @@ class Expander:
     collects them.
     """
 
-    def __init__(
-        self,
-        state: State,
-        substitute: Callable[[Substitution], Text],
-        provided: Mapping[str, str | None],
-        unset_is_unknown: bool = False,
-        left_out: set[str] | None = None,
-    ) -> None:
-        self.state = state
-        self.substitute = substitute
-        self.provided = provided
-        self.unset_is_empty = False
-        self.unset_is_unknown = unset_is_unknown
-        self.left_out = set() if left_out is None else left_out
-        self._depth = 0
+    state: State
+    substitute: Callable[[Substitution], Text]
+    provided: Mapping[str, str | None]
+    unset_is_unknown: bool = False
+    left_out: set[str] = field(default_factory=set)
+    unset_is_empty: bool = False
+    _depth: int = 0
 
     def fields(self, word: Word) -> list[Text]:
         """The arguments that one word becomes."""
@@ -311,13 +304,13 @@ class Expander:
         if isinstance(part, Literal):
             origin = self.state.origin(part.line, variable)
             return [Piece(part.text, origin, quoted=part.quoted)]
-        if isinstance(part, Substitution):
-            return [as_expanded(piece, part.quoted) for piece in self.substitute(part)]
         origin = self.state.origin(part.line, variable)
         if isinstance(part, Arithmetic):
             value = self.arithmetic(part.text, part.line)
             known = value is not None
             return [Piece(str(value) if known else part.raw, origin, known, quoted=part.quoted)]
+        if isinstance(part, Substitution):
+            return [as_expanded(piece, part.quoted) for piece in self.substitute(part)]
         if self._depth >= MAX_DEPTH:
             return [Piece(part.raw, origin, known=False)]
         self._depth += 1

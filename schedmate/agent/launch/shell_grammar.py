@@ -1,8 +1,7 @@
 """Parses shell text into a tree of commands, in the grammar of POSIX sh and the common part of
 bash.
 
-First the tree and its unexpanded words, then the parser, the lexer, and the scanner, which knows
-the line it stands in and what is quoted or bracketed there.
+First the tree and its unexpanded words, then the parser and the lexer.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import re
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Literal as Kind
+from typing import TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +45,10 @@ class Substitution:
     quoted: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Arithmetic:
+class Arithmetic(Substitution):
     """`$((...))`."""
 
-    raw: str
-    text: str
-    line: int
-    quoted: bool
+    __slots__ = ()
 
 
 Part = Literal | Param | Substitution | Arithmetic
@@ -158,10 +154,13 @@ class If:
 
 @dataclass(slots=True)
 class While:
+    """`while`, `until`; `step` is the arithmetic after each turn of a `for ((...))`."""
+
     line: int
     test: list[Node]
     body: list[Node]
     until: bool
+    step: str = ""
 
 
 @dataclass(slots=True)
@@ -171,17 +170,6 @@ class For:
     line: int
     name: str
     words: list[Word] | None
-    body: list[Node]
-
-
-@dataclass(slots=True)
-class CountingFor:
-    """`for ((start; test; step))`."""
-
-    line: int
-    start: str
-    test: str
-    step: str
     body: list[Node]
 
 
@@ -206,19 +194,9 @@ class Group:
     subshell: bool
 
 
-Node = (
-    Simple
-    | Condition
-    | ArithmeticCommand
-    | Pipeline
-    | AndOr
-    | If
-    | While
-    | For
-    | CountingFor
-    | Case
-    | Function
-    | Group
+Node: TypeAlias = (
+    "Simple | Condition | ArithmeticCommand | Pipeline | AndOr | If | While | For | Case | Function"
+    " | Group"
 )
 
 _ASSIGNMENT_START = re.compile(r"([A-Za-z_]\w*+)(?:\[([^\]]*+)\])?(\+?)=", re.ASCII)
@@ -427,11 +405,12 @@ class _Parser:
         self._accept("fi")
         return If(line, branches, otherwise)
 
-    def _for(self, line: int) -> For | CountingFor:
+    def _for(self, line: int) -> For | Group:
         if self.at < len(self.tokens) and self.tokens[self.at].kind == "arith":
             start, test, step = [*self.tokens[self.at].text.split(";"), "", ""][:3]
             self.at += 1
-            return CountingFor(line, start, test, step, self._do_body())
+            loop = While(line, [ArithmeticCommand(line, test)], self._do_body(), False, step)
+            return Group([ArithmeticCommand(line, start), loop], subshell=False)
         name = self._peek() or ""
         self.at += self.at < len(self.tokens)
         self._skip_newlines()
@@ -506,83 +485,6 @@ class _Parser:
                 node.herestring = word
 
 
-# A place in shell text: its line, and what is quoted or bracketed there.
-
-
-_LINE_START = re.compile(r"(?<=\n)(?!\Z)")
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "0": "\0"}
-
-
-class Scanner:
-    """Stands at `pos` in `text`, whose first line has the number `line`."""
-
-    def __init__(self, text: str, line: int) -> None:
-        self.text = text.replace("\r\n", "\n")
-        self.pos = 0
-        self._first_line = line
-        self._newlines = [i for i, char in enumerate(self.text) if char == "\n"]
-
-    def _line(self, pos: int | None = None) -> int:
-        position = self.pos if pos is None else pos
-        return self._first_line + bisect_right(self._newlines, position - 1)
-
-    def _single_quoted(self, parts: list[Part]) -> None:
-        start = self.pos + 1
-        end = self.text.find("'", start)
-        end = len(self.text) if end < 0 else end
-        self._literal_lines(parts, self.text[start:end], start)
-        self.pos = end + 1
-
-    def _ansi_quoted(self, parts: list[Part]) -> None:
-        """`$'...'`, from its opening quote."""
-        line = self._line()
-        self.pos += 1
-        chars: list[str] = []
-        while self.pos < len(self.text) and self.text[self.pos] != "'":
-            if self.text[self.pos] == "\\":
-                self.pos += 1
-                escaped = self.text[self.pos : self.pos + 1]
-                chars.append(_ESCAPES.get(escaped, escaped))
-            else:
-                chars.append(self.text[self.pos])
-            self.pos += 1
-        self.pos += 1
-        parts.append(Literal("".join(chars), line, quoted=True))
-
-    def _literal_lines(self, parts: list[Part], text: str, start: int) -> None:
-        """One literal a line, so that a token split off later knows its own line."""
-        line = self._line(start)
-        for offset, piece in enumerate(_LINE_START.split(text)):
-            parts.append(Literal(piece, line + offset, quoted=True))
-
-    def _balanced(self, opening: str, closing: str) -> str:
-        """The text inside a bracket that opens here; moves behind its end."""
-        text, start = self.text, self.pos + 1
-        depth, quote = 0, ""
-        while self.pos < len(text):
-            char = text[self.pos]
-            if char == "\\" and quote != "'":
-                self.pos += 1
-            elif quote:
-                quote = "" if char == quote else quote
-            elif char in "'\"" and not (char == "'" and opening == "{"):
-                quote = char
-            elif char == "#" and opening == "(" and text[self.pos - 1] in " \t\n":
-                end = text.find("\n", self.pos)
-                self.pos = len(text) if end < 0 else end
-                continue
-            elif char == opening:
-                depth += 1
-            elif char == closing:
-                depth -= 1
-                if depth == 0:
-                    self.pos += 1
-                    return text[start : self.pos - 1]
-            self.pos += 1
-        self.pos = len(text)
-        return text[start:]
-
-
 # Shell text -> tokens, in the grammar of POSIX sh and the common part of bash.
 #
 # Nothing is expanded here: a word is a sequence of parts, each with the line it stands on, so that
@@ -591,6 +493,8 @@ class Scanner:
 
 
 MAX_TOKENS = 60_000
+_LINE_START = re.compile(r"(?<=\n)(?!\Z)")
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "0": "\0"}
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BRACED = re.compile(
     r"(?P<prefix>[#!]?)(?P<name>[A-Za-z_]\w*|\d+|[@*#?$!-])(?:\[(?P<index>[^\]]*)\])?(?P<op>.*)",
@@ -617,12 +521,18 @@ _BEFORE_COMMAND = frozenset(
 )
 
 
-class Lexer(Scanner):
-    """Reads `text`, whose first line has the number `line`; `in_array`: the elements of one."""
+class Lexer:
+    """Reads `text`, whose first line has the number `line`; `in_array`: the elements of one.
+
+    It stands at `pos`, knows the line there, and what is quoted or bracketed.
+    """
 
     def __init__(self, text: str, line: int = 1, *, in_array: bool = False) -> None:
-        super().__init__(text, line)
+        self.text = text.replace("\r\n", "\n")
+        self.pos = 0
         self.truncated = False
+        self._first_line = line
+        self._newlines = [i for i, char in enumerate(self.text) if char == "\n"]
         self._in_array = in_array
         self._heredocs: list[tuple[Token, Word]] = []
 
@@ -808,6 +718,66 @@ class Lexer(Scanner):
             self._ansi_quoted(parts)
         elif not (not quoted and text.startswith('"', self.pos)):  # $"..." is a plain "..."
             parts.append(Literal("$", line, quoted))
+
+    def _line(self, pos: int | None = None) -> int:
+        position = self.pos if pos is None else pos
+        return self._first_line + bisect_right(self._newlines, position - 1)
+
+    def _single_quoted(self, parts: list[Part]) -> None:
+        start = self.pos + 1
+        end = self.text.find("'", start)
+        end = len(self.text) if end < 0 else end
+        self._literal_lines(parts, self.text[start:end], start)
+        self.pos = end + 1
+
+    def _ansi_quoted(self, parts: list[Part]) -> None:
+        """`$'...'`, from its opening quote."""
+        line = self._line()
+        self.pos += 1
+        chars: list[str] = []
+        while self.pos < len(self.text) and self.text[self.pos] != "'":
+            if self.text[self.pos] == "\\":
+                self.pos += 1
+                escaped = self.text[self.pos : self.pos + 1]
+                chars.append(_ESCAPES.get(escaped, escaped))
+            else:
+                chars.append(self.text[self.pos])
+            self.pos += 1
+        self.pos += 1
+        parts.append(Literal("".join(chars), line, quoted=True))
+
+    def _literal_lines(self, parts: list[Part], text: str, start: int) -> None:
+        """One literal a line, so that a token split off later knows its own line."""
+        line = self._line(start)
+        for offset, piece in enumerate(_LINE_START.split(text)):
+            parts.append(Literal(piece, line + offset, quoted=True))
+
+    def _balanced(self, opening: str, closing: str) -> str:
+        """The text inside a bracket that opens here; moves behind its end."""
+        text, start = self.text, self.pos + 1
+        depth, quote = 0, ""
+        while self.pos < len(text):
+            char = text[self.pos]
+            if char == "\\" and quote != "'":
+                self.pos += 1
+            elif quote:
+                quote = "" if char == quote else quote
+            elif char in "'\"" and not (char == "'" and opening == "{"):
+                quote = char
+            elif char == "#" and opening == "(" and text[self.pos - 1] in " \t\n":
+                end = text.find("\n", self.pos)
+                self.pos = len(text) if end < 0 else end
+                continue
+            elif char == opening:
+                depth += 1
+            elif char == closing:
+                depth -= 1
+                if depth == 0:
+                    self.pos += 1
+                    return text[start : self.pos - 1]
+            self.pos += 1
+        self.pos = len(text)
+        return text[start:]
 
     def _announce_heredoc(self, token: Token) -> None:
         while self.pos < len(self.text) and self.text[self.pos] in " \t":

@@ -7,6 +7,7 @@ parser of its own.
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,12 +19,7 @@ Decision = bool | None
 """None: cannot be decided."""
 
 _COMPARISONS: dict[str, Callable[[int, int], bool]] = {
-    "-eq": lambda a, b: a == b,
-    "-ne": lambda a, b: a != b,
-    "-lt": lambda a, b: a < b,
-    "-le": lambda a, b: a <= b,
-    "-gt": lambda a, b: a > b,
-    "-ge": lambda a, b: a >= b,
+    f"-{name}": getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")
 }
 _TEST_JOINTS = ("&&", "||", ")")
 _STRING_OPERATORS = ("=", "==", "!=", "=~", "<", ">")
@@ -62,18 +58,13 @@ def both(left: Decision, right: Decision) -> Decision:
     return True if left and right else None
 
 
+@dataclass
 class _Test:
-    def __init__(
-        self,
-        terms: Sequence[TestOperand],
-        exists: Callable[[str, str], Decision],
-        is_set: Callable[[str], Decision],
-    ) -> None:
-        self.terms = terms
-        self.exists = exists
-        self.is_set = is_set
-        self.at = 0
-        self.depth = 0
+    terms: Sequence[TestOperand]
+    exists: Callable[[str, str], Decision]
+    is_set: Callable[[str], Decision]
+    at: int = 0
+    depth: int = 0
 
     def expression(self) -> Decision:
         self.depth += 1
@@ -288,19 +279,10 @@ def replace_pattern(text: str, operation: str) -> str | None:
 _ARITHMETIC_TOKEN = re.compile(
     r"\s*+(0[xX][0-9a-fA-F]+|\d+|[A-Za-z_]\w*|\*\*|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%<>!~&|^?:()])"
 )
-_LEVELS: tuple[tuple[str, ...], ...] = (
-    ("||",),
-    ("&&",),
-    ("|",),
-    ("^",),
-    ("&",),
-    ("==", "!="),
-    ("<=", ">=", "<", ">"),
-    ("<<", ">>"),
-    ("+", "-"),
-    ("*", "/", "%"),
-    ("**",),
-)
+_LEVELS = [
+    level.split()
+    for level in ("||", "&&", "|", "^", "&", "== !=", "<= >= < >", "<< >>", "+ -", "* / %", "**")
+]
 _ASSIGN = re.compile(r"\s*+([A-Za-z_]\w*+)\s*+([-+*/%]?)=(?!=)(.*)", re.DOTALL | re.ASCII)
 _STEP = re.compile(
     r"\s*+(?:(\+\+|--)\s*+([A-Za-z_]\w*+)|([A-Za-z_]\w*+)\s*+(\+\+|--))\s*+", re.ASCII
@@ -360,12 +342,12 @@ def _arithmetic_tokens(text: str) -> list[str]:
     return tokens
 
 
+@dataclass
 class _Arithmetic:
-    def __init__(self, tokens: list[str], lookup: Lookup) -> None:
-        self.tokens = tokens
-        self.lookup = lookup
-        self.at = 0
-        self.nesting = 0
+    tokens: list[str]
+    lookup: Lookup
+    at: int = 0
+    nesting: int = 0
 
     def value(self) -> int:
         result = self._ternary()
@@ -436,34 +418,37 @@ class _Arithmetic:
         return known
 
 
-def _apply_operator(operator: str, left: int, right: int) -> int:
-    if operator in ("/", "%"):
+_OPERATORS: dict[str, Callable[[int, int], int]] = {
+    "||": lambda left, right: bool(left or right),
+    "&&": lambda left, right: bool(left and right),
+    "|": operator.or_,
+    "^": operator.xor,
+    "&": operator.and_,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<=": operator.le,
+    ">=": operator.ge,
+    "<": operator.lt,
+    ">": operator.gt,
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+}
+
+
+def _apply_operator(sign: str, left: int, right: int) -> int:
+    if sign in ("/", "%"):
         if right == 0:
             raise _UnknownError
         quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
-        return quotient if operator == "/" else left - quotient * right
-    if operator in ("**", "<<", ">>"):
+        return quotient if sign == "/" else left - quotient * right
+    if sign in ("**", "<<", ">>"):
         if not 0 <= right < _MAX_BITS or abs(left).bit_length() * max(right, 1) > _MAX_BITS * 64:
             raise _UnknownError
-        result = left << right if operator == "<<" else left >> right
-        result = int(left**right) if operator == "**" else result
+        result = left << right if sign == "<<" else left >> right
+        result = int(left**right) if sign == "**" else result
     else:
-        result = {
-            "||": int(bool(left or right)),
-            "&&": int(bool(left and right)),
-            "|": left | right,
-            "^": left ^ right,
-            "&": left & right,
-            "==": int(left == right),
-            "!=": int(left != right),
-            "<=": int(left <= right),
-            ">=": int(left >= right),
-            "<": int(left < right),
-            ">": int(left > right),
-            "+": left + right,
-            "-": left - right,
-            "*": left * right,
-        }[operator]
+        result = int(_OPERATORS[sign](left, right))
     if result.bit_length() > _MAX_BITS:
         raise _UnknownError
     return result

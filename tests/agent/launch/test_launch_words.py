@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schedmate.agent.bounds import Budget
 from schedmate.agent.launch import shell_operators
 from schedmate.agent.launch.plan import Follower, LaunchPlan
 from schedmate.agent.launch.planning import start_program
@@ -82,7 +83,7 @@ shell_like = st.lists(st.sampled_from([*FRAGMENTS.split(), "\n"]), max_size=40).
 
 @given(shell_like)
 def test_broken_scripts_are_followed(text: str) -> None:
-    follower = Follower(Repo(Path(__file__).parent), LaunchConfig(), start_program, budget_s=1.0)
+    follower = Follower(Repo(Path(__file__).parent), LaunchConfig(), start_program, Budget(1.0))
     run_command(follower, text)
     assert len(follower.runs) <= 201
 

@@ -14,13 +14,19 @@ from schedmate.agent.configs.interpolation import resolve_interpolations
 from schedmate.agent.configs.reader import read_config
 from schedmate.agent.configs.trees import merge, set_dotted
 from schedmate.agent.configs.yaml_reader import read_detectron
-from schedmate.agent.interp.libs.config_files import note_settings, read_file, required_file
-from schedmate.agent.interp.libs.filesystem import class_named
-from schedmate.agent.interp.libs.hydra import as_mapping, instantiate, with_dotlist
+from schedmate.agent.interp.libs.files import (
+    class_named,
+    note_settings,
+    or_warned,
+    read_file,
+    required_file,
+)
+from schedmate.agent.interp.libs.hydra import as_mapping, with_dotlist
 from schedmate.agent.interp.libs.libraries import config_defaults
 from schedmate.agent.interp.libs.parsers import parse_flags, plain_scalar, spelled_value
 from schedmate.agent.interp.machine import ANY, Machine, Plugin
 from schedmate.agent.interp.objects import (
+    GROUPS,
     AttrDict,
     Function,
     Handler,
@@ -31,38 +37,31 @@ from schedmate.agent.interp.objects import (
     as_class,
     as_instance,
     as_node,
-    return_owner,
+    modelled,
+    return_owner,  # noqa: F401 (of models.yaml)
 )
-from schedmate.agent.interp.values.base import iterate, several
-from schedmate.agent.interp.values.mappings import (
+from schedmate.agent.interp.values.base import copy_shallow, iterate, several
+from schedmate.agent.interp.values.plain import (
     as_config,
     attr_tree,
     deep_copy,
+    fill_mapping,
     plain_tree,
     replace_items,
 )
 from schedmate.agent.values import Items, Origin, Value, unknown
-from schedmate.base.errors import InputError
 from schedmate.base.files import is_file
 
 
 def attr_dict(flavour: str) -> Handler:
     def build(machine: Machine, call: Invocation) -> Value:
-        items: Items = {}
-        keywords = dict(call.kwargs)
+        items, keywords = Items(), dict(call.kwargs)
         initial = keywords.pop("initial_dictionary", None)
-        for argument in [*call.args, *([initial] if initial is not None else [])]:
-            mapping = machine.mapping(argument)
-            if mapping is not None:
-                items.update(mapping)
-            elif argument.sequence is not None:
-                for pair in argument.sequence:
-                    parts = iterate(pair)
-                    if parts is not None and len(parts) == 2 and parts[0].text is not None:
-                        items[parts[0].text] = parts[1]
-            elif argument.unknown or as_call(argument) is not None:
+        given = [*call.args, *([initial] if initial is not None else [])]
+        for argument in given:
+            if argument.unknown or (as_call(argument) is not None):
                 return unknown(origin=argument.origin)
-        items.update(keywords)
+        fill_mapping(machine, items, given, keywords)
         made = attr_tree(Value(items), flavour)
         if call.path == "argparse.Namespace" and items:
             machine.observer.settings("namespace", made, "arguments")
@@ -75,60 +74,25 @@ def attr_dict(flavour: str) -> Handler:
 
 def placeholder(machine: Machine, call: Invocation) -> Value:
     """A typed hole or reference: the given default, else None."""
-    default = call.args[0] if call.args else Value(None)
-    return default if default.known else Value(None)
+    return call.first if call.first.known else Value(None)
 
 
-def detectron_defaults(machine: Machine, call: Invocation) -> Value:
-    """`get_cfg()`: the library's documented defaults, unless the repository holds its own."""
-    config = attr_tree(plain_tree(config_defaults("detectron2")), "yacs")
-    return note_settings(machine, config, "detectron2 config")
+def documented_tree(name: str) -> Handler:
+    """`get_cfg()`: a library's documented defaults, unless the repository holds its own."""
 
+    def build(machine: Machine, call: Invocation) -> Value:
+        config = attr_tree(plain_tree(config_defaults(name)), "yacs")
+        return note_settings(machine, config, f"{name} config")
 
-_ATTR_DICTS = {
-    "easydict.EasyDict": "attr", "munch.Munch": "attr", "munch.munchify": "attr",
-    "munch.DefaultMunch.fromDict": "attr", "munch.Munch.fromDict": "attr", "addict.Dict": "attr",
-    "box.Box": "attr", "attrdict.AttrDict": "attr", "dotmap.DotMap": "attr", "bunch.Bunch": "attr",
-    "*.HParams": "attr",
-    "types.SimpleNamespace": "namespace", "argparse.Namespace": "namespace",
-    "yacs.config.CfgNode": "yacs", "yacs.config.CN": "yacs", "fvcore.common.config.CfgNode": "yacs",
-    "detectron2.config.CfgNode": "yacs",
-    "ml_collections.ConfigDict": "ml_collections",
-    "ml_collections.FrozenConfigDict": "ml_collections",
-    "ml_collections.config_dict.ConfigDict": "ml_collections",
-    "ml_collections.config_dict.create": "ml_collections",
-    "mmcv.ConfigDict": "mmengine", "mmengine.ConfigDict": "mmengine", "mmcv.Config": "mmengine",
-    "mmengine.Config": "mmengine", "mmengine.config.Config": "mmengine",
-    "mmengine.config.ConfigDict": "mmengine", "transformers.PretrainedConfig": "attr",
-    "prodict.Prodict.from_dict": "attr", "ast_attrdict.AttrDict": "attr",
-}  # fmt: skip
-
-YACS_NODES = frozenset(path for path, flavour in _ATTR_DICTS.items() if flavour == "yacs")
-
-_ATTR_DICT_CALLS: dict[str, Handler] = {
-    **{path: attr_dict(flavour) for path, flavour in _ATTR_DICTS.items()},
-    "detectron2.config.get_cfg": detectron_defaults,
-    "ml_collections.config_dict.placeholder": placeholder,
-    "ml_collections.config_dict.FieldReference": placeholder,
-    "ml_collections.FieldReference": placeholder,
-}
+    return build
 
 
 def _constructed_node(machine: Machine, instance: Value, call: Invocation) -> Value | None:
     """An object of a class built on yacs' node is such a node."""
     owner = as_instance(instance)
-    if owner is None or YACS_NODES.isdisjoint(owner.cls.external_bases()):
+    if owner is None or set(GROUPS["yacs_node"]).isdisjoint(owner.cls.external_bases()):
         return None
-    return _ATTR_DICT_CALLS["yacs.config.CfgNode"](machine, call)
-
-
-_ATTR_DICT_TYPES = ("easydict.EasyDict", "munch.Munch", "addict.Dict", "yacs.config.CfgNode")
-
-ATTRIBUTE_DICTS = Plugin(
-    types=dict.fromkeys(_ATTR_DICT_TYPES, (AttrDict,)),
-    calls=_ATTR_DICT_CALLS,
-    on_constructed=_constructed_node,
-)
+    return attr_dict("yacs")(machine, call)
 
 
 # Methods of configuration nodes: yacs, mmengine, ml_collections, HParams.
@@ -143,23 +107,27 @@ def _merge_dotted(machine: Machine, call: Invocation) -> Value:
     return Value(None)
 
 
-def _set_dotted(config: Value, key: str, value: Value, flavour: str | None = None) -> None:
-    """Set an item of a configuration node by its dotted name, in place."""
+def _lay(config: Value, tree: Value, flavour: str | None = None) -> None:
+    """Make a tree what a configuration node holds, of the flavour that it has or of another."""
     node = as_node(config)
     kept = flavour if flavour is not None else node.flavour if node is not None else ""
-    replace_items(config, attr_tree(set_dotted(plain_tree(config), key, value), kept))
+    replace_items(config, attr_tree(tree, kept))
+
+
+def _set_dotted(config: Value, key: str, value: Value, flavour: str | None = None) -> None:
+    """Set an item of a configuration node by its dotted name, in place."""
+    _lay(config, set_dotted(plain_tree(config), key, value), flavour)
 
 
 def _merge_file(machine: Machine, call: Invocation) -> Value:
     file = required_file(machine, call.argument(0, "cfg_filename") or unknown())
     if file is None:
         return Value(None)
-    try:
-        loaded = _cfg_of_module(machine, file) or read_detectron(file, machine.sources.root)
-    except InputError as error:
-        machine.observer.warns(str(error))
-        return Value(None)
-    replace_items(call.owner, attr_tree(merge(plain_tree(call.owner), loaded), "yacs"))
+    loaded = _cfg_of_module(machine, file) or or_warned(
+        machine, lambda: read_detectron(file, machine.sources.root)
+    )
+    if loaded is not None:
+        _lay(call.owner, merge(plain_tree(call.owner), loaded), "yacs")
     return Value(None)
 
 
@@ -176,7 +144,7 @@ def _cfg_of_module(machine: Machine, path: Path) -> Value | None:
 def _merge_list(machine: Machine, call: Invocation) -> Value:
     items = iterate(call.first) or []
     if any(i.text is not None and "=" in i.text for i in items[::2]):
-        replace_items(call.owner, attr_tree(with_dotlist(plain_tree(call.owner), items), "yacs"))
+        _lay(call.owner, with_dotlist(plain_tree(call.owner), items), "yacs")
         return Value(None)
     for key, value in zip(items[::2], items[1::2], strict=False):
         if key.text is not None:
@@ -197,11 +165,9 @@ def _merge_flags(machine: Machine, call: Invocation) -> Value:
 
 
 def _merge_other(machine: Machine, call: Invocation) -> Value:
-    mapping = as_mapping(machine, call.args[0]) if call.args else Value({})
+    mapping = as_mapping(machine, call.first)
     if mapping.mapping is not None:
-        node = as_node(call.owner)
-        merged = merge(plain_tree(call.owner), plain_tree(mapping))
-        replace_items(call.owner, attr_tree(merged, node.flavour if node is not None else ""))
+        _lay(call.owner, merge(plain_tree(call.owner), plain_tree(mapping)))
     return Value(None)
 
 
@@ -210,20 +176,17 @@ _OVERRIDE = re.compile(r"(?<![\w.])([\w.]++)\s*+=\s*+(\[[^\]]{0,1000}\]|[^,\n]*)
 
 def _hparams_parse(machine: Machine, call: Invocation) -> Value:
     """`HParams.parse("epochs=800,sizes=[1,2]")`: overrides in one text, by commas."""
-    argument = call.args[0] if call.args else call.kwargs.get("values", unknown())
-    if argument.text is not None:
-        for key, text in _OVERRIDE.findall(argument.text):
-            _set_dotted(
-                call.owner, key, spelled_value(Value(text.strip().strip("'\"")), argument.origin)
-            )
+    argument = call.argument(0, "values") or unknown()
+    for key, text in _OVERRIDE.findall(argument.text or ""):
+        value = spelled_value(Value(text.strip().strip("'\"")), argument.origin)
+        _set_dotted(call.owner, key, value)
     return call.owner
 
 
 def _with_changes(machine: Machine, call: Invocation) -> Value:
-    node = as_node(call.owner)
-    if node is None:
-        return unknown()
-    return Value(AttrDict({**node, **call.kwargs}, node.flavour), call.owner.origin)
+    changed = copy_shallow(call.owner)
+    (changed.mapping or {}).update(call.kwargs)
+    return changed
 
 
 def _set_default(machine: Machine, call: Invocation) -> Value:
@@ -237,29 +200,16 @@ def _set_default(machine: Machine, call: Invocation) -> Value:
     return Value(None)
 
 
-_COPIES = ("clone", "copy_and_resolve_references")
-_PLAIN_FLAVOURS = ("_asdict", "to_dict", "flag_values_dict", "toDict", "as_dict")
+def _ignored(_: Machine, call: Invocation) -> Value:
+    return Value(None)
 
-CONFIG_METHODS = Plugin(
-    methods={
-        ANY: {
-            "_replace": _with_changes,
-            "parse": _hparams_parse,
-            "merge_from_file": _merge_file,
-            "merge_from_list": _merge_list,
-            "merge_with_dotlist": _merge_list,
-            "merge_from_other_cfg": _merge_other,
-            "merge_from_dict": _merge_dotted,
-            "merge_with": _merge_other,
-            "argv_update": _merge_flags,
-            "set_default": _set_default,
-            **dict.fromkeys(("freeze", "defrost", "set_new_allowed"), lambda *_: Value(None)),
-            **dict.fromkeys(("lock", "unlock", "unlocked", "ignore_type"), return_owner),
-            **dict.fromkeys(_COPIES, lambda _, call: deep_copy(call.owner)),
-            **dict.fromkeys(_PLAIN_FLAVOURS, lambda _, call: plain_tree(call.owner)),
-        }
-    }
-)
+
+def _deep_copy(_: Machine, call: Invocation) -> Value:
+    return deep_copy(call.owner)
+
+
+def _plain(_: Machine, call: Invocation) -> Value:
+    return plain_tree(call.owner)
 
 
 # mmengine and mmcv: Python configuration files laid over their `_base_` files.
@@ -279,10 +229,8 @@ def read_mmengine(machine: Machine, path: Path, active: list[Path]) -> Value:
         machine.observer.warns(f"{machine.sources.relative(path)}: its _base_ leads back to itself")
         return Value({})
     if path.suffix != ".py":
-        try:
-            own = read_config(path, machine.sources.root)
-        except InputError as error:
-            machine.observer.warns(str(error))
+        own = or_warned(machine, lambda: read_config(path, machine.sources.root))
+        if own is None:
             return Value({})
         bases = own.mapping.pop("_base_", None) if own.mapping is not None else None
         return merge_mmengine(_read_bases(machine, bases, path, active), own)
@@ -366,17 +314,6 @@ def runner_from_cfg(machine: Machine, call: Invocation) -> None:
         config.mapping.pop("optimizer", None)
 
 
-_MMENGINE_CALLS: dict[str, Handler] = {
-    f"{root}.Config.fromfile": mmengine_from_file
-    for root in ("mmcv", "mmengine", "mmcv.utils", "mmengine.config")
-} | {
-    "mmengine.runner.Runner.from_cfg": runner_from_cfg,
-    "mmengine.runner.FlexibleRunner.from_cfg": runner_from_cfg,
-}
-
-MMENGINE = Plugin(calls=_MMENGINE_CALLS)
-
-
 # detectron2's lazy configurations: Python files whose calls are kept until they are wanted.
 #
 # `LazyConfig` is followed in the copies that repositories carry, too.
@@ -406,25 +343,11 @@ def load_lazy(machine: Machine, call: Invocation) -> Value:
     return note_settings(machine, config, machine.sources.relative(file))
 
 
-def load_lazy_beside(machine: Machine, call: Invocation) -> Value:
-    """`LazyConfig.load_rel(file)`: a file named from the folder of the one that loads it."""
-    argument = call.argument(0, "filename")
-    here = machine.frames[-1].scope.module.path.parent if machine.frames else machine.sources.root
-    if argument is None or argument.text is None:
-        return unknown()
-    path = Value(str(here / argument.text), argument.origin)
-    return load_lazy(machine, Invocation(call.path, [path, *call.args[1:]], call.kwargs, call.site))
-
-
 def _lazy_names(machine: Machine, path: Path, depth: int) -> dict[str, Value]:
     """What a configuration file defines; what it imports relatively comes from files beside it."""
     if path.suffix != ".py":
-        try:
-            config = attr_tree(read_config(path, machine.sources.root), "omegaconf")
-        except InputError as error:
-            machine.observer.warns(str(error))
-            return {}
-        return dict(config.mapping) if config.mapping is not None else {}
+        loaded = or_warned(machine, lambda: read_config(path, machine.sources.root))
+        return dict(attr_tree(loaded or Value({}), "omegaconf").mapping or {})
     tree = machine.parse(path)
     if tree is None or depth > MAX_NESTING:
         return {}
@@ -471,8 +394,7 @@ def override_lazy(machine: Machine, call: Invocation) -> Value:
     config, overrides = call.argument(0, "cfg"), call.argument(1, "overrides")
     if config is None or overrides is None or as_node(config) is None:
         return config or unknown()
-    changed = with_dotlist(plain_tree(config), several(overrides))
-    replace_items(config, attr_tree(changed, "omegaconf"))
+    _lay(config, with_dotlist(plain_tree(config), several(overrides)), "omegaconf")
     return config
 
 
@@ -489,58 +411,39 @@ def keep_lazy_call(machine: Machine, call: Invocation) -> Value:
 
 def zoo_config(machine: Machine, call: Invocation) -> Value:
     """`model_zoo.get_config(name)`: a lazy configuration of the folder `configs`."""
-    name = call.argument(0, "config_path")
-    if name is None or name.text is None or not name.text.endswith(".py"):
+    name = call.need_text(0, "config_path")
+    if not name.endswith(".py"):
         return unknown()
-    path = Value(f"configs/{name.text}", name.origin)
+    path = Value(f"configs/{name}", call.need(0, "config_path").origin)
     return load_lazy(machine, Invocation(call.path, [path], {}, call.site))
-
-
-_LAZY_PACKAGES = ("detectron2.config", "detectron2.config.lazy")
-
-LAZY = Plugin(
-    calls={
-        **{f"{package}.LazyConfig.load": load_lazy for package in _LAZY_PACKAGES},
-        **{f"{package}.LazyConfig.load_rel": load_lazy_beside for package in _LAZY_PACKAGES},
-        **{f"{package}.LazyConfig.apply_overrides": override_lazy for package in _LAZY_PACKAGES},
-        **{f"{package}.LazyCall()": keep_lazy_call for package in _LAZY_PACKAGES},
-        **{f"{package}.instantiate": instantiate for package in _LAZY_PACKAGES},
-        "detectron2.model_zoo.get_config": zoo_config,
-    }
-)
 
 
 # torchpack's one configuration: files, the `default.yaml` of each folder above, options.
 
 
 TORCHPACK_CONFIGS = "torchpack.utils.config.configs"
-TORCHPACK_FLAVOUR = "torchpack"
 
 
 def torchpack_configs(machine: Machine) -> Value:
     """The module's own object, in which everything is laid upon what there is."""
-    if TORCHPACK_CONFIGS not in machine.shared:
-        machine.shared[TORCHPACK_CONFIGS] = Value(AttrDict({}, TORCHPACK_FLAVOUR))
-        machine.observer.settings("torchpack config", machine.shared[TORCHPACK_CONFIGS], "config")
-    held: Value = machine.shared[TORCHPACK_CONFIGS]
+    held: Value | None = machine.shared.get(TORCHPACK_CONFIGS)
+    if held is None:
+        held = machine.shared[TORCHPACK_CONFIGS] = Value(AttrDict({}, "torchpack"))
+        machine.observer.settings("torchpack config", held, "config")
     return held
 
 
 def load_torchpack(machine: Machine, call: Invocation) -> Value:
     """`configs.load(path, recursive=True)`."""
-    argument, recursive = call.argument(0, "fpath"), call.argument(1, "recursive")
-    if argument is None or argument.text is None:
-        return Value(None)
-    files = [argument]
+    path, recursive = call.need_text(0, "fpath"), call.argument(1, "recursive")
+    files = [path]
     if recursive is not None and recursive.data is True:
-        above = [f"{parent}/default.yaml" for parent in PurePosixPath(argument.text).parents]
-        defaults = [path for path in reversed(above) if machine.sources.locate(path) is not None]
-        files = [
-            *(Value(path, argument.origin) for path in defaults if path != argument.text),
-            argument,
-        ]
+        above = [f"{parent}/default.yaml" for parent in PurePosixPath(path).parents]
+        found = [file for file in reversed(above) if machine.sources.locate(file) is not None]
+        files = [*(file for file in found if file != path), path]
     for file in files:
-        _lay_upon(machine, call.owner, read_file(machine, file) or unknown())
+        value = Value(file, call.need(0, "fpath").origin)
+        _lay_upon(call.owner, read_file(machine, value) or unknown())
     return Value(None)
 
 
@@ -549,39 +452,24 @@ def update_torchpack(machine: Machine, call: Invocation) -> Value:
     first = call.first
     words = iterate(first) if first.mapping is None else None
     if words is None:
-        _lay_upon(machine, call.owner, first)
-        return Value(None)
-    flags, _ = parse_flags(words)
+        _lay_upon(call.owner, first)
+    flags, _ = parse_flags(words or [])
     for name, values, flag in flags:
         value = plain_scalar(values[0]) if values else Value(True, flag.origin)
         for part in reversed(name.split(".")):
             value = Value({part: value}, value.origin)
-        _lay_upon(machine, call.owner, value)
+        _lay_upon(call.owner, value)
     return Value(None)
 
 
-def _lay_upon(machine: Machine, base: Value, layer: Value) -> None:
-    if layer.mapping is None or base.mapping is None:
-        return
-    merged = resolve_interpolations(merge(plain_tree(base), plain_tree(layer)))
-    replace_items(base, attr_tree(merged, TORCHPACK_FLAVOUR))
-
-
-TORCHPACK = Plugin(
-    names={TORCHPACK_CONFIGS: torchpack_configs},
-    methods={TORCHPACK_FLAVOUR: {"load": load_torchpack, "update": update_torchpack}},
-)
+def _lay_upon(base: Value, layer: Value) -> None:
+    if layer.mapping is not None and base.mapping is not None:
+        _lay(base, resolve_interpolations(merge(plain_tree(base), plain_tree(layer))), "torchpack")
 
 
 # Dassl, on which prompt learning is built: `--trainer CoOp --dataset-config-file ...`.
 #
 # It keeps its configuration in yacs and its trainers, which the repository defines, in a registry.
-
-
-def dassl_defaults(machine: Machine, call: Invocation) -> Value:
-    """`get_cfg_default()`: the library's documented defaults."""
-    config = attr_tree(plain_tree(config_defaults("dassl")), "yacs")
-    return note_settings(machine, config, "dassl config")
 
 
 def _config_at(machine: Machine, config: Value, *path: str) -> Value:
@@ -612,9 +500,15 @@ def dassl_trainer(machine: Machine, call: Invocation) -> Value:
     return made
 
 
-DASSL = Plugin(
-    calls={
-        "dassl.config.get_cfg_default": dassl_defaults,
-        "dassl.engine.build_trainer": dassl_trainer,
-    }
+_NODE_TYPES = ("easydict.EasyDict", "munch.Munch", "addict.Dict", "yacs.config.CfgNode")
+
+CONFIGS = Plugin(
+    types=dict.fromkeys(_NODE_TYPES, (AttrDict,)),
+    calls=modelled("configs", globals()),
+    names={TORCHPACK_CONFIGS: torchpack_configs},
+    methods={
+        ANY: modelled("config_node", globals()),
+        "torchpack": modelled("torchpack", globals()),
+    },
+    on_constructed=_constructed_node,
 )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from schedmate.agent.configs.gin import parse_gin
-from schedmate.agent.interp.libs.config_files import locate_file, read_file
+from schedmate.agent.interp.libs.files import locate_file, read_file
 from schedmate.agent.interp.libs.parsers import (
     flag_origin,
     parse_flags,
@@ -20,6 +20,7 @@ from schedmate.agent.interp.libs.parsers import (
 )
 from schedmate.agent.interp.machine import Machine, Plugin
 from schedmate.agent.interp.objects import (
+    GROUPS,
     AttrDict,
     Call,
     Class,
@@ -29,11 +30,12 @@ from schedmate.agent.interp.objects import (
     Site,
     as_symbol,
     is_own,
+    modelled,
     path_of,
 )
 from schedmate.agent.interp.values import classes
 from schedmate.agent.interp.values.base import iterate, set_path, several
-from schedmate.agent.interp.values.mappings import as_config
+from schedmate.agent.interp.values.plain import as_config
 from schedmate.agent.values import Items, Origin, Value, unknown
 from schedmate.base.errors import InputError
 from schedmate.base.files import paths_called
@@ -52,9 +54,7 @@ def absl_flags_object(machine: Machine) -> AttrDict:
 
 def define_flag(machine: Machine, call: Invocation) -> Value:
     """`flags.DEFINE_integer(name, default, help)`: set at once from the command line."""
-    name = call.text(0, "name")
-    if name is None:
-        return unknown()
+    name = call.need_text(0, "name")
     default = call.argument(1, "default") or Value(None)
     here = Origin("default", call.site.file, call.site.line)
     value = Value(default.data, here) if default.known else default
@@ -144,11 +144,7 @@ def config_file_flag(machine: Machine, call: Invocation) -> Value:
 
 
 def config_dict_flag(machine: Machine, call: Invocation) -> Value:
-    name = call.argument(0, "name")
-    config = call.argument(1, "config")
-    if name is None or config is None:
-        return unknown()
-    return _config_flag(machine, str(name.data), config)
+    return _config_flag(machine, str(call.need(0, "name").data), call.need(1, "config"))
 
 
 def _config_flag(machine: Machine, flag: str, config: Value) -> Value:
@@ -159,31 +155,6 @@ def _config_flag(machine: Machine, flag: str, config: Value) -> Value:
     absl_flags_object(machine)[flag] = config
     machine.observer.settings(flag, config, "config")
     return Value(Call("ml_collections.config_flags.DEFINE", [], {}, {"value": config}))
-
-
-_ABSL = ("absl.flags", "tensorflow.flags", "tensorflow.app.flags", "tensorflow.compat.v1.flags",
-         "tensorflow.platform.flags", "tensorflow.python.platform.flags", "gflags",
-         "flags")  # fmt: skip
-
-
-_DEFINES = (
-    "DEFINE_string", "DEFINE_integer", "DEFINE_float", "DEFINE_bool", "DEFINE_boolean",
-    "DEFINE_enum", "DEFINE_list", "DEFINE_multi_string", "DEFINE_multi_integer",
-    "DEFINE_spaceseplist", "DEFINE_enum_class",
-)  # fmt: skip
-
-ABSL = Plugin(
-    names={f"{root}.FLAGS": lambda machine: Value(absl_flags_object(machine)) for root in _ABSL},
-    calls={
-        **{f"{root}.{name}": define_flag for root in _ABSL for name in _DEFINES},
-        "absl.app.run": app_run,
-        "tensorflow.app.run": app_run,
-        "tensorflow.python.platform.app.run": app_run,
-        "ml_collections.config_flags.DEFINE_config_file": config_file_flag,
-        "ml_collections.config_flags.config_flags.DEFINE_config_file": config_file_flag,
-        "ml_collections.config_flags.DEFINE_config_dict": config_dict_flag,
-    },
-)
 
 
 # sacred: experiments whose configuration is a function's local names.
@@ -267,10 +238,6 @@ def captured_arguments(machine: Machine, function: Function) -> dict[str, Value]
     return {**config, "_config": Value(config)}
 
 
-def _captured_of(machine: Machine, target: Function | Class) -> dict[str, Value]:
-    return captured_arguments(machine, target) if isinstance(target, Function) else {}
-
-
 def run_automain(machine: Machine, function: Function) -> None:
     """A function was just defined: run it if `@ex.automain` marks it."""
     if _is_marked(function, "automain") and function.module.name == "__main__":
@@ -302,17 +269,6 @@ def run_experiment(machine: Machine, call: Invocation) -> Value:
     if mapping is not None:
         machine.shared.setdefault(_ADDED_CONFIG, []).append(mapping)
     return _run_main(machine, main, words if words is not None else machine.argv[1:])
-
-
-SACRED = Plugin(
-    arguments=_captured_of,
-    on_defined=run_automain,
-    calls={
-        "sacred.Experiment().add_config": add_config,
-        "sacred.Experiment().run_commandline": run_experiment,
-        "sacred.Experiment().run": run_experiment,
-    },
-)
 
 
 # gin: bindings from files and texts to the parameters of functions.
@@ -444,20 +400,24 @@ _GIN_GIVEN = ("config_files", "config_file", "bindings", "config")
 def gin_query(machine: Machine, call: Invocation) -> Value:
     """`gin.query_parameter("Class.parameter")`, or `%macro`."""
     gin: _Gin | None = machine.shared.get("gin")
-    name = call.first.text
-    if gin is None or name is None:
+    name = call.need_text(0)
+    if gin is None:
         return unknown()
     return gin.bindings.get(name.removeprefix("%"), unknown(name))
 
 
-GIN = Plugin(
-    arguments=gin_arguments,
-    calls={
-        "gin.parse_config_files_and_bindings": gin_parse,
-        "gin.parse_config_file": gin_parse,
-        "gin.parse_config": gin_parse,
-        "gin.bind_parameter": gin_parse,
-        "gin.query_parameter": gin_query,
-        "mesh_tensorflow.transformer.utils.parse_gin_defaults_and_flags": gin_parse,
+def _arguments(machine: Machine, target: Function | Class) -> dict[str, Value]:
+    """What sacred's configuration gives to parameters, and over it gin's bindings."""
+    captured = captured_arguments(machine, target) if isinstance(target, Function) else {}
+    return captured | gin_arguments(machine, target)
+
+
+EXPERIMENTS = Plugin(
+    names={
+        f"{root}.FLAGS": lambda machine: Value(absl_flags_object(machine))
+        for root in GROUPS["absl"]
     },
+    calls=modelled("experiments", globals()),
+    arguments=_arguments,
+    on_defined=run_automain,
 )

@@ -13,9 +13,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
+from typing import Any
 
 from schedmate.agent.configs.scalars import parse_scalar
-from schedmate.agent.interp.libs.config_files import read_file
+from schedmate.agent.interp.libs.files import read_file
 from schedmate.agent.interp.machine import Machine
 from schedmate.agent.interp.objects import (
     NOWHERE,
@@ -666,7 +667,6 @@ _ADDS = frozenset(
     ("add_argument", "add_option", "add_arg", "add_parser", "add_subparsers", "add_arguments")
 )
 _BRANCHES = (ast.If, ast.IfExp, ast.Try, ast.TryStar, ast.Match, ast.While, ast.BoolOp)
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 class ProgramModules:
@@ -689,66 +689,60 @@ class ProgramModules:
         return [self._trees[text] for text in texts]
 
 
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A call, by its name, or a `return`, without one; what is around it, and its line."""
+
+    called: str | None
+    line: int
+    branch: bool
+    owners: tuple[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, ...]
+
+
 def options_depend(modules: ProgramModules) -> bool:
     """Whether what adds options in these modules may run elsewhere and not here."""
     adding = set(_ADDS)
     while True:
         trees = modules.naming({*adding, "parse_args", "exec"})
-        calls = [call for tree in trees for call in _all_calls(tree)]
+        steps = [step for tree in trees for step in _steps(tree)]
         # what parses as well has a parser of its own
         whole = {
-            owner for call, _, around in calls if call == "parse_args" for owner in around[-1:]
+            step.owners[-1].name for step in steps if step.called == "parse_args" and step.owners
         }
-        more = {owner for call, _, owners in calls if call in adding for owner in owners} - whole
+        more = {
+            owner.name for step in steps if step.called in adding for owner in step.owners
+        } - whole
         if more <= adding:
             break
         adding |= more
-    if any(call == "exec" or (branch and call in adding) for call, branch, _ in calls):
-        return True
-    return any(_may_return_before(function, adding) for function in _all_functions(trees))
+    returned: dict[ast.AST, int] = {}  # of functions, their first line that may end them
+    for step in steps:
+        if step.called == "exec" or (step.branch and step.called in adding):
+            return True
+        if step.called is None and step.branch:
+            for owner in step.owners:
+                if not isinstance(owner, ast.ClassDef):
+                    returned[owner] = min(step.line, returned.get(owner, step.line))
+    added = [(step.line, owner) for step in steps if step.called in adding for owner in step.owners]
+    return any(returned.get(owner, line) < line for line, owner in added)
 
 
-def _all_functions(trees: list[ast.AST]) -> Iterator[ast.AST]:
-    return (node for tree in trees for node in ast.walk(tree) if isinstance(node, _FUNCTIONS))
-
-
-def _all_calls(tree: ast.AST) -> Iterator[tuple[str, bool, tuple[str, ...]]]:
-    """The names of what is called, whether under a condition, and the functions around it."""
-    stack: list[tuple[ast.AST, bool, tuple[str, ...]]] = [(tree, False, ())]
+def _steps(tree: ast.AST) -> Iterator[_Step]:
+    """The calls and returns of a module; `branch` are those under a condition of a function."""
+    stack: list[tuple[ast.AST, bool, tuple[Any, ...]]] = [(tree, False, ())]
     while stack:
         node, branch, owners = stack.pop()
-        if isinstance(node, ast.Call):
-            name = last_name(node.func)
-            if name is not None:
-                yield name, branch, owners
-        if isinstance(node, _FUNCTIONS):
-            stack += [(child, False, (*owners, node.name)) for child in ast.iter_child_nodes(node)]
-            continue
-        if isinstance(node, ast.ClassDef):
-            owners = (*owners, node.name)
-        inside = branch or (isinstance(node, _BRANCHES) and not _is_main(node))
+        if isinstance(node, ast.Return):
+            yield _Step(None, node.lineno, branch, owners)
+        elif isinstance(node, ast.Call) and (name := last_name(node.func)) is not None:
+            yield _Step(name, node.lineno, branch, owners)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            owners, branch = (*owners, node), branch and isinstance(node, ast.ClassDef)
+        # `if __name__ == "__main__":` is no condition
+        test = node.test if isinstance(node, ast.If) else None
+        is_main = isinstance(test, ast.Compare) and last_name(test.left) == "__name__"
+        inside = branch or (isinstance(node, _BRANCHES) and not is_main)
         stack += [(child, inside, owners) for child in ast.iter_child_nodes(node)]
-
-
-def _is_main(node: ast.AST) -> bool:
-    """`if __name__ == "__main__":`."""
-    test = node.test if isinstance(node, ast.If) else None
-    return isinstance(test, ast.Compare) and last_name(test.left) == "__name__"
-
-
-def _may_return_before(function: ast.AST, adding: set[str]) -> bool:
-    """Whether a function can return from a branch before its last option is added."""
-    last = first = 0
-    stack = [(function, False)]
-    while stack:
-        node, branch = stack.pop()
-        if isinstance(node, ast.Call) and last_name(node.func) in adding:
-            last = max(last, node.lineno)
-        if isinstance(node, ast.Return) and branch:
-            first = min(first or node.lineno, node.lineno)
-        inside = branch or isinstance(node, _BRANCHES)
-        stack += [(child, inside) for child in ast.iter_child_nodes(node)]
-    return 0 < first < last
 
 
 _COPIES = frozenset(("list", "sorted", "tuple", "set"))

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 
 from schedmate.agent.configs.scalars import parse_scalar
-from schedmate.agent.interp.libs.config_files import read_file
+from schedmate.agent.interp.libs.files import read_file
 from schedmate.agent.interp.libs.libraries import record_classes, record_defaults
 from schedmate.agent.interp.libs.parsers import (
     flag_origin,
@@ -21,6 +21,7 @@ from schedmate.agent.interp.libs.parsers import (
 )
 from schedmate.agent.interp.machine import Machine, Plugin
 from schedmate.agent.interp.objects import (
+    GROUPS,
     NOWHERE,
     AttrDict,
     Bound,
@@ -34,6 +35,7 @@ from schedmate.agent.interp.objects import (
     as_instance,
     as_node,
     as_symbol,
+    modelled,
     path_of,
 )
 from schedmate.agent.interp.source import constant_value, last_name, nodes_of, variable_name
@@ -215,13 +217,9 @@ def construct_record(machine: Machine, call: Invocation) -> Value:
     return record
 
 
-RECORD_CLASSES = Plugin(calls=dict.fromkeys(record_classes(), construct_record))
-
-
 # draccus: configuration classes chosen by name, `--policy.type act`.
 
 
-_REGISTER = "register_subclass"
 _REGISTERED = "draccus choices"
 
 
@@ -265,7 +263,7 @@ def _registered_choices(machine: Machine, base: Class) -> dict[str, Value]:
     for _, value, cls in machine.sources.defined(Class):
         for decorator in cls.decorators if base in cls.mro() else ():
             made = as_call(decorator)
-            if made is not None and made.path.endswith(f".{_REGISTER}"):
+            if made is not None and made.path.endswith(".register_subclass"):
                 name = made.args[0] if made.args else made.kwargs.get("name", unknown())
                 choices[str(name.data)] = value
     return choices
@@ -289,9 +287,6 @@ def choice_class(machine: Machine, call: Invocation) -> Value | None:
     if base is None or name is None:
         return None
     return _registered_choices(machine, base).get(str(name.data))
-
-
-CHOICES = Plugin(calls={f"*.{_REGISTER}": register_choice, "*.get_choice_class": choice_class})
 
 
 # Functions whose parameters are the command line, as fire and argbind make them.
@@ -398,15 +393,12 @@ def _enter_bound(machine: Machine, function: Function, decorator: Value) -> Valu
     return call_with_flags(machine, function.undecorated(), machine.argv[1:])
 
 
-FUNCTIONS = Plugin(calls={"fire.Fire": fire}, on_enter=_enter_bound)
+FUNCTIONS = Plugin(on_enter=_enter_bound)
 
 
 # Parsers made of dataclasses: HfArgumentParser, TRL, tyro, pyrallis, draccus, chz.
 
 
-PARSERS = ("transformers.HfArgumentParser", "trl.TrlParser",
-       "transformers.hf_argparser.HfArgumentParser",
-       "trl.commands.cli_utils.TrlParser")  # fmt: skip
 _CONFIGS = ("--config_path", "--config", "--config-path")
 """Options that name a configuration file."""
 
@@ -414,7 +406,9 @@ _CONFIGS = ("--config_path", "--config", "--config-path")
 def _dataclass_types(machine: Machine, instance: Value, call: Invocation) -> None:
     """What a class built on such a parser finds in `self.dataclass_types`."""
     owner = as_instance(instance)
-    if owner is not None and any(base in PARSERS for base in owner.cls.external_bases()):
+    if owner is not None and any(
+        base in GROUPS["dataclass_parser"] for base in owner.cls.external_bases()
+    ):
         owner.attrs["dataclass_types"] = Value(_record_classes(instance))
 
 
@@ -484,9 +478,7 @@ def records_from_dict(machine: Machine, call: Invocation) -> Value:
 
 def record_from_command_line(machine: Machine, call: Invocation) -> Value:
     """`tyro.cli(Config)` and its like: an object of the class, or a call of the function."""
-    kind = call.argument(0, "f", "config_class", "config_cls")
-    if kind is None:
-        return unknown()
+    kind = call.need(0, "f", "config_class", "config_cls")
     argv = iterate(call.kwargs.get("args")) or machine.argv[1:]
     function = as_function(kind)
     if function is not None:
@@ -651,25 +643,10 @@ def _marked_type(machine: Machine, base: Value, index: Value) -> Value:
     return index
 
 
-_COMMAND_LINES = (
-    "tyro.cli", "tyro.extras.subcommand_cli_from_dict", "tyro.extras.overridable_config_cli",
-    "pyrallis.parse", "draccus.parse", "simple_parsing.parse", "chz.entrypoint",
-    "chz.nested_entrypoint", "defopt.run", "tap.tapify", "sensai.util.logging.run_cli",
-)  # fmt: skip
-
-DATACLASS_PARSERS = Plugin(
+RECORDS = Plugin(
     on_constructed=_dataclass_types,
     on_enter=_enter_wrapped,
     otherwise=_by_unknown_parser,
     items={"tyro.conf.": _marked_type},
-    calls={
-        **{f"{c}().parse_args_into_dataclasses": into_dataclasses for c in PARSERS},
-        **{f"{c}().parse_args_and_config": into_dataclasses for c in PARSERS},
-        **{f"{c}().parse_json_file": records_from_file for c in PARSERS},
-        **{f"{c}().parse_yaml_file": records_from_file for c in PARSERS},
-        **{f"{c}().parse_dict": records_from_dict for c in PARSERS},
-        "tap.Tap().parse_args": parse_into_itself,
-        **dict.fromkeys(_COMMAND_LINES, record_from_command_line),
-        "tyro.extras.subcommand_type_from_defaults": configs_by_name,
-    },
+    calls=modelled("records", globals()) | dict.fromkeys(record_classes(), construct_record),
 )

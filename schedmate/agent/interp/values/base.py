@@ -90,9 +90,6 @@ class Kind(Generic[D_co]):
     def setattr(self, machine: Machine, base: Value, name: str, value: Value) -> None:
         """Follow `base.name = value`."""
 
-    def delattr(self, base: Value, name: str) -> None:
-        """Follow `del base.name`."""
-
     def getitem(self, machine: Machine, base: Value, index: Value) -> Value:
         """The value of `base[index]`."""
         return Value(Unknown(), base.origin)

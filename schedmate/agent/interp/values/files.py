@@ -11,18 +11,17 @@ from typing import TYPE_CHECKING, cast
 
 from schedmate.agent.bounds import MAX_PATH, VALUE_WEIGHT, joined_length
 from schedmate.agent.interp.objects import (
-    Handler,
     Invocation,
     PathStr,
     Symbol,
     as_call,
     bound,
-    return_owner,
+    modelled,
+    return_owner,  # noqa: F401 (of models.yaml)
 )
 from schedmate.agent.interp.source import MAX_SOURCE_BYTES, decode
 from schedmate.agent.interp.values.base import Kind, kind_of
-from schedmate.agent.interp.values.mappings import deep_copy
-from schedmate.agent.interp.values.plain import Text
+from schedmate.agent.interp.values.plain import Text, deep_copy
 from schedmate.agent.values import Data, StandIn, Value, unknown
 from schedmate.base.files import is_dir, is_file, matching_paths
 
@@ -176,8 +175,7 @@ def _path_open(machine: Machine, call: Invocation) -> Value:
 
 
 def _path_read(machine: Machine, call: Invocation) -> Value:
-    handle = open_file(machine, call.owner)
-    return _read(machine, handle) if handle.data is not None else handle
+    return _read(machine, open_file(machine, call.owner))
 
 
 def open_file(machine: Machine, path: Value) -> Value:
@@ -228,6 +226,10 @@ def _read(machine: Machine, file: Value) -> Value:
     return value
 
 
+def _file_read(machine: Machine, call: Invocation) -> Value:
+    return _read(machine, call.owner)
+
+
 def _file_lines(machine: Machine, call: Invocation) -> Value:
     text = _read(machine, call.owner)
     if text.text is None:
@@ -237,28 +239,12 @@ def _file_lines(machine: Machine, call: Invocation) -> Value:
     return Value([Value(line) for line in lines])
 
 
-_PATH: dict[str, Handler] = {
-    "is_absolute": lambda _, call: Value(_path_of(call).startswith("/"), call.owner.origin),
-    "resolve": return_owner,
-    "absolute": return_owner,
-    "expanduser": return_owner,
-    "as_posix": return_owner,
-    "joinpath": _path_join,
-    "with_suffix": _path_with_suffix,
-    "exists": _path_exists,
-    "is_file": _path_exists,
-    "is_dir": _path_exists,
-    "glob": _path_glob,
-    "open": _path_open,
-    "read_text": _path_read,
-    "write_text": write_content,
-}
+def _is_absolute(_: Machine, call: Invocation) -> Value:
+    return Value(_path_of(call).startswith("/"), call.owner.origin)
 
-_FILE: dict[str, Handler] = {
-    "read": lambda machine, call: _read(machine, call.owner),
-    "readlines": _file_lines,
-    "__enter__": return_owner,
-}
+
+_PATH = modelled("path", globals())
+_FILE = modelled("file", globals())
 
 
 @kind_of(PathStr)

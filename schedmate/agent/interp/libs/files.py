@@ -1,35 +1,49 @@
-"""Models of what a program does with files, modules and processes.
+"""Models what a program does with files, modules and processes.
 
 `os.path`, `pathlib` and `glob`: what the repository holds at a path. `importlib`: modules by name
 or by file. `subprocess`, `os.system`, `runpy` and the launchers of PyTorch and accelerate: programs
-that a program starts.
+that a program starts. Reading and writing of configuration files: YAML, JSON, TOML, INI and HOCON.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import posixpath
+import re
 import shlex
 from collections.abc import Callable, Iterator
 from itertools import takewhile
 from pathlib import Path
 
 from schedmate.agent.bounds import MAX_PATH, joined_length
-from schedmate.agent.interp.builtins import open_
+from schedmate.agent.configs.reader import read_config, read_hocon_text
+from schedmate.agent.configs.scalars import parse_scalar
+from schedmate.agent.interp.builtins import FUNCTIONS
 from schedmate.agent.interp.machine import Machine, Plugin
-from schedmate.agent.interp.objects import (
+from schedmate.agent.interp.objects import (  # noqa: F401 (of models.yaml)
     Handler,
     Invocation,
     Module,
     PathStr,
     Raised,
+    as_call,
     as_class,
     as_node,
     as_symbol,
+    modelled,
     return_first,
 )
 from schedmate.agent.interp.values.base import iterate, origin_of
-from schedmate.agent.interp.values.files import find_mislaid, is_bearable_pattern
+from schedmate.agent.interp.values.files import (
+    FileHandle,
+    WriteHandle,
+    find_mislaid,
+    is_bearable_pattern,
+    keep_written,
+    written_content,
+)
+from schedmate.agent.interp.values.plain import attr_tree, deep_copy, plain_tree
 from schedmate.agent.launch.plan import LaunchPlan
 from schedmate.agent.launch.planning import plan_launch
 from schedmate.agent.values import UNSAID, Value, begun, lifted, unknown
@@ -61,7 +75,9 @@ def _leading_texts(parts: list[Value]) -> list[str]:
     return [text for text in texts if text is not None]
 
 
-def _path_function(function: Callable[[str], str | tuple[str, str]]) -> Handler:
+def path_function(name: str) -> Handler:
+    function = getattr(posixpath, name)
+
     def apply(machine: Machine, call: Invocation) -> Value:
         value = call.first
         if value.text is None or len(value.text) > MAX_PATH:
@@ -122,45 +138,11 @@ def make_path(machine: Machine, call: Invocation) -> Value:
     return Value(PathStr(posixpath.join(*parts)), origin_of(*call.args))
 
 
-_OPENERS = (
-    "io.open", "codecs.open", "fvcore.common.file_io.PathManager.open",
-    "iopath.common.file_io.PathManager().open", "iopath.common.file_io.g_pathmgr.open",
-    "tensorflow.io.gfile.GFile", "tensorflow.gfile.Open", "tensorflow.gfile.GFile", "fsspec.open",
-)  # fmt: skip
-
-FILESYSTEM = Plugin(
-    calls={
-        "os.path.join": path_join,
-        "os.path.dirname": _path_function(posixpath.dirname),
-        "os.path.basename": _path_function(posixpath.basename),
-        "os.path.splitext": _path_function(posixpath.splitext),
-        "os.path.split": _path_function(posixpath.split),
-        "os.path.normpath": _path_function(posixpath.normpath),
-        "os.path.abspath": return_first,
-        "os.path.realpath": return_first,
-        "os.path.expanduser": return_first,
-        "os.path.expandvars": return_first,
-        "os.path.exists": path_exists,
-        "os.path.isfile": path_is_file,
-        "os.path.isdir": path_is_folder,
-        "os.listdir": list_folder,
-        "glob.glob": glob_files,
-        "pathlib.Path": make_path,
-        "pathlib.PosixPath": make_path,
-        "pathlib.PurePath": make_path,
-        **dict.fromkeys(_OPENERS, open_),
-    }
-)
-
-
 # importlib: modules by name or by file.
 
 
 def import_module(machine: Machine, call: Invocation) -> Value:
-    name = call.argument(0, "name")
-    if name is None or name.text is None:
-        return unknown()
-    text = name.text
+    name, text = call.need(0, "name"), call.need_text(0, "name")
     importer = machine.frames[-1].scope.module
     if text.startswith("."):
         package = call.argument(1, "package")
@@ -182,14 +164,13 @@ def import_module(machine: Machine, call: Invocation) -> Value:
 
 def spec_from_file(machine: Machine, call: Invocation) -> Value:
     """`importlib.util.spec_from_file_location(name, path)`, `SourceFileLoader`, `run_path`."""
-    path = call.argument(1, "location", "path", "pathname")
-    text = path.text if path is not None else None
-    file = machine.sources.locate(text) if text is not None else None
+    asked = 1, "location", "path", "pathname"
+    file = machine.sources.locate(call.need_text(*asked))
     if file is None or file.suffix != ".py":
         return unknown()
     module = machine.sources.module(file, file.stem)
     machine.load(module)
-    return Value(module, path.origin if path is not None else None)
+    return Value(module, call.need(*asked).origin)
 
 
 def iter_modules(machine: Machine, call: Invocation) -> Value:
@@ -220,31 +201,22 @@ def _modules_in(folder: Path, prefix: str, deep: bool) -> Iterator[tuple[str, bo
 
 def package_files(machine: Machine, call: Invocation) -> Value:
     """`importlib.resources.files("package")`: the folder of the repository's package."""
-    argument = call.argument(0, "package", "anchor", "package_or_requirement")
-    module = argument.data if argument is not None else None
-    name = (
-        module.name
-        if isinstance(module, Module)
-        else argument.text
-        if argument is not None
-        else None
-    )
+    argument = call.need(0, "package", "anchor", "package_or_requirement")
+    name = argument.data.name if isinstance(argument.data, Module) else argument.text
     package = machine.sources.find(name, None, machine.search_path()) if name is not None else None
     if package is None:
         return unknown()
     path = package.path if is_dir(package.path) else package.path.parent
-    return Value(PathStr(str(path)), argument.origin if argument is not None else None)
+    return Value(PathStr(str(path)), argument.origin)
 
 
 def package_file(machine: Machine, call: Invocation) -> Value:
     """`pkg_resources.resource_filename(package, path)`; what packaging copies is at the root."""
-    argument = call.argument(1, "resource_name")
-    folder = package_files(machine, call).text
-    if argument is None or argument.text is None:
-        return unknown()
-    beside = f"{folder}/{argument.text}" if folder is not None else argument.text
-    file = machine.sources.locate(beside) or machine.sources.locate(argument.text)
-    return Value(str(file) if file is not None else beside, argument.origin)
+    name, folder = call.need_text(1, "resource_name"), package_files(machine, call).text
+    beside = f"{folder}/{name}" if folder is not None else name
+    file = machine.sources.locate(beside) or machine.sources.locate(name)
+    origin = call.need(1, "resource_name").origin
+    return Value(str(file) if file is not None else beside, origin)
 
 
 def class_named(machine: Machine, name: str) -> Value | None:
@@ -257,23 +229,6 @@ def class_named(machine: Machine, name: str) -> Value | None:
         if as_class(value) is not None:
             classes[id(value.data)] = value
     return next(iter(classes.values())) if len(classes) == 1 else None
-
-
-IMPORTING = Plugin(
-    calls={
-        "pkgutil.iter_modules": iter_modules,
-        "pkgutil.walk_packages": iter_modules,
-        "importlib.import_module": import_module,
-        "importlib.util.spec_from_file_location": spec_from_file,
-        "importlib.machinery.SourceFileLoader": spec_from_file,
-        "imp.load_source": spec_from_file,
-        "importlib.util.module_from_spec": return_first,
-        "importlib.reload": return_first,
-        "importlib.resources.files": package_files,
-        "importlib_resources.files": package_files,
-        "pkg_resources.resource_filename": package_file,
-    }
-)
 
 
 # Programs that a program starts: `subprocess`, `os.system`, `runpy` and PyTorch's launcher.
@@ -347,14 +302,12 @@ def accelerate_launch(machine: Machine, call: Invocation) -> Value | None:
 
 def run_path(machine: Machine, call: Invocation) -> Value:
     """`runpy.run_path(path, run_name="__main__")`."""
-    path = call.text(0, "path_name")
-    return _run_file(machine, call, machine.sources.locate(path) if path is not None else None)
+    return _run_file(machine, call, machine.sources.locate(call.need_text(0, "path_name")))
 
 
 def run_module(machine: Machine, call: Invocation) -> Value:
     """`runpy.run_module(name, run_name="__main__")`."""
-    name = call.text(0, "mod_name")
-    module = machine.sources.find(name, None, machine.search_path()) if name is not None else None
+    module = machine.sources.find(call.need_text(0, "mod_name"), None, machine.search_path())
     path = module.path if module is not None else None
     if path is not None and path.name == "__init__.py":
         path = path.with_name("__main__.py")
@@ -432,24 +385,231 @@ def _start_line(machine: Machine, text: str, words: dict[str, Value]) -> None:
         machine.environ.update(environ)
 
 
-_COMMANDS = (
-    "subprocess.run", "subprocess.call", "subprocess.check_call", "subprocess.check_output",
-    "subprocess.Popen", "os.system", "os.popen",
-)  # fmt: skip
+# Configuration files: YAML, JSON, TOML, INI and HOCON.
 
-_TORCH_RUN = (
-    "torch.distributed.run.main", "torch.distributed.run.run", "torch.distributed.launch.main",
-    "torch.distributed.launch.launch",
-)  # fmt: skip
 
-PROCESSES = Plugin(
-    calls={
-        **dict.fromkeys(_COMMANDS, start_command),
-        **dict.fromkeys(("os.execv", "os.execvp", "os.execve", "os.execvpe"), exec_command),
-        **dict.fromkeys(_TORCH_RUN, torch_run),
-        "accelerate.commands.launch.launch_command_parser().parse_args": accelerate_arguments,
-        "accelerate.commands.launch.launch_command": accelerate_launch,
-        "runpy.run_path": run_path,
-        "runpy.run_module": run_module,
-    }
+LARGE_FILE = 100_000
+"""Size from which a file is asked whether it is a table [bytes]."""
+MANY_ITEMS = 2_000
+"""Entries that no settings have side by side."""
+
+
+def locate_file(machine: Machine, path: Value) -> Path | None:
+    """The repository's file that a path value means."""
+    if isinstance(path.data, FileHandle):
+        return path.data.path if machine.sources.inside(path.data.path) else None
+    if path.text is not None:
+        near = machine.frames[-1].scope.module.path if machine.frames else None
+        file = machine.sources.locate(path.text, near) or machine.texts.get(path.text)
+        file = file or find_mislaid(machine, path)
+        return file if file is not None and is_file(file) else None
+    return None
+
+
+def required_file(machine: Machine, path: Value) -> Path | None:
+    """The repository's file that a path value means, with a warning when it is not there."""
+    file = locate_file(machine, path)
+    if file is None and path.text:
+        machine.observer.warns(machine.sources.repo.missing_settings(path.text))
+    return file
+
+
+def or_warned(machine: Machine, read: Callable[[], Value]) -> Value | None:
+    """What `read` gives; None, with a warning, for input that cannot be read."""
+    try:
+        return read()
+    except InputError as error:
+        machine.observer.warns(str(error))
+        return None
+
+
+def read_file(machine: Machine, path: Value) -> Value | None:
+    """A configuration file's content, noted as settings; None when it is not in the repository."""
+    named = str(path.data.path) if isinstance(path.data, FileHandle) else path.text
+    if named is not None and (file := written_content(machine, named)) is not None:
+        return note_settings(machine, file[1], file[0])
+    located = locate_file(machine, path)
+    if located is None:
+        if path.text is not None and re.fullmatch(r"[^\n\0]{0,290}\.[A-Za-z]\w{1,4}", path.text):
+            machine.observer.warns(machine.sources.repo.missing_settings(path.text))
+        return None
+    if _is_table(located):
+        return unknown(origin=path.origin)
+    value = or_warned(machine, lambda: plain_tree(read_config(located, machine.sources.root)))
+    if value is None:
+        return None
+    return note_settings(machine, value, machine.sources.relative(located))
+
+
+def _is_table(path: Path) -> bool:
+    """Whether a large JSON file is a table, a vocabulary or an index, rather than settings."""
+    try:
+        if path.suffix != ".json" or path.stat().st_size < LARGE_FILE:
+            return False
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return False
+    values = (
+        content.values()
+        if isinstance(content, dict)
+        else content
+        if isinstance(content, list)
+        else ()
+    )
+    return len(values) > MANY_ITEMS and not any(isinstance(value, dict) for value in values)
+
+
+def load_mapping(machine: Machine, call: Invocation) -> Value:
+    """`yaml.safe_load(f)`, `json.load(f)`, `toml.load(path)` and the like."""
+    source = call.need(0, "stream", "fp", "f", "s", "path", "filename")
+    dumped = as_call(source)
+    if dumped is not None and dumped.path == "json.dumps" and dumped.args:
+        return _with_object_hook(machine, call, deep_copy(dumped.args[0]))
+    loaded = read_file(machine, source)
+    if loaded is None:
+        if source.text is not None and "\n" not in source.text and len(source.text) < 200:
+            return _with_object_hook(
+                machine, call, lifted(parse_scalar(source.text), source.origin)
+            )
+        return unknown(origin=source.origin)
+    # the program may change what it loaded, and the settings noted are to change with it
+    return _with_object_hook(machine, call, loaded)
+
+
+def _with_object_hook(machine: Machine, call: Invocation, value: Value) -> Value:
+    """`json.load(f, object_hook=Struct)`: every mapping as the hook makes it, inner ones first."""
+    hook = call.kwargs.get("object_hook")
+    if hook is None or hook.data is None:
+        return value
+    if value.elements is not None:
+        return Value(
+            [_with_object_hook(machine, call, item) for item in value.elements], value.origin
+        )
+    if value.mapping is None:
+        return value
+    inner = {key: _with_object_hook(machine, call, item) for key, item in value.mapping.items()}
+    return machine.call(hook, [Value(inner, value.origin)], {}, call.site)
+
+
+def load_documents(machine: Machine, call: Invocation) -> Value:
+    """`yaml.load_all(f)`: the documents of a file."""
+    loaded = load_mapping(machine, call)
+    return Value([loaded], loaded.origin) if loaded.mapping is not None else loaded
+
+
+def note_settings(machine: Machine, value: Value, name: str) -> Value:
+    """The value, kept as settings that the program read under `name`; a JSON list is records."""
+    if value.elements is not None and name.endswith(".json"):
+        return value
+    machine.observer.settings(name, value, "config")
+    return value
+
+
+def read_ini(machine: Machine, call: Invocation) -> Value:
+    """`ConfigParser.read(path)`: the sections become the parser's items."""
+    loaded = read_file(machine, call.args[0]) if call.args else None
+    parser = as_call(call.base)
+    if loaded is not None and parser is not None:
+        for key, value in (machine.mapping(loaded) or {}).items():
+            parser.attrs[str(key)] = value
+        parser.attrs["__items__"] = loaded
+    return Value([])
+
+
+def _sections(call: Invocation) -> Value | None:
+    """What the parser whose method is called has read."""
+    parser = as_call(call.base)
+    return parser.attrs.get("__items__") if parser is not None else None
+
+
+def ini_get(machine: Machine, call: Invocation) -> Value:
+    value = _sections(call)
+    for key in call.args[:2]:
+        mapping = machine.mapping(value)
+        value = mapping.get(key.data) if mapping is not None else None
+        if value is None and mapping is not None and key.text is not None:
+            value = mapping.get(key.text.lower())  # options are read without their case
+    return value if value is not None else call.kwargs.get("fallback", unknown())
+
+
+def ini_items(machine: Machine, call: Invocation) -> Value:
+    mapping = machine.mapping(_sections(call))
+    if mapping is None:
+        return unknown()
+    inner = machine.mapping(mapping.get(call.first.text)) if call.args else mapping
+    return Value([Value((lifted(key), value)) for key, value in (inner or {}).items()])
+
+
+def dump_file(machine: Machine, call: Invocation) -> Value | None:
+    """`yaml.dump(data, stream)`; None, a call like any other, for text that goes nowhere yet."""
+    stream = call.argument(1, "stream", "fp", "f")
+    if stream is None or not isinstance(stream.data, WriteHandle):
+        return None
+    keep_written(machine, stream, call.first)
+    return Value(None)
+
+
+def save_config(machine: Machine, call: Invocation) -> Value:
+    """`OmegaConf.save(config, path)`."""
+    target = call.argument(1, "f")
+    if target is not None:
+        keep_written(machine, target, call.argument(0, "config") or Value(None))
+    return Value(None)
+
+
+# pyhocon: trees read from HOCON, asked by dotted path.
+
+
+HOCON_FLAVOUR = "hocon"
+
+
+def parse_hocon_file(machine: Machine, call: Invocation) -> Value:
+    """`ConfigFactory.parse_file(path)`."""
+    loaded = read_file(machine, call.argument(0, "filename") or unknown())
+    return attr_tree(loaded, HOCON_FLAVOUR) if loaded is not None else unknown()
+
+
+def parse_hocon_text(machine: Machine, call: Invocation) -> Value:
+    """`ConfigFactory.parse_string(text)`; the program may have put words into a file's text."""
+    content = call.need_text(0, "content")
+    lines = content.count("\n")
+    files = [path for text, path in machine.texts.items() if text.count("\n") == lines]
+    name = machine.sources.relative(files[-1]) if files else None
+    tree = or_warned(machine, lambda: read_hocon_text(content, name))
+    if tree is None:
+        return unknown()
+    return note_settings(machine, attr_tree(tree, HOCON_FLAVOUR), name or "configuration text")
+
+
+def hocon_get(machine: Machine, call: Invocation) -> Value:
+    """`tree.get_int("train.steps", default=0)` and its kin."""
+    key = call.text(0, "key")
+    value: Value | None = call.owner
+    for part in (key or "").split("."):
+        mapping = machine.mapping(value)
+        value = mapping.get(part) if mapping is not None else None
+    default = call.argument(1, "default")
+    return value or default or unknown()
+
+
+_HOCON_KINDS = ("int", "float", "bool", "string", "list", "config")
+
+
+def _hocon_item(machine: Machine, call: Invocation) -> Value | None:
+    """`tree["train.steps"]`: an item of the tree that the first name stands for."""
+    outer, dot, rest = (call.first.text or "").partition(".")
+    items = machine.mapping(call.owner)
+    found = items.get(outer) if items is not None and dot else None
+    return machine.getitem(found, Value(rest)) if found is not None else None
+
+
+FILES = Plugin(
+    methods={
+        HOCON_FLAVOUR: {
+            "get": hocon_get,
+            "__missing__": _hocon_item,
+            **{f"get_{kind}": hocon_get for kind in _HOCON_KINDS},
+        }
+    },
+    calls=modelled("files", {**FUNCTIONS, **globals()}),
 )
