@@ -38,7 +38,7 @@ from schedmate.schedulers.sim.engine import Simulation
 from schedmate.schedulers.sim.outcome.audit import LawBrokenError, audit, check_laws
 from schedmate.schedulers.sim.outcome.metrics import PerJob, summary
 from schedmate.schedulers.sim.record import Dropped, Outage
-from schedmate.schedulers.sim.workload import Workload
+from schedmate.schedulers.sim.workload import Phase, Workload
 from schedmate.schedulers.sim.world import Executor, Maintenance
 from tests.schedulers.worlds import CHEAP, Scripted, job, of, run
 
@@ -337,6 +337,7 @@ class Chaos(Policy):
     """Anything that comes to mind, most of it possible."""
 
     name: ClassVar[str] = "chaos"
+    borrows: ClassVar[bool] = True
 
     def __init__(self, draws: list[int]) -> None:
         self.draws = draws
@@ -404,7 +405,9 @@ def test_whatever_is_decided_the_laws_hold_and_all_is_given_back(
         one.terms = kinds[kind]
         if kind == 3:
             workload.duration_s[one.index] = NEVER
-        if start := windows[one.index]:
+        if (start := windows[one.index]) % 3 == 1:
+            workload.phases[one.index] = (Phase(5.0, 1), Phase(0.3, one.gpus))
+        elif start:
             workload.standby[one.index] = [(float(start), start + 9.0), (start + 9.0, start + 20.0)]
     if vcs:
         workload.vcs = ["ab"[n % 2] for n in range(len(rows))]

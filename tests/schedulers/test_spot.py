@@ -26,7 +26,7 @@ from schedmate.schedulers.sim.record import Outcome
 from schedmate.schedulers.sim.traces import read_trace
 from schedmate.schedulers.sim.traces.spot import draw, sources
 from schedmate.schedulers.sim.traces.writer import write_trace
-from schedmate.schedulers.sim.workload import Workload
+from schedmate.schedulers.sim.workload import Phase, Workload
 from schedmate.schedulers.sim.world import Maintenance
 from tests.schedulers.worlds import CHEAP, of, run
 
@@ -253,6 +253,9 @@ def worlds(draw: st.DrawFn) -> tuple[Workload, Cluster, int]:
                         [None] * len(made))  # fmt: skip
     for job in made:
         if rng.random() < 0.3 and job.share == 1.0 and not job.terms.low:
+            if rng.random() < 0.4:
+                workload.phases[job.index] = (Phase(9.0, job.gpus), Phase(30.0, 1))
+                continue
             start = job.submit_time + rng.randint(1, 50)
             workload.standby[job.index] = [(start, start + rng.randint(5, 60))]
     return workload, cluster, rng.choice((0, 10, 60))
@@ -326,13 +329,14 @@ def test_a_live_start_waits_and_nobody_else_gets_its_gpus() -> None:
     assert board.view.evicted[0] == 1
 
 
-HEADER = "job_id,submit_s,duration_s,gpus,class,tenant,checkpoint_s,saves,pods,standby\n"
+HEADER = "job_id,submit_s,duration_s,gpus,class,tenant,checkpoint_s,saves,pods,standby,phases\n"
 
 
 def test_a_trace_says_classes_and_windows_and_is_written_back(tmp_path: Path) -> None:
     path = tmp_path / "jobs.csv"
     path.write_text(
-        HEADER + "a,0,100,16,hp,ads,,,2,10-20;30-40\nb,5,50,1,LP,,600,1,,\nc,6,7,1,,,,,,\n"
+        HEADER + "a,0,100,16,hp,ads,,,2,10-20;30-40,\nb,5,50,1,LP,,600,1,,,\n"
+        "c,6,7,2,,,,,,,300x1;60.5x2\n"
     )
     workload = read_trace(path)
     a, b, c = workload.jobs
@@ -345,17 +349,20 @@ def test_a_trace_says_classes_and_windows_and_is_written_back(tmp_path: Path) ->
     assert [(job.terms, job.constraints) for job in again.jobs] == [
         (job.terms, job.constraints) for job in workload.jobs
     ]
-    assert again.standby == workload.standby
+    assert workload.phases == {2: (Phase(300.0, 1), Phase(60.5, 2))}
+    assert (again.standby, again.phases) == (workload.standby, workload.phases)
 
 
 @pytest.mark.parametrize(
     ("row", "why"),
     [
-        ("a,0,1,1,middle,,,,,", "class is 'middle', neither hp nor lp"),
-        ("a,0,1,3,hp,,,,2,", "3 GPUs cannot be divided among 2 equal pods"),
-        ("a,0,1,1,lp,,0,,,", "a checkpoint every 0 s is not an interval"),
-        ("a,0,1,1,hp,,,,,20-10", "standby is '20-10', not windows"),
-        ("a,0,1,1,hp,,,,,10-20;15-30", "not windows START-END in their order"),
+        ("a,0,1,1,middle,,,,,,", "class is 'middle', neither hp nor lp"),
+        ("a,0,1,3,hp,,,,2,,", "3 GPUs cannot be divided among 2 equal pods"),
+        ("a,0,1,1,lp,,0,,,,", "a checkpoint every 0 s is not an interval"),
+        ("a,0,1,1,hp,,,,,20-10,", "standby is '20-10', not windows"),
+        ("a,0,1,1,hp,,,,,10-20;15-30,", "not windows START-END in their order"),
+        ("a,0,1,2,hp,,,,,,5x3", "phases is '5x3', not SECONDSxGPUS of at most its GPUs"),
+        ("a,0,1,2,hp,,,,,,5", "GPUs of phases is '', not a number"),
     ],
 )
 def test_what_a_trace_cannot_say_is_named_by_its_line(tmp_path: Path, row: str, why: str) -> None:
