@@ -55,22 +55,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from _record import record
-from scipy import stats
-
-from schedmate.schedulers.model import NEVER, Cluster
-from schedmate.schedulers.parallelism.network import Network
-from schedmate.schedulers.parallelism.performance import Performance
-from schedmate.schedulers.parallelism.profile import Tables
-from schedmate.schedulers.policies.arena import Arena
-from schedmate.schedulers.policies.elasticflow import ElasticFlow
-from schedmate.schedulers.policies.gavel import Gavel
-from schedmate.schedulers.policies.queues import Fifo
-from schedmate.schedulers.policies.sia import Sia
-from schedmate.schedulers.policy import Policy
-from schedmate.schedulers.sim.engine import Simulation
-from schedmate.schedulers.sim.outcome.audit import audit
-from schedmate.schedulers.sim.planned import (
+from _performance import Performance
+from _planned import (
     LARGER,
     MODELS,
     Belief,
@@ -81,6 +67,20 @@ from schedmate.schedulers.sim.planned import (
     Submission,
     planned_workload,
 )
+from _record import record
+from scipy import stats
+
+from schedmate.schedulers.model import NEVER, Cluster
+from schedmate.schedulers.parallelism.network import Network
+from schedmate.schedulers.parallelism.profile import Tables
+from schedmate.schedulers.policies.arena import Arena
+from schedmate.schedulers.policies.elasticflow import ElasticFlow
+from schedmate.schedulers.policies.gavel import Gavel
+from schedmate.schedulers.policies.queues import Fifo
+from schedmate.schedulers.policies.sia import Sia
+from schedmate.schedulers.policy import Policy
+from schedmate.schedulers.sim.engine import Simulation
+from schedmate.schedulers.sim.outcome.audit import audit
 from schedmate.schedulers.sim.traces import read_trace
 
 PRUNED_S, FULL_S = 90.0, 90.0 * 5.48

@@ -371,7 +371,7 @@ STEP_S, ALPHA = 600.0, 0.5
 
 def bound() -> None:
     """Small cases: evictions and kept work of the policy against the best schedule there is."""
-    from schedmate.schedulers.policies.spot_optimum import Case, optimal_schedule
+    from _spot_optimum import Case, optimal_schedule
 
     rows, totals = [], np.zeros(4)
     cluster, horizon, every = Cluster.parse("2x4"), 20, 2

@@ -12,6 +12,7 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
+from _fleet_optimum import most_emptied
 from cli_runner import Cli
 from fleets import fleet, fleets, machines
 from hypothesis import assume, given, settings
@@ -32,7 +33,7 @@ from schedmate.schedulers.fleet.plan import (
 from schedmate.schedulers.fleet.room import Space
 from schedmate.schedulers.fleet.snapshot import MILLI, FleetSnapshot
 from schedmate.schedulers.fleet.synthesize import synthesize
-from schedmate.schedulers.fleet.verify import Planned, most_emptied, plan_faults
+from schedmate.schedulers.fleet.verify import Planned, plan_faults
 
 ROOT = Path(__file__).parent.parent.parent
 SCHEMA = json.loads((ROOT / "docs" / "schemas" / "fleet-plan-v1.schema.json").read_text())

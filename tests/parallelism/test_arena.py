@@ -6,6 +6,16 @@ import random
 from typing import Any
 
 import pytest
+from _performance import ModelJob, Performance
+from _planned import (
+    Belief,
+    Costs,
+    Errors,
+    Freedom,
+    PlannedPhysics,
+    Submission,
+    planned_workload,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +24,6 @@ from schedmate.schedulers.goodput import Size
 from schedmate.schedulers.model import NEVER, Cluster, Job
 from schedmate.schedulers.parallelism.models import find_model
 from schedmate.schedulers.parallelism.network import Network
-from schedmate.schedulers.parallelism.performance import ModelJob, Performance
 from schedmate.schedulers.parallelism.profile import Tables
 from schedmate.schedulers.policies.arena import (
     Allocations,
@@ -30,15 +39,6 @@ from schedmate.schedulers.policies.gavel import Gavel
 from schedmate.schedulers.policies.sia import Sia
 from schedmate.schedulers.sim.engine import Simulation
 from schedmate.schedulers.sim.outcome.audit import audit
-from schedmate.schedulers.sim.planned import (
-    Belief,
-    Costs,
-    Errors,
-    Freedom,
-    PlannedPhysics,
-    Submission,
-    planned_workload,
-)
 
 CLUSTER = Cluster.parse("4x2:A40,4x2:A10")
 PERFORMANCE = Performance(Network(Tables()), {"A40": 2, "A10": 2}, most=8)

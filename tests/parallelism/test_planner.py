@@ -6,6 +6,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from _exhaustive import search_exhaustively
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,7 +23,6 @@ from schedmate.schedulers.parallelism.planner import (
     cluster_layers,
     frontier,
     power_sums,
-    search_exhaustively,
     stage_partitions,
     to_plan,
 )

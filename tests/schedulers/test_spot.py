@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from _spot_optimum import Case, optimal_schedule
 from cli_runner import Cli
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,7 +19,6 @@ from schedmate.schedulers import Cluster, Constraints, Evict, Job, Node, Start, 
 from schedmate.schedulers.board import Board
 from schedmate.schedulers.estimators import Table
 from schedmate.schedulers.policies.spot import Spot
-from schedmate.schedulers.policies.spot_optimum import Case, optimal_schedule
 from schedmate.schedulers.sim.engine import Simulation
 from schedmate.schedulers.sim.outcome.audit import audit
 from schedmate.schedulers.sim.parameters import Spanning

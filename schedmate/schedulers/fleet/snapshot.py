@@ -143,12 +143,6 @@ class FleetSnapshot:
         return self.nodes.gpus - self.whole_used - shared
 
     @cached_property
-    def shared_free(self) -> Ints:
-        """Free capacity of shared GPUs, by node [milli-GPUs]."""
-        nodes, free = self.shared_devices
-        return np.bincount(nodes, weights=free, minlength=len(self.nodes)).astype(np.int64)
-
-    @cached_property
     def cpus_free(self) -> Ints:
         """[milli-cores]; that of a node without a limit is beyond any request."""
         return self.nodes.cpus - self._sum(self.tasks.cpus)

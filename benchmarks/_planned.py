@@ -16,11 +16,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from _performance import ModelJob, Performance
+
 from schedmate.base.errors import InputError
 from schedmate.schedulers.goodput import PlannedAgent, Size, Speeds, SpeedSource
 from schedmate.schedulers.model import Allocation, Cluster, Job, Terms
 from schedmate.schedulers.parallelism.models import find_model
-from schedmate.schedulers.parallelism.performance import ModelJob, Performance
 from schedmate.schedulers.sim.workload import Workload
 from schedmate.schedulers.sim.world import FOREVER, SimulationObserver
 
@@ -106,7 +107,7 @@ def planned_workload(
 
     Raises `InputError` if no model fits anywhere.
     """
-    draw = random.Random(seed)  # noqa: S311 - a simulation
+    draw = random.Random(seed)
     jobs, kinds = [], []
     work: list[float | None] = []
     for index, row in enumerate(sorted(rows)):
@@ -153,7 +154,7 @@ def disturbed(speeds: Speeds, kind: ModelJob, part: float, what: str) -> dict[Si
     """Speeds times factors around 1: the same for the same kind, size and `what`."""
     disturbed_speeds = {}
     for size, speed in speeds.items():
-        draw = random.Random(f"{what} {kind} {size}")  # noqa: S311 - a simulation
+        draw = random.Random(f"{what} {kind} {size}")
         disturbed_speeds[size] = speed * math.exp(draw.gauss(0.0, part)) if part else speed
     return disturbed_speeds
 
