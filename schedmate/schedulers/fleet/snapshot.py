@@ -654,9 +654,7 @@ def _and_others(count: int, what: str) -> str:
 # Which GPU of its node each fraction is on, where the source does not say.
 
 
-def assign_devices(
-    snapshot: FleetSnapshot, source: str, *, running: bool = False
-) -> FleetSnapshot:
+def assign_devices(snapshot: FleetSnapshot, source: str, *, running: bool = False) -> FleetSnapshot:
     """The snapshot with a GPU for every fraction.
 
     Unknown ones are assigned largest first, which assumes less fragmentation within GPUs than there
