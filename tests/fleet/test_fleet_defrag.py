@@ -324,14 +324,6 @@ def test_nothing_empties_more_than_the_integer_program(one: FleetSnapshot) -> No
     assert bound.emptied <= bound.most + 1e-6
 
 
-def test_the_integer_program_finds_what_chains_find() -> None:
-    snapshot = figure_15()
-    every = np.arange(4)
-    at, device = snapshot.tasks.node.astype(np.int64), snapshot.tasks.device.astype(np.int64)
-    part = Space(snapshot).part(every, Space(snapshot).tasks_on(every), at, device)
-    assert most_emptied(part).emptied == 1
-
-
 def stored(tmp_path: Path, snapshot: FleetSnapshot, plan: Plan) -> Path:
     path = tmp_path / "plan.json"
     says = plan_document(Choice(plan, 0.0, 0.0, 0, 0), 0.0, "schedmate", 0)

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from _spot_optimum import Case, optimal_schedule
 from cli_runner import Cli
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -278,32 +277,6 @@ def test_every_run_obeys_the_laws_and_spares_high_priority(
         assert outcome.ledger.dropped.get(job.index) is None
     assert not simulation.view.starting
     assert not simulation.view.leaving
-
-
-def case(*rows: tuple[int, int, int, bool], starts: dict[int, int]) -> Case:
-    """A small case of (from step, GPUs, checkpoints to do, low)."""
-    made = [
-        Job(str(n), n, 0.0, row[1], terms=LOW if row[3] else HIGH) for n, row in enumerate(rows)
-    ]
-    return Case(made, [row[2] for row in rows], [row[0] for row in rows], starts, 2, 8)
-
-
-def test_the_program_of_appendix_a_finds_what_is_best_by_hand() -> None:
-    cluster = Cluster.parse("1x2")
-    # Of eight steps the middle four are taken: the spot job of three checkpoints is evicted once,
-    # or does two in the last four steps, or one before. An eviction costs 1/2, a checkpoint keeps
-    # 4 of 16 GPU steps.
-    rows = case((0, 2, 3, True), (2, 2, 1, False), starts={1: 2})
-    dear = optimal_schedule(rows, cluster, alpha=0.5)
-    assert (dear.evictions, dear.kept) == (0, pytest.approx(3 * 4 / 16))
-    cheap = optimal_schedule(rows, cluster, alpha=4.0)
-    assert (cheap.evictions, cheap.kept) == (1, pytest.approx(4 * 4 / 16))
-
-
-def test_the_program_says_what_cannot_be() -> None:
-    both = case((0, 2, 2, False), (0, 2, 2, False), starts={0: 0, 1: 2})
-    with pytest.raises(InputError, match="cannot all run when they are said to"):
-        optimal_schedule(both, Cluster.parse("1x2"), alpha=0.5)
 
 
 def test_a_live_start_waits_and_nobody_else_gets_its_gpus() -> None:
