@@ -19,6 +19,7 @@ from schedmate.schedulers.parallelism.planner import (
     PlanRequest,
     Pruning,
     cluster_layers,
+    imbalance,
     layer_loads,
     power_sums,
     to_plan,
@@ -57,6 +58,16 @@ def every_plan(
         data *= 2
 
 
+def keeps(rules: Pruning, plan: Candidate) -> bool:
+    """Whether a pruned search tries a plan."""
+    if len(plan.layers) != rules.stages or imbalance(plan) > rules.imbalance + 1e-9:
+        return False
+    return all(
+        layers not in rules.fixed or (gpus, tensor) in rules.fixed[layers]
+        for layers, gpus, tensor in zip(plan.layers, plan.gpus, plan.tensor, strict=True)
+    )
+
+
 def search_exhaustively(
     request: PlanRequest, predictor: Predictor, clusters: int, pruning: Pruning | None = None
 ) -> tuple[Prediction | None, int]:
@@ -66,7 +77,7 @@ def search_exhaustively(
         if pruning is not None and stages != pruning.stages:
             continue
         for candidate in every_plan(request, predictor.network, clusters, stages):
-            if pruning is not None and not pruning.keeps(candidate):
+            if pruning is not None and not keeps(pruning, candidate):
                 continue
             priced += 1
             prediction = predictor.predict(to_plan(request, candidate))

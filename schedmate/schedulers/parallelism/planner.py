@@ -310,16 +310,7 @@ class Pruning:
         for plan in frontier:
             for layers, gpus, tensor in zip(plan.layers, plan.gpus, plan.tensor, strict=True):
                 fixed.setdefault(layers, set()).add((gpus, tensor))
-        return cls(len(frontier[0].layers), max(_imbalance(plan) for plan in frontier), fixed)
-
-    def keeps(self, plan: Candidate) -> bool:
-        """Whether a plan is searched."""
-        if len(plan.layers) != self.stages or _imbalance(plan) > self.imbalance + 1e-9:
-            return False
-        return all(
-            layers not in self.fixed or (gpus, tensor) in self.fixed[layers]
-            for layers, gpus, tensor in zip(plan.layers, plan.gpus, plan.tensor, strict=True)
-        )
+        return cls(len(frontier[0].layers), max(imbalance(plan) for plan in frontier), fixed)
 
     def document(self) -> dict[str, Any]:
         """The rules as JSON (schema `schedmate.parallel-pruning/v1`) for a searching framework."""
@@ -335,7 +326,7 @@ class Pruning:
         }
 
 
-def _imbalance(plan: Candidate) -> float:
+def imbalance(plan: Candidate) -> float:
     """How uneven a partition is: the largest share of layers per GPU over the mean one."""
     shares = [layers / gpus for layers, gpus in zip(plan.layers, plan.gpus, strict=True)]
     return max(shares) * len(shares) / sum(shares)
