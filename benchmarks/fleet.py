@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _fleet_optimum import most_emptied
 from _record import RESULTS, record
 
 from schedmate.cluster.exports import read_snapshot
@@ -37,7 +38,7 @@ from schedmate.schedulers.fleet.plan import Plan, choose_steps, make_plan, plann
 from schedmate.schedulers.fleet.room import Space
 from schedmate.schedulers.fleet.snapshot import FleetSnapshot
 from schedmate.schedulers.fleet.synthesize import ORIGIN, synthesize
-from schedmate.schedulers.fleet.verify import most_emptied, plan_faults
+from schedmate.schedulers.fleet.verify import plan_faults
 
 SIZES = (1_000, 10_000, 37_707)
 SEEDS = (0, 1, 2)

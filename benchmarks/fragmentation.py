@@ -2,7 +2,7 @@
 
     python benchmarks/fragmentation.py FOLDER          # alibaba gpu-v2023; ten seeds
     python benchmarks/fragmentation.py FOLDER --trial  # seeds 100 to 104: ours was chosen on these
-    python benchmarks/fragmentation.py FOLDER --mixes  # ours and FGD: new orders, another mix
+    python benchmarks/fragmentation.py FOLDER --mixes  # ours and FGD: new orders, two other mixes
 
 Recorded nodes with GPUs and recorded pods, those without GPUs too. Pods are shuffled, and resampled
 until they ask for 1.3 times all GPUs; they arrive one by one and stay; who finds no room is turned
@@ -26,6 +26,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -139,10 +140,15 @@ def mixes(folder: Path) -> None:
     """Unallocated GPUs at 100 % under FGD and ours, on the same ten orders of each mix."""
     cluster, pods = cluster_and_pods(folder)
     parts = [pod for pod in pods if pod.share < 1.0]
+    draw = np.random.default_rng(0)
     rows = []
     for mix, chosen in {
         "openb, as recorded": pods,
         "synthetic: each part of a GPU twice": pods + parts,
+        "synthetic: parts of one to seven eighths, drawn evenly": [
+            replace(pod, share=float(draw.integers(1, 8)) / 8) if pod.share < 1.0 else pod
+            for pod in pods
+        ],
     }.items():
         found = {
             rule: np.array(

@@ -23,6 +23,7 @@ from collections import defaultdict
 from itertools import product
 from statistics import median
 
+from _exhaustive import search_exhaustively
 from _record import record
 
 from schedmate.base.errors import InputError
@@ -32,7 +33,6 @@ from schedmate.schedulers.parallelism.planner import (
     Planner,
     PlanRequest,
     Pruning,
-    search_exhaustively,
 )
 from schedmate.schedulers.parallelism.profile import Tables
 

@@ -18,6 +18,7 @@ parts      `small` without parts of Arena (section 5.7)
 settings   `small` under other P and D (section 5.8)
 speed      decision times where four days of PAI come within an hour, on 1,280 GPUs
 remaining  `small` and `venus`, gains weighed by the time that jobs have left
+windows    `small` on fourteen other windows (seeds 14 to 27): Arena over Sia, by how run times vary
 
 Real of it: submissions, run times (at most 6 h in `small` and `large`, 24 h elsewhere; section 5.1
 draws iteration counts). Drawn, as in section 5.1: model, batch size, GPUs, GPU type. A job's work
@@ -84,6 +85,7 @@ from schedmate.schedulers.sim.traces import read_trace
 
 PRUNED_S, FULL_S = 90.0, 90.0 * 5.48
 TRIALS = (0, 9, 10, 11, 12, 13)
+FURTHER = tuple(range(14, 28))
 FULL_PROFILE_GPU_S = 510.0 * 18.1
 """GPU time of profiling all plans by running them, by section 5.5 [s]."""
 
@@ -166,7 +168,7 @@ def rows(name: str, seed: int, data: Path) -> tuple[Submission, ...]:
     else:
         trace = read_trace(data / "philly" / "philly.csv")
         submit, duration = trace.requests.submit_s, trace.duration_s
-        start = 10_000 + 5_000 * seed
+        start = 10_000 + 5_000 * seed if seed < FURTHER[0] else 5_000 * (seed - 14) + 12_500
         if name == "philly":
             end = int(submit.searchsorted(submit[start] + 7 * 86400))
         else:  # jobs that came in about six hours
@@ -395,6 +397,39 @@ def variants(runs: Runs, part: str, name: str, made: dict[str, Scheduler], **met
     record(f"parallel_schedulers_{part}", table, seeds=list(runs.seeds), **meta)
 
 
+def windows(runs: Runs) -> None:
+    """Arena over Sia, in all windows and by the variation of run times in them."""
+    found = {one: runs.of(one, "small", scheduler(one)) for one in ("Sia", "Arena")}
+    varies = []
+    for seed in runs.seeds:
+        lengths = [one.duration_s for one in rows("small", seed, runs.data)]
+        varies.append(statistics.stdev(lengths) / statistics.mean(lengths))
+    order = sorted(range(len(varies)), key=varies.__getitem__)
+    half = len(order) // 2
+    table = []
+    for title, chosen in (
+        ("all", order), ("run times vary less", order[:half]), ("more", order[half:]),
+    ):  # fmt: skip
+        row: dict[str, Any] = {"windows": title, "number": len(chosen)}
+        row["deviation over mean of run times"] = (
+            f"{varies[chosen[0]]:.2f} to {varies[chosen[-1]]:.2f}"
+        )
+        for key in ("throughput", "jct_h", "queue_h"):
+            over = [found["Arena"][n][key] / found["Sia"][n][key] for n in chosen]
+            row[f"{key} over Sia's"] = ratios(over)
+            if key == "jct_h":
+                row["lower JCT in"] = sum(one < 1 for one in over)
+        table.append(row)
+    pairs = zip(found["Arena"], found["Sia"], strict=True)
+    over = [arena["jct_h"] / sia["jct_h"] for arena, sia in pairs]
+    rank = stats.spearmanr(varies, over)
+    record(
+        "parallel_schedulers_windows", table, seeds=list(runs.seeds),
+        rank_correlation=f"of variation and JCT over Sia's: {rank.statistic:.2f}, "
+        f"p = {rank.pvalue:.3f}",
+    )  # fmt: skip
+
+
 def speed(runs: Runs) -> None:
     """Decision times of Arena."""
     found = runs.of("Arena", "speed", scheduler("Arena"))
@@ -446,6 +481,8 @@ def main() -> None:
         against(runs, "small", suspend=True)
     elif given.part == "deadlines":
         deadlines(runs)
+    elif given.part == "windows":
+        windows(Runs(given.data, given.kept, FURTHER))
     elif given.part == "objectives":
         made = {one: scheduler("", objective=one) for one in ("fairness",)}
         variants(runs, "objectives", "small", made)

@@ -2,6 +2,7 @@
 
     python benchmarks/spot.py gain           # published rules against random victims, both classes
     python benchmarks/spot.py lost           # the same without checkpoints, and with more LP jobs
+    python benchmarks/spot.py standby        # use of lent GPUs by LP demand, and why not more
     python benchmarks/spot.py knowledge      # with estimates of what jobs have left to do
     python benchmarks/spot.py openb FOLDER   # openb's pods and nodes (alibaba gpu-v2023)
     python benchmarks/spot.py bound          # against the program of the paper's Appendix A
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -39,7 +41,7 @@ from schedmate.schedulers.sim.traces import read_trace
 from schedmate.schedulers.sim.traces.spot import DAY, draw
 from schedmate.schedulers.sim.workload import Workload
 
-SEEDS = (1, 2, 3, 4, 5, 6)
+SEEDS = tuple(range(1, 13))
 NODES, DAYS, WARM = 256, 14.0, 2.0
 LOADS = (0.25, 0.35)
 RANDOM = "spot:victims=random:colocation=false:history=false"
@@ -175,8 +177,79 @@ def lost() -> None:
     """The same where nobody makes checkpoints, and where spot jobs always wait."""
     few = {name: CASES[name] for name in (BASE, "published", "HP as if alone (ours)")}
     nothing = "LP jobs would use 25% of all GPUs; evicted jobs start over, without checkpoints"
-    _gain("spot_gain_no_checkpoints", few, nothing, SEEDS[:4], saves=False)
-    _gain("spot_gain_35", few, "LP jobs would use 35% of all GPUs", SEEDS[:2], load=0.35)
+    _gain("spot_gain_no_checkpoints", few, nothing, SEEDS[:8], saves=False)
+    _gain("spot_gain_35", few, "LP jobs would use 35% of all GPUs", SEEDS[:8], load=0.35)
+
+
+def standby() -> None:
+    """What becomes of the GPU time that is lent, by how much spot jobs ask for."""
+    rows, seeds = [], SEEDS[:4]
+    for load in (0.25, 0.35, 0.5):
+        found = []
+        for seed in seeds:
+            workload, cluster = draw(NODES, DAYS, seed, load)
+            simulation = Simulation(workload, registry.make("spot"), cluster, seed=seed)
+            outcome = simulation.run()
+            audit(workload, simulation.cluster, outcome)
+            found.append(lent_time(workload, outcome))
+        row: dict[str, Any] = {"LP demand": f"{load:.0%}"}
+        for what in LENT:
+            shares = np.array([one[what] / sum(one.values()) for one in found])
+            half = stats.t.ppf(0.975, len(seeds) - 1) * shares.std(ddof=1) / len(seeds) ** 0.5
+            row[what] = f"{shares.mean():.0%} +- {half:.0%}"
+        rows.append(row)
+    record(
+        "spot_standby", rows,
+        trace=f"{ORIGIN}, seeds {seeds}", spot="GPUs that LP jobs would use, of all",
+        counts="of the GPU time that is lent until the day that the trace ends; means over seeds "
+        "with 95 % intervals; LP jobs borrow GPUs of one node and of the type that they ask for",
+    )  # fmt: skip
+
+
+LENT = ("used", "no spot job of the type waits", "all that wait need more GPUs of a node", "other")
+
+
+def lent_time(workload: Workload, outcome: Outcome) -> Counter[str]:
+    """GPU seconds that were lent, by what became of them, up to the last submission."""
+    ends = DAYS * DAY
+    changes: list[tuple[float, str, int, int, int]] = []
+
+    def during(start: float, end: float, what: str, node: int, gpus: int, job: int) -> None:
+        if start < min(end, ends):
+            changes.append((start, what, node, gpus, job))
+            changes.append((min(end, ends), what, node, -gpus, job))
+
+    nodes_of = {}
+    for loan in outcome.ledger.loans:
+        for node, mask in loan.allocation:
+            nodes_of[node] = workload.jobs[loan.job].gpu_type
+            during(loan.start, loan.called, "lent", node, mask.bit_count(), loan.job)
+    free_from = [job.submit_time for job in workload.jobs]
+    for one in sorted(outcome.segments, key=lambda one: one.start):
+        job = workload.jobs[one.job]
+        if job.terms is not None and job.terms.low:
+            during(free_from[one.job], one.start, "waits", -1, job.gpus, one.job)
+            free_from[one.job] = one.end
+            for node, mask in one.allocation if one.kind == "loan" else ():
+                during(one.start, one.end, "used", node, mask.bit_count(), one.job)
+    changes.sort()
+    left, used = Counter[int](), Counter[int]()
+    waiting: dict[str, Counter[int]] = {}
+    found, before = Counter[str](), 0.0
+    for at, what, node, gpus, job in changes:
+        for place, lent in left.items() if at > before else ():
+            taken = min(lent, used[place])
+            found["used"] += (at - before) * taken
+            sizes = [one for one, n in waiting.get(nodes_of[place], {}).items() if n]
+            why = 1 if not sizes else 2 if min(sizes) > lent - taken else 3
+            found[LENT[why]] += (at - before) * (lent - taken)
+        before = at
+        if what == "waits":
+            sign = 1 if gpus > 0 else -1
+            waiting.setdefault(workload.jobs[job].gpu_type, Counter())[abs(gpus)] += sign
+        else:
+            (left if what == "lent" else used)[node] += gpus
+    return found
 
 
 BASE = "random victims, no co-location, no history (base)"
@@ -414,6 +487,8 @@ if __name__ == "__main__":
             gain()
         case ["lost"]:
             lost()
+        case ["standby"]:
+            standby()
         case ["knowledge"]:
             knowledge()
         case ["openb", folder]:

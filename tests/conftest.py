@@ -28,6 +28,9 @@ settings.load_profile("schedmate")
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Some tests compare with what benchmarks do.
+sys.path.append(str(Path(__file__).parent.parent / "benchmarks"))
+
 _network_allowed = False
 
 

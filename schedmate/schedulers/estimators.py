@@ -164,13 +164,6 @@ def remaining_s(job: Job, now: float) -> float:
     return total_s(job, attained_s) - attained_s
 
 
-def slack_s(job: Job, now: float) -> float:
-    """Time that a job can still wait and meet its deadline; negative: it will miss it; infinity:
-    it has none [s]."""
-    deadline = NEVER if job.terms is None else job.terms.deadline
-    return deadline if deadline == NEVER else deadline - now - remaining_s(job, now)
-
-
 # How many jobs are to come: what Lucid's dynamic strategy and time-aware scaling look at.
 
 

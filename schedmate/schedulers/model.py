@@ -133,6 +133,12 @@ def gpus_in(allocation: Allocation) -> int:
     return sum(mask.bit_count() for _, mask in allocation)
 
 
+def without(allocation: Allocation, other: Allocation) -> Allocation:
+    """The GPUs of an allocation that are not in another."""
+    theirs = dict(other)
+    return tuple((node, own) for node, mask in allocation if (own := mask & ~theirs.get(node, 0)))
+
+
 class Node(NamedTuple):
     """A machine of the cluster, as configured."""
 

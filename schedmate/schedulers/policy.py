@@ -493,6 +493,9 @@ class Policy:
     packs: bool = False
     """Whether jobs share GPUs by their GPU use, which must be known."""
 
+    borrows: ClassVar[bool] = False
+    """Whether it uses GPUs that other jobs lend; only then do jobs lend them between phases."""
+
     one_pool: ClassVar[bool] = False
     """Whether the policy ignores virtual clusters, so that any job may get any node. It is asked
     for each of them on its own: see `deciding`."""

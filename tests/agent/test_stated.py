@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
+import metamorphic
 import pytest
 
 from schedmate.agent.static import extract
-
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-sys.path.insert(0, str(BENCHMARKS))
-
-import metamorphic  # noqa: E402
 
 JOBS = {job.name: job for job in metamorphic.fixture_jobs()}
 FILES = {

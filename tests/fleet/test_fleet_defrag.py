@@ -12,6 +12,7 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
+from _fleet_optimum import most_emptied
 from cli_runner import Cli
 from fleets import fleet, fleets, machines
 from hypothesis import assume, given, settings
@@ -32,7 +33,7 @@ from schedmate.schedulers.fleet.plan import (
 from schedmate.schedulers.fleet.room import Space
 from schedmate.schedulers.fleet.snapshot import MILLI, FleetSnapshot
 from schedmate.schedulers.fleet.synthesize import synthesize
-from schedmate.schedulers.fleet.verify import Planned, most_emptied, plan_faults
+from schedmate.schedulers.fleet.verify import Planned, plan_faults
 
 ROOT = Path(__file__).parent.parent.parent
 SCHEMA = json.loads((ROOT / "docs" / "schemas" / "fleet-plan-v1.schema.json").read_text())
@@ -321,14 +322,6 @@ def test_nothing_empties_more_than_the_integer_program(one: FleetSnapshot) -> No
     for method in METHODS:
         assert len(plan_of(one, method, group=50).emptied) <= bound.most + 1e-6
     assert bound.emptied <= bound.most + 1e-6
-
-
-def test_the_integer_program_finds_what_chains_find() -> None:
-    snapshot = figure_15()
-    every = np.arange(4)
-    at, device = snapshot.tasks.node.astype(np.int64), snapshot.tasks.device.astype(np.int64)
-    part = Space(snapshot).part(every, Space(snapshot).tasks_on(every), at, device)
-    assert most_emptied(part).emptied == 1
 
 
 def stored(tmp_path: Path, snapshot: FleetSnapshot, plan: Plan) -> Path:

@@ -217,26 +217,34 @@ def test_anti_affinity_becomes_groups_to_avoid(tmp_path: Path) -> None:
 
 
 def test_a_running_cluster_may_violate_its_own_rules(tmp_path: Path) -> None:
-    """`requiredDuringSchedulingIgnoredDuringExecution`, and a node that lost GPUs since."""
+    """`requiredDuringSchedulingIgnoredDuringExecution`; nodes that lost GPUs since, or are gone."""
     web = {"labels": {"app": "web"}, "affinity": anti({"app": "web"})}
     fewer = node("c")
     fewer["status"]["allocatable"]["nvidia.com/gpu"] = "3"
+    shared = node("d")
+    shared["status"]["allocatable"]["nvidia.com/gpu"] = "2"
+    part = {"gpus": 0, "annotations": {"gpu-fraction": "0.6"}}
     found = snapshot(
         tmp_path,
-        *(node("a"), node("b"), fewer),
+        *(node("a"), node("b"), fewer, shared, pod("away", "gone")),
         *(pod("web0", "a", **web), pod("web1", "a", **web), pod("web2", "b", **web)),
         *(pod("free", "a"), pod("large", "c", gpus=4)),
+        *(pod(f"part{n}", "d", **part) for n in range(3)),
     )
     locked = dict(zip(found.tasks.name, found.tasks.locked.tolist(), strict=True))
     assert {name for name, stays in locked.items() if stays} == {
         "ml/web0",
         "ml/web1",
         "ml/large",
+        *(f"ml/part{n}" for n in range(3)),
     }
-    assert found.whole_free.tolist() == [5, 7, 0]
+    assert found.whole_free.tolist() == [5, 7, 0, 0]
     assert found.notes == [
+        "pods left out as the export does not have their node: 1",
         "nodes that hold more than they have now, whose tasks stay: 1",
         "tasks that stay because they run beside a group that they avoid: 2",
+        "3 fractions of GPUs have no known GPU, and were assigned largest first",
+        "nodes whose fractions need more GPUs, whose tasks stay: 1",
     ]
     moved = search_moves(found, SearchOptions()).moves
     assert {found.tasks.name[move.task] for move in moved} <= {"ml/web2", "ml/free"}
@@ -450,11 +458,6 @@ def test_what_is_wrong_with_an_export_is_said_in_words(tmp_path: Path, item: Any
     assert not re.search(
         r"KeyError|TypeError|AttributeError|ValueError|NoneType|'str'", str(raised.value)
     )
-
-
-def test_a_pod_on_a_node_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="which the snapshot does not have"):
-        snapshot(tmp_path, node("a"), pod("p", "gone"))
 
 
 def test_folders_without_exports(tmp_path: Path) -> None:

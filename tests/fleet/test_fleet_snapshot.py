@@ -44,7 +44,6 @@ def stored(tmp_path: Path, says: Any) -> Path:
 def test_what_tasks_hold_is_added_up_by_node(tmp_path: Path) -> None:
     found = read_snapshot(stored(tmp_path, small()))
     assert found.whole_free.tolist() == [4, 7, 0]
-    assert found.shared_free.tolist() == [0, 750, 0]
     assert found.idle_gpus == pytest.approx(11.75)
     assert (found.cpus_free[[0, 2]] / MILLI).tolist() == [120, 5.5]
     assert found.jobs == ["j", "c"]

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import random
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
+from _performance import ModelJob, Performance
+from _planned import (
+    Belief,
+    Costs,
+    Errors,
+    Freedom,
+    PlannedPhysics,
+    Submission,
+    planned_workload,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,19 +39,6 @@ from schedmate.schedulers.policies.gavel import Gavel
 from schedmate.schedulers.policies.sia import Sia
 from schedmate.schedulers.sim.engine import Simulation
 from schedmate.schedulers.sim.outcome.audit import audit
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-
-from _performance import ModelJob, Performance
-from _planned import (
-    Belief,
-    Costs,
-    Errors,
-    Freedom,
-    PlannedPhysics,
-    Submission,
-    planned_workload,
-)
 
 CLUSTER = Cluster.parse("4x2:A40,4x2:A10")
 PERFORMANCE = Performance(Network(Tables()), {"A40": 2, "A10": 2}, most=8)

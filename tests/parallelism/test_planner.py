@@ -6,6 +6,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from _exhaustive import keeps, search_exhaustively
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,7 +23,6 @@ from schedmate.schedulers.parallelism.planner import (
     cluster_layers,
     frontier,
     power_sums,
-    search_exhaustively,
     stage_partitions,
     to_plan,
 )
@@ -147,7 +147,7 @@ def test_pruning_searches_less_and_loses_little() -> None:
     whole, priced = search_exhaustively(found.request, planner.predictor, 6)
     pruning = Pruning.of(found.best.frontier)
     pruned, fewer = search_exhaustively(found.request, planner.predictor, 6, pruning)
-    assert all(pruning.keeps(candidate) for candidate in found.best.frontier)
+    assert all(keeps(pruning, candidate) for candidate in found.best.frontier)
     assert whole is not None
     assert pruned is not None
     assert fewer * 5 < priced

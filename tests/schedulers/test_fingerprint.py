@@ -20,7 +20,7 @@ from schedmate.schedulers.sim.interference import named
 from schedmate.schedulers.sim.parameters import HONEST
 from schedmate.schedulers.sim.runs import Plan
 from schedmate.schedulers.sim.traces import read_trace
-from schedmate.schedulers.sim.workload import Workload, request_defaults
+from schedmate.schedulers.sim.workload import Phase, Workload, request_defaults
 
 
 def jobs() -> Workload:
@@ -67,6 +67,7 @@ CHANGES: dict[str, Callable[[Workload], object]] = {
     "made_up": lambda one: setattr(one, "made_up", ("durations",)),
     "recorded": lambda one: setattr(one, "recorded", True),
     "standby": lambda one: one.standby.update({0: [(1.0, 2.0)]}),
+    "phases": lambda one: one.phases.update({0: (Phase(1.0, 1),)}),
     "initial": lambda one: one.initial.update({0: ((0, 3),)}),
     "notes": lambda one: None,
 }

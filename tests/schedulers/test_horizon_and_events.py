@@ -29,7 +29,7 @@ from schedmate.schedulers import (
     Terms,
     View,
 )
-from schedmate.schedulers.estimators import remaining_s, slack_s
+from schedmate.schedulers.estimators import remaining_s
 from schedmate.schedulers.lanes import Rank
 from schedmate.schedulers.model import NEVER, Left, Profile
 from schedmate.schedulers.policies.queues import Fifo, Sjf
@@ -38,7 +38,7 @@ from schedmate.schedulers.sim.engine import Simulation
 from schedmate.schedulers.sim.outcome.audit import LawBrokenError, audit, check_laws
 from schedmate.schedulers.sim.outcome.metrics import PerJob, summary
 from schedmate.schedulers.sim.record import Dropped, Outage
-from schedmate.schedulers.sim.workload import Workload
+from schedmate.schedulers.sim.workload import Phase, Workload
 from schedmate.schedulers.sim.world import Executor, Maintenance
 from tests.schedulers.worlds import CHEAP, Scripted, job, of, run
 
@@ -107,7 +107,11 @@ class Deadlines(Policy):
     name: ClassVar[str] = "deadlines"
 
     def decide(self, view: View):  # type: ignore[no-untyped-def]
-        late = [one for one in view.jobs() if slack_s(one, view.now) < 0]
+        late = [
+            one
+            for one in view.jobs()
+            if one.terms and view.now + remaining_s(one, view.now) > one.terms.deadline
+        ]
         if late:
             return [Drop(one, "too late") for one in late]
         return [Start(one, found) for one, found in view.pending.walk(view.space.place)]
@@ -143,9 +147,6 @@ def test_remaining_time_is_that_of_the_log_where_it_says_one() -> None:
     assert remaining_s(one, 50.0) == 490.0
     one.allocation = ()
     assert remaining_s(one, 50.0) == 500.0
-    assert slack_s(one, 50.0) == NEVER
-    one.terms = Terms(deadline=1000.0)
-    assert slack_s(one, 50.0) == 450.0
 
 
 @pytest.mark.parametrize(
@@ -337,6 +338,7 @@ class Chaos(Policy):
     """Anything that comes to mind, most of it possible."""
 
     name: ClassVar[str] = "chaos"
+    borrows: ClassVar[bool] = True
 
     def __init__(self, draws: list[int]) -> None:
         self.draws = draws
@@ -404,7 +406,9 @@ def test_whatever_is_decided_the_laws_hold_and_all_is_given_back(
         one.terms = kinds[kind]
         if kind == 3:
             workload.duration_s[one.index] = NEVER
-        if start := windows[one.index]:
+        if (start := windows[one.index]) % 3 == 1:
+            workload.phases[one.index] = (Phase(5.0, 1), Phase(0.3, one.gpus))
+        elif start:
             workload.standby[one.index] = [(float(start), start + 9.0), (start + 9.0, start + 20.0)]
     if vcs:
         workload.vcs = ["ab"[n % 2] for n in range(len(rows))]

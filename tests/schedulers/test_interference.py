@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
+from _colocation import measured
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -16,10 +16,6 @@ from schedmate.cli import application
 from schedmate.schedulers.model import Profile
 from schedmate.schedulers.sim.interference import GAVEL, NAMES, TimeSlicing, named
 from schedmate.schedulers.sim.traces.recipe import Recipe, recipes
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-
-from _colocation import measured
 
 app = application("simulate")
 

@@ -49,6 +49,49 @@ def test_the_cohort_by_hand() -> None:
     assert one.share("c", 2) == 2 / 8
 
 
+def documented(*jobs: tuple[str, float, float, int], policy: str = "kueue") -> list[float]:
+    """First starts with the queues of Kueue's documentation: team a has 9 and team b 12."""
+    cluster = replace(Cluster.parse("21x1"), quotas=(("a", 9), ("b", 12)))
+    return run(of_tenants(*jobs), make(policy), cluster).first_start
+
+
+@pytest.mark.parametrize(
+    ("policy", "runs"),
+    [
+        ("kueue", 21),  # "can admit Workloads with resources adding up to 12+9=21"
+        ("kueue:borrow='a=1'", 10),  # borrowingLimit: "up to 9+1=10"
+        ("kueue:lend='b=1'", 10),  # lendingLimit of the other: 9+1=10
+    ],
+)
+def test_borrowing_as_documented(policy: str, runs: int) -> None:
+    starts = documented(*[("a", 0.0, 50.0, 1)] * 22, policy=policy)
+    assert starts.count(0.0) == runs
+    # "team-b-cq can borrow": without a limit all of the cohort is its to use.
+    assert Cohort({"a": 9, "b": 12}, own=0, borrow={"a": 1}).most("b") == 21
+
+
+def test_a_nominal_quota_goes_before_borrowing_as_documented() -> None:
+    # "Kueue will admit Workloads in team-b-cq before admitting any new Workloads in team-a-cq."
+    for policy in ("kueue", "kueue:fair=false", "kueue:reclaim=never"):
+        starts = documented(
+            ("a", 0.0, 50.0, 9), ("a", 10.0, 50.0, 3), ("b", 10.0, 90.0, 12), policy=policy
+        )
+        assert starts == [0.0, 50.0, 10.0]
+
+
+def test_a_smaller_job_is_evicted_where_the_larger_would_leave_too_little() -> None:
+    # LessThanOrEqualToFinalShare "might favor preemption of smaller workloads, regardless of start
+    # time": with its second job y has 3 of 8. Without its last job x would have 2, less than y;
+    # without its first, 5. By LessThanInitialShare alone the last one would go.
+    jobs = (("x", 0.0, 90.0, 2), ("x", 1.0, 90.0, 5), ("y", 2.0, 90.0, 1), ("y", 3.0, 90.0, 2))
+    found = simulated(of_tenants(*jobs), quotas=())
+    assert list(found.counts["evictions"]) == [1, 0, 0, 0]
+    assert found.first_start == [0.0, 1.0, 2.0, 3.0]
+    # One job that holds all of it goes by LessThanInitialShare: 4 of 8 are less than 8 of 8.
+    greedy = simulated(of_tenants(("x", 0.0, 90.0, 8), ("y", 3.0, 90.0, 4)), quotas=())
+    assert (greedy.first_start, list(greedy.counts["evictions"])) == ([0.0, 3.0], [1, 0])
+
+
 def test_idle_quota_is_borrowed_and_reclaimed() -> None:
     jobs = (("b", 0.0, 100.0, 4), ("b", 0.0, 100.0, 4), ("a", 10.0, 50.0, 4))
     found = simulated(of_tenants(*jobs))

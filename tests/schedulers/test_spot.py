@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import re
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,13 +25,9 @@ from schedmate.schedulers.sim.record import Outcome
 from schedmate.schedulers.sim.traces import read_trace
 from schedmate.schedulers.sim.traces.spot import draw, sources
 from schedmate.schedulers.sim.traces.writer import write_trace
-from schedmate.schedulers.sim.workload import Workload
+from schedmate.schedulers.sim.workload import Phase, Workload
 from schedmate.schedulers.sim.world import Maintenance
 from tests.schedulers.worlds import CHEAP, of, run
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-
-from _spot_optimum import Case, optimal_schedule
 
 LOW, HIGH = Terms(low=True), Terms()
 
@@ -257,6 +252,9 @@ def worlds(draw: st.DrawFn) -> tuple[Workload, Cluster, int]:
                         [None] * len(made))  # fmt: skip
     for job in made:
         if rng.random() < 0.3 and job.share == 1.0 and not job.terms.low:
+            if rng.random() < 0.4:
+                workload.phases[job.index] = (Phase(9.0, job.gpus), Phase(30.0, 1))
+                continue
             start = job.submit_time + rng.randint(1, 50)
             workload.standby[job.index] = [(start, start + rng.randint(5, 60))]
     return workload, cluster, rng.choice((0, 10, 60))
@@ -279,32 +277,6 @@ def test_every_run_obeys_the_laws_and_spares_high_priority(
         assert outcome.ledger.dropped.get(job.index) is None
     assert not simulation.view.starting
     assert not simulation.view.leaving
-
-
-def case(*rows: tuple[int, int, int, bool], starts: dict[int, int]) -> Case:
-    """A small case of (from step, GPUs, checkpoints to do, low)."""
-    made = [
-        Job(str(n), n, 0.0, row[1], terms=LOW if row[3] else HIGH) for n, row in enumerate(rows)
-    ]
-    return Case(made, [row[2] for row in rows], [row[0] for row in rows], starts, 2, 8)
-
-
-def test_the_program_of_appendix_a_finds_what_is_best_by_hand() -> None:
-    cluster = Cluster.parse("1x2")
-    # Of eight steps the middle four are taken: the spot job of three checkpoints is evicted once,
-    # or does two in the last four steps, or one before. An eviction costs 1/2, a checkpoint keeps
-    # 4 of 16 GPU steps.
-    rows = case((0, 2, 3, True), (2, 2, 1, False), starts={1: 2})
-    dear = optimal_schedule(rows, cluster, alpha=0.5)
-    assert (dear.evictions, dear.kept) == (0, pytest.approx(3 * 4 / 16))
-    cheap = optimal_schedule(rows, cluster, alpha=4.0)
-    assert (cheap.evictions, cheap.kept) == (1, pytest.approx(4 * 4 / 16))
-
-
-def test_the_program_says_what_cannot_be() -> None:
-    both = case((0, 2, 2, False), (0, 2, 2, False), starts={0: 0, 1: 2})
-    with pytest.raises(InputError, match="cannot all run when they are said to"):
-        optimal_schedule(both, Cluster.parse("1x2"), alpha=0.5)
 
 
 def test_a_live_start_waits_and_nobody_else_gets_its_gpus() -> None:
@@ -330,13 +302,14 @@ def test_a_live_start_waits_and_nobody_else_gets_its_gpus() -> None:
     assert board.view.evicted[0] == 1
 
 
-HEADER = "job_id,submit_s,duration_s,gpus,class,tenant,checkpoint_s,saves,pods,standby\n"
+HEADER = "job_id,submit_s,duration_s,gpus,class,tenant,checkpoint_s,saves,pods,standby,phases\n"
 
 
 def test_a_trace_says_classes_and_windows_and_is_written_back(tmp_path: Path) -> None:
     path = tmp_path / "jobs.csv"
     path.write_text(
-        HEADER + "a,0,100,16,hp,ads,,,2,10-20;30-40\nb,5,50,1,LP,,600,1,,\nc,6,7,1,,,,,,\n"
+        HEADER + "a,0,100,16,hp,ads,,,2,10-20;30-40,\nb,5,50,1,LP,,600,1,,,\n"
+        "c,6,7,2,,,,,,,300x1;60.5x2\n"
     )
     workload = read_trace(path)
     a, b, c = workload.jobs
@@ -349,17 +322,20 @@ def test_a_trace_says_classes_and_windows_and_is_written_back(tmp_path: Path) ->
     assert [(job.terms, job.constraints) for job in again.jobs] == [
         (job.terms, job.constraints) for job in workload.jobs
     ]
-    assert again.standby == workload.standby
+    assert workload.phases == {2: (Phase(300.0, 1), Phase(60.5, 2))}
+    assert (again.standby, again.phases) == (workload.standby, workload.phases)
 
 
 @pytest.mark.parametrize(
     ("row", "why"),
     [
-        ("a,0,1,1,middle,,,,,", "class is 'middle', neither hp nor lp"),
-        ("a,0,1,3,hp,,,,2,", "3 GPUs cannot be divided among 2 equal pods"),
-        ("a,0,1,1,lp,,0,,,", "a checkpoint every 0 s is not an interval"),
-        ("a,0,1,1,hp,,,,,20-10", "standby is '20-10', not windows"),
-        ("a,0,1,1,hp,,,,,10-20;15-30", "not windows START-END in their order"),
+        ("a,0,1,1,middle,,,,,,", "class is 'middle', neither hp nor lp"),
+        ("a,0,1,3,hp,,,,2,,", "3 GPUs cannot be divided among 2 equal pods"),
+        ("a,0,1,1,lp,,0,,,,", "a checkpoint every 0 s is not an interval"),
+        ("a,0,1,1,hp,,,,,20-10,", "standby is '20-10', not windows"),
+        ("a,0,1,1,hp,,,,,10-20;15-30,", "not windows START-END in their order"),
+        ("a,0,1,2,hp,,,,,,5x3", "phases is '5x3', not SECONDSxGPUS of at most its GPUs"),
+        ("a,0,1,2,hp,,,,,,5", "GPUs of phases is '', not a number"),
     ],
 )
 def test_what_a_trace_cannot_say_is_named_by_its_line(tmp_path: Path, row: str, why: str) -> None:

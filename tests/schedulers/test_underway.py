@@ -6,15 +6,30 @@ is asked to stop takes 3 s.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import ClassVar
+
 import pytest
 
-from schedmate.schedulers import Borrow, Evict, Migrate, Pack, Preempt, Resize, Start, View
+from schedmate.base.errors import InputError
+from schedmate.schedulers import (
+    Borrow,
+    Decision,
+    Evict,
+    Migrate,
+    Pack,
+    Preempt,
+    Resize,
+    Start,
+    View,
+)
 from schedmate.schedulers.model import Terms
+from schedmate.schedulers.policies.spot import Spot
 from schedmate.schedulers.sim.actions import DecisionError
 from schedmate.schedulers.sim.outcome.audit import LawBrokenError, audit, check_laws
 from schedmate.schedulers.sim.outcome.metrics import rare_numbers, spent
 from schedmate.schedulers.sim.record import Eviction, Hold, Loan
-from schedmate.schedulers.sim.workload import Workload
+from schedmate.schedulers.sim.workload import Phase, Workload
 from tests.schedulers.worlds import CHEAP, Scripted, job, nodes, of, run
 
 
@@ -146,7 +161,7 @@ def test_gpus_are_lent_for_a_window_and_taken_back() -> None:
     # Called back at 40 s, the borrower takes 3 s to leave; its owner has paused for as long.
     assert of(outcome, 1)[0] == (20.0, 43.0, "loan")
     assert of(outcome, 0) == [(0.0, 103.0, "run")]
-    assert outcome.ledger.loans == [Loan(0, 20.0, 40.0, 43.0, ((0, 3),))]
+    assert outcome.ledger.loans == [Loan(0, 20.0, 40.0, 43.0, ((0, 3),), 20.0)]
     assert outcome.ledger.evictions[0][:3] == (1, 40.0, 43.0)
     numbers = rare_numbers(workload, outcome)
     assert numbers["lent_gpu_h"] == pytest.approx(40.0 / 3600)
@@ -160,6 +175,75 @@ def test_lent_gpus_are_not_free_ones() -> None:
     assert outcome.first_start[1] == 100.0
     with pytest.raises(DecisionError, match="can only be borrowed"):
         run(lender(), Scripted({20.0: lambda v: [Start(job(v, "1"), ((0, 3),))]}), "1x2")
+
+
+class Borrowing(Scripted):
+    """As scripted; who finds no free GPUs borrows."""
+
+    borrows: ClassVar[bool] = True
+
+    def decide(self, view: View) -> Sequence[Decision]:
+        return super().decide(view) or (borrow(view) if view.pending.any() else [])
+
+
+def trainer() -> Workload:
+    """RL: rollouts of 20 s on three GPUs, updates of 10 s on the last two; one that borrows."""
+    workload = Workload.of([(0.0, 60.0, 4), (0.0, 50.0, 1)])
+    workload.phases = {0: (Phase(20.0, 3), Phase(10.0, 2))}
+    return workload
+
+
+def test_a_job_lends_what_each_of_its_phases_leaves_idle() -> None:
+    outcome = run(trainer(), Borrowing({}), "1x4")
+    # At the end of each phase the borrower takes 3 s to leave, and the job waits as long. Of 20 s
+    # of work 14 are kept; it restarts for 5 s in each loan, does 5, 15 and, when the job has
+    # ended meanwhile, the remaining 22.
+    assert of(outcome, 0) == [(0.0, 69.0, "run")]
+    assert of(outcome, 1) == [
+        *((0.0, 23.0, "loan"), (23.0, 36.0, "loan"), (36.0, 59.0, "loan"), (59.0, 86.0, "loan")),
+    ]
+    assert outcome.ledger.loans == [
+        Loan(0, 0.0, 20.0, 23.0, ((0, 8),), 0.0),
+        Loan(0, 23.0, 33.0, 36.0, ((0, 3),), 20.0),
+        Loan(0, 36.0, 56.0, 59.0, ((0, 8),), 30.0),
+        Loan(0, 59.0, 69.0, 69.0, ((0, 3),), 50.0),
+    ]
+    alone = run(trainer(), Scripted({}), "1x4")  # a policy that borrows nothing
+    assert (alone.end[0], alone.first_start[1], alone.ledger.loans) == (60.0, 60.0, [])
+
+
+def test_phases_go_by_work_done_over_nodes_and_after_a_restart() -> None:
+    workload = Workload.of([(0.0, 45.0, 4), (10.0, 10.0, 4)])
+    workload.phases = {0: (Phase(20.0, 4), Phase(10.0, 1))}
+    script = {10.0: lambda view: [Preempt(job(view, "0")), Start(job(view, "1"), ((0, 3), (1, 3)))]}
+    outcome = run(workload, Borrowing(script), "2x2")
+    # It resumes at 20 s, works from 25 s on, and updates from 35 to 45 s on the last of its GPUs.
+    assert of(outcome, 0) == [(0.0, 10.0, "run"), (20.0, 60.0, "run")]
+    assert outcome.ledger.loans == [Loan(0, 35.0, 45.0, 45.0, ((0, 3), (1, 1)), 20.0)]
+
+
+def test_short_phases_are_not_worth_borrowing_in() -> None:
+    workload = trainer()
+    workload.jobs[1].terms = Terms(low=True, checkpoint_s=1800.0)
+    assert run(workload, Spot(windows="worth"), "1x4").end[0] == 60.0
+
+
+@pytest.mark.parametrize(
+    ("phases", "said"),
+    [
+        ((), "without work"),
+        ((Phase(0.0, 1),), "without work"),
+        ((Phase(1.0, 5),), "of other GPUs than its 4"),
+    ],
+)
+def test_what_is_no_phase(phases: tuple[Phase, ...], said: str) -> None:
+    workload = trainer()
+    workload.phases = {0: phases}
+    with pytest.raises(InputError, match=said):
+        run(workload, Borrowing({}), "1x4")
+    workload.phases, workload.standby = trainer().phases, {0: [(1.0, 2.0)]}
+    with pytest.raises(InputError, match="cannot have windows of lending"):
+        run(workload, Borrowing({}), "1x4")
 
 
 @pytest.mark.parametrize(
@@ -279,7 +363,7 @@ def test_the_audit_finds_gpus_used_by_others_while_a_job_is_brought_up_on_them()
         ({"start": 19.0}, "in no window"),
         ({"called": 41.0}, "in no window"),
         ({"back": 39.0}, "before it wanted them|two jobs that do not share"),
-        ({"allocation": ((1, 3),)}, "did not hold"),
+        ({"allocation": ((1, 3),)}, "did not hold|two jobs that do not share"),
     ],
 )
 def test_the_audit_finds_a_loan_that_cannot_be(change: dict[str, object], law: str) -> None:
@@ -290,6 +374,26 @@ def test_the_audit_finds_a_loan_that_cannot_be(change: dict[str, object], law: s
     outcome.ledger.loans[0] = outcome.ledger.loans[0]._replace(**change)
     with pytest.raises(LawBrokenError, match=law):
         audit(workload, cluster, outcome)
+
+
+@pytest.mark.parametrize(
+    ("which", "change", "law"),
+    [
+        (1, {"allocation": ((0, 12),)}, "that its phase uses"),
+        (1, {"done": 29.9}, "while it waited|in a phase that lasts"),
+        (1, {"done": 22.0}, "while it waited"),
+        (1, {"called": 30.0}, "in a phase that lasts"),
+        (3, {"start": 57.0}, "while it waited|two jobs that do not share"),
+    ],
+)
+def test_the_audit_finds_phases_that_cannot_be(
+    which: int, change: dict[str, object], law: str
+) -> None:
+    workload = trainer()
+    outcome = run(workload, Borrowing({}), "1x4")
+    outcome.ledger.loans[which] = outcome.ledger.loans[which]._replace(**change)
+    with pytest.raises(LawBrokenError, match=law):
+        check_laws(workload, nodes(4), outcome)
 
 
 def test_the_audit_finds_a_borrower_of_gpus_that_are_wanted_back() -> None:

@@ -85,14 +85,18 @@ class _Reader:
         }
         why |= dict.fromkeys(budget_locked(pods, self.budgets, lambda k: bool(why[k])), "budget")
         node_names = {node["metadata"]["name"] for node in self.nodes}
+        away = 0
         for k, pod in enumerate(pods):
             where = pod["spec"]["nodeName"]
+            if where not in node_names:
+                away += 1
+                continue
             row = self._task(pod, groups[k], avoid[k])
             reason = why[k]
             label = of_pod[k]
-            if label is not None and where in node_names and where not in eligible[label]:
+            if label is not None and where not in eligible[label]:
                 reason = reason or "misplaced"
-            elif label is not None and where in node_names:
+            elif label is not None:
                 row["require"] = {ELIGIBLE.format(label): "yes"}
             if reason:
                 row["locked"] = True
@@ -102,6 +106,8 @@ class _Reader:
             f"pods that stay because they {WHY[why]}: {count:,}"
             for why, count in self.locked.items()
         ]
+        if away:
+            notes.append(f"pods left out as the export does not have their node: {away:,}")
         if staying:
             notes.append(f"pods of DaemonSets and of nodes count as their nodes': {len(staying):,}")
         return builder.build("recorded", notes, running=True)

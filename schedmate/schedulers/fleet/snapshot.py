@@ -143,12 +143,6 @@ class FleetSnapshot:
         return self.nodes.gpus - self.whole_used - shared
 
     @cached_property
-    def shared_free(self) -> Ints:
-        """Free capacity of shared GPUs, by node [milli-GPUs]."""
-        nodes, free = self.shared_devices
-        return np.bincount(nodes, weights=free, minlength=len(self.nodes)).astype(np.int64)
-
-    @cached_property
     def cpus_free(self) -> Ints:
         """[milli-cores]; that of a node without a limit is beyond any request."""
         return self.nodes.cpus - self._sum(self.tasks.cpus)
@@ -428,7 +422,7 @@ class Builder:
         if running:
             snapshot = _as_it_runs(snapshot)
         check_snapshot(snapshot, self.source)
-        return assign_devices(snapshot, self.source)
+        return assign_devices(snapshot, self.source, running=running)
 
     def _name(self, row: Any, key: str, what: str, others: list[str]) -> str:
         if not isinstance(row, Mapping):
@@ -660,11 +654,12 @@ def _and_others(count: int, what: str) -> str:
 # Which GPU of its node each fraction is on, where the source does not say.
 
 
-def assign_devices(snapshot: FleetSnapshot, source: str) -> FleetSnapshot:
+def assign_devices(snapshot: FleetSnapshot, source: str, *, running: bool = False) -> FleetSnapshot:
     """The snapshot with a GPU for every fraction.
 
     Unknown ones are assigned largest first, which assumes less fragmentation within GPUs than there
-    may be; a note has their number. Raises `InputError` if they do not fit.
+    may be; a note has their number. Raises `InputError` if they do not fit; where they are
+    `running`, their node has as many GPUs as it takes, and nothing on it may be moved.
     """
     tasks = snapshot.tasks
     rows = np.flatnonzero(snapshot.fraction)
@@ -673,7 +668,7 @@ def assign_devices(snapshot: FleetSnapshot, source: str) -> FleetSnapshot:
     on: dict[int, list[int]] = defaultdict(list)
     for t in rows.tolist():
         on[int(tasks.node[t])].append(t)
-    device = tasks.device.copy()
+    device, gpus_of, full = tasks.device.copy(), snapshot.nodes.gpus.copy(), list[int]()
     for node, here in on.items():
         free: dict[int, int] = {}
         for t in here:
@@ -685,10 +680,13 @@ def assign_devices(snapshot: FleetSnapshot, source: str) -> FleetSnapshot:
         ):
             need = int(tasks.gpus[t])
             fitting = [one for one, room in free.items() if room >= need]
-            chosen = min(fitting) if fitting else min(set(range(gpus + 1)) - free.keys())
+            chosen = min(fitting) if fitting else min(set(range(len(free) + 1)) - free.keys())
             device[t] = chosen
             free[chosen] = free.get(chosen, MILLI) - need
-        if min(free.values()) < 0 or max(free) >= gpus or len(free) + whole > gpus:
+        if running and len(free) + whole > gpus:
+            gpus_of[node] = len(free) + whole
+            full.append(node)
+        elif min(free.values()) < 0 or max(free) >= gpus or len(free) + whole > gpus:
             raise InputError(
                 f"{source}: the fractions on node {snapshot.nodes.name[node]!r} do not fit on its "
                 f"{gpus} GPUs beside {whole} whole ones; state the GPU of each with 'device'."
@@ -699,4 +697,8 @@ def assign_devices(snapshot: FleetSnapshot, source: str) -> FleetSnapshot:
         notes.append(
             f"{unknown:,} fractions of GPUs have no known GPU, and were assigned largest first"
         )
-    return replace(snapshot, tasks=replace(tasks, device=device), notes=notes)
+    if full:
+        notes.append(f"nodes whose fractions need more GPUs, whose tasks stay: {len(full):,}")
+    tasks = replace(tasks, device=device, locked=tasks.locked | np.isin(tasks.node, full))
+    nodes = replace(snapshot.nodes, gpus=gpus_of)
+    return replace(snapshot, nodes=nodes, tasks=tasks, notes=notes)

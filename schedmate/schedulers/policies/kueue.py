@@ -212,18 +212,11 @@ class Kueue(Policy):
         """The jobs to evict, no more than needed; none where that would not help.
 
         One at a time: of other tenants first, the tenant with the largest share, then of the own;
-        of each the lowest priority, and of these the last admitted (Kueue's order).
+        of each the lowest priority, and of these the last admitted (Kueue's order). With fair
+        sharing all jobs are tried by the first strategy before any is by the second.
         """
-        if not (view.can.evict or view.can.preempt):
-            return []
         tenant, space, mark = tenant_of(job), view.space, view.space.mark()
-        queues: dict[str, list[Job]] = {}
-        for one in view.running:
-            if one.preemptible and one.partner is None and one.index not in stopped:
-                if self._may_evict(cohort, job, one):
-                    queues.setdefault(tenant_of(one), []).append(one)
-        for jobs in queues.values():
-            jobs.sort(key=lambda one: (-one.priority, one.started, one.index))
+        queues = self._candidates(view, cohort, job, stopped)
         victims: list[Job] = []
 
         def fits() -> bool:
@@ -232,36 +225,50 @@ class Kueue(Policy):
         def change(one: Job, by: int) -> None:
             cohort.used[tenant_of(one)] += by * one.gpus
 
-        while not fits():
-            candidates = [
-                name
-                for name, jobs in queues.items()
-                if jobs and (name == tenant or self._gives_way(cohort, job, name, jobs[-1]))
-            ]
-            if not candidates:
-                break
-            name = max(candidates, key=lambda one: (one != tenant, cohort.share(one), one))
-            victims.append(queues[name].pop())
-            change(victims[-1], -1)
-            space.give(victims[-1], victims[-1].allocation)
-        else:
-            for one in list(victims[:-1]):  # which of the earlier ones were not needed?
-                victims.remove(one)
-                change(one, 1)
-                space.return_to(mark)
-                for other in victims:
-                    space.give(other, other.allocation)
-                if not fits():
+        for final_share in (True, False) if self.fair else (False,):
+            untried = {
+                name: [one for one in jobs if one not in victims] for name, jobs in queues.items()
+            }
+            while not fits() and (
+                names := [
+                    name
+                    for name, jobs in untried.items()
+                    if jobs and (name == tenant or cohort.borrowed(name))
+                ]
+            ):
+                name = max(names, key=lambda one: (one != tenant, cohort.share(one), one))
+                one = untried[name].pop()
+                if name == tenant or self._gives_way(cohort, job, one, final_share=final_share):
                     victims.append(one)
                     change(one, -1)
+                    space.give(one, one.allocation)
+        found = fits()
+        for one in victims[-2::-1] if found else ():  # which of the earlier ones were not needed?
+            victims.remove(one)
+            change(one, 1)
             space.return_to(mark)
-            for one in victims:
-                change(one, 1)
-            return victims
+            for other in victims:
+                space.give(other, other.allocation)
+            if not fits():
+                victims.append(one)
+                change(one, -1)
         space.return_to(mark)
         for one in victims:
             change(one, 1)
-        return []
+        return victims if found else []
+
+    def _candidates(
+        self, view: View, cohort: Cohort, job: Job, stopped: set[int]
+    ) -> dict[str, list[Job]]:
+        """The jobs that Kueue's settings allow to evict, by tenant, the first to go last."""
+        queues: dict[str, list[Job]] = {}
+        for one in view.running if view.can.evict or view.can.preempt else ():
+            if one.preemptible and one.partner is None and one.index not in stopped:
+                if self._may_evict(cohort, job, one):
+                    queues.setdefault(tenant_of(one), []).append(one)
+        for jobs in queues.values():
+            jobs.sort(key=lambda one: (-one.priority, one.started, one.index))
+        return queues
 
     def _may_evict(self, cohort: Cohort, job: Job, one: Job) -> bool:
         """Whether Kueue's settings make `one` a candidate at all."""
@@ -273,19 +280,18 @@ class Kueue(Policy):
             return False
         return self.reclaim == "any" or one.priority < job.priority
 
-    def _gives_way(self, cohort: Cohort, job: Job, name: str, one: Job) -> bool:
-        """Whether a borrowing tenant still has to give up this job of its.
+    def _gives_way(self, cohort: Cohort, job: Job, one: Job, *, final_share: bool) -> bool:
+        """Whether a borrowing tenant has to give up this job of its.
 
-        With fair sharing: the evicting tenant's share does not exceed what the other's is after
-        that (LessThanOrEqualToFinalShare), or is below what it is before (LessThanInitialShare).
+        With fair sharing: where the evicting tenant's share does not exceed what the other's is
+        after that (LessThanOrEqualToFinalShare), or is below what it is (LessThanInitialShare).
         """
-        if not cohort.borrowed(name):
-            return False
         if not self.fair:
             return True
-        mine = cohort.share(tenant_of(job), job.gpus)
-        after = cohort.share(name, -one.gpus)
-        return mine <= after + _HAIR or mine < cohort.share(name) - _HAIR
+        mine, theirs = cohort.share(tenant_of(job), job.gpus), tenant_of(one)
+        if final_share:
+            return mine <= cohort.share(theirs, -one.gpus) + _HAIR
+        return mine < cohort.share(theirs) - _HAIR
 
 
 def _gpus(jobs: Iterable[Job]) -> dict[str, int]:

@@ -484,6 +484,7 @@ class Spot(Policy):
     """
 
     name: ClassVar[str] = "spot"
+    borrows: ClassVar[bool] = True
     steady = True
 
     def __init__(

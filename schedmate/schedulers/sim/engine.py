@@ -723,7 +723,22 @@ def check_pods(job: Job) -> None:
 
 
 def check_windows(workload: Workload) -> None:
-    """Raises `InputError` for windows of lending that end before they begin, or overlap."""
+    """Raises `InputError` for windows of lending that end before they begin, or overlap, and for
+    phases that are none."""
+    for index, phases in workload.phases.items():
+        job, constraints = workload.jobs[index], workload.jobs[index].constraints
+        if not phases or any(
+            not (0 < phase.work_s <= LONGEST_S and 1 <= phase.gpus <= job.gpus) for phase in phases
+        ):
+            raise InputError(
+                f"job {job.id} has a phase without work, or of other GPUs than its {job.gpus}."
+            )
+        apart = constraints is not None and (constraints.group or constraints.avoid)
+        if index in workload.standby or job.share != 1.0 or job.elastic or apart:
+            raise InputError(
+                f"job {job.id} has phases: it cannot have windows of lending, share a GPU, change "
+                "its size or keep away from others, too."
+            )
     for index, windows in workload.standby.items():
         before = float("-inf")
         for start, until in windows:

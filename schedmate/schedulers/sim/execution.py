@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from heapq import heappush
 
 from schedmate.base.errors import InputError, SchedmateError
-from schedmate.schedulers.model import NEVER, Allocation, Job, Status, gpus_in
+from schedmate.schedulers.model import NEVER, Allocation, Job, Status, gpus_in, without
 from schedmate.schedulers.policy import Observer, Policy, View
 from schedmate.schedulers.sim.parameters import Parameters
 from schedmate.schedulers.sim.record import KINDS, Dropped, Eviction, Hold, Ledger, Loan, Segments
-from schedmate.schedulers.sim.workload import Workload
+from schedmate.schedulers.sim.workload import Workload, turn_at
 from schedmate.schedulers.sim.world import (
     ORDINARY_FAULTS,
     Again,
@@ -30,6 +31,9 @@ Event = tuple[float, int, int, int]
 
 RUN, PACKED, PROFILE, LOAN = range(len(KINDS))
 """Kinds of segments: how a job holds its GPUs."""
+
+PHASE = -1
+"""In the place of the number of a window: a phase of the job's begins."""
 
 
 class PhysicsError(SchedmateError):
@@ -68,6 +72,7 @@ class Progress:
         "kind",
         "ledger",
         "observers",
+        "phases",
         "physics",
         "policy",
         "previous",
@@ -119,12 +124,14 @@ class Progress:
         """Whether the GPUs of the decision being carried out are booked already."""
         self._work = physics.work
         self._profiles = workload.profiles
+        self.phases = workload.phases if policy.borrows else {}
         self._speed = [1.0] * count
         self._until: dict[int, float] = {}  # up to which done work the speed holds, if not all
         self._since = [0.0] * count
         self._reranks = type(policy).rank_until is not Policy.rank_until
         self._plain = type(physics) is TracePhysics and not (
             self._reranks
+            or self.phases
             or physics.by_place
             or not physics.starts_at_once
             or self.observers
@@ -189,6 +196,9 @@ class Progress:
                 f"with {done} done."
             )
         self._speed[index] = speed
+        if index in self.phases and index not in self.halted:
+            until = min(until, turn_at(self.phases[index], done, ()).until)
+            heappush(self.events, (self._since[index], LEND, index, PHASE))
         if until < goal:
             self._until[index] = goal = until
             kind = PACE
@@ -294,6 +304,13 @@ class Progress:
         if job.allocation:
             self.advance(job)
         return self.done[job.index]
+
+    def reaches(self, job: Job, work: float) -> float:
+        """When a running job will have done this much work, at its speed [s]."""
+        index = job.index
+        speed = self._speed[index]
+        left = min(work, self._work[index]) - self.done[index]
+        return self._since[index] + left / speed if speed else NEVER
 
     def speed(self, job: Job) -> float:
         """Work a second from now on; 0 while it waits or restarts."""
@@ -554,6 +571,17 @@ class Execution(Progress):
 # They cost nothing for jobs without a status.
 
 
+@dataclass(slots=True)
+class _Lent:
+    """A loan that has not ended; see `record.Loan`."""
+
+    serial: int
+    start: float
+    allocation: Allocation
+    done: float
+    called: float = NEVER
+
+
 class Underway:
     """Jobs that were asked to stop, are being started elsewhere, or lend their GPUs."""
 
@@ -566,7 +594,7 @@ class Underway:
         self._requests: dict[int, tuple[float, float, bool]] = {}
         """Requests to stop, by job: when [s], grace time [s], whether the job saves its work."""
         self._moves: dict[int, tuple[int, float]] = {}  # serial number, when it began
-        self._loans: dict[int, tuple[int, float, float]] = {}  # serial number, begun, called back
+        self._loans: dict[int, _Lent] = {}
         self._borrowers: dict[int, set[int]] = {}  # borrowers of a job that reclaims its GPUs
         self._awaited: dict[int, set[int]] = {}
         """Jobs that have yet to leave, by the job that is about to start on their GPUs."""
@@ -713,27 +741,53 @@ class Underway:
     # Lending.
 
     def lend(self, job: Job, number: int) -> bool:
-        """One of its windows opens: the job lends its GPUs if it can; return whether it does."""
+        """One of its windows opens, or a phase begins: the job lends its GPUs if it can; return
+        whether anything changes."""
+        if number == PHASE:
+            return self._turn(job)
+        until = self._windows[job.index][number][1]
+        if not self._lend(job, job.allocation, until):
+            return False
+        heappush(self._execution.events, (until, RECLAIM, job.index, self._serial))
+        return True
+
+    def _turn(self, job: Job) -> bool:
+        """A phase of the job's begins, or the job: it has back what it lent in the last one, and
+        lends what it does not use in this one."""
+        execution, index = self._execution, job.index
+        done, phases = execution.work_done(job), execution.phases[index]
+        loan, changed = self._loans.get(index), False
+        if loan is not None:
+            if loan.called < NEVER or turn_at(phases, loan.done, ()).until > done:
+                return False
+            changed = self.reclaim(job, loan.serial)
+        if not job.allocation or not execution.speed(job):
+            return changed
+        turn = turn_at(phases, done, job.allocation)
+        until = execution.reaches(job, turn.until)
+        return (bool(turn.idle) and self._lend(job, turn.idle, until)) or changed
+
+    def _lend(self, job: Job, allocation: Allocation, until: float) -> bool:
         execution, now = self._execution, self._execution.view.now
         alone = job.allocation and job.partner is None and not job.profiling
-        until = self._windows[job.index][number][1]
         borrows = execution.kind.get(job.index) == LOAN
         if not alone or borrows or job.status is not None or job.share != 1.0 or until <= now:
             return False
         self._serial += 1
-        self._loans[job.index] = (self._serial, now, NEVER)
+        done = execution.work_done(job)
+        self._loans[job.index] = _Lent(self._serial, now, allocation, done)
         job.put_under_way(Status(lends=True, lends_until=until))
-        execution.space.lend(job, job.allocation)
-        heappush(execution.events, (until, RECLAIM, job.index, self._serial))
+        execution.space.lend(job, allocation)
         return True
 
     def reclaim(self, job: Job, serial: int) -> bool:
         """The job reclaims its GPUs: the borrowers are asked to stop, and it waits for them."""
         execution, index, now = self._execution, job.index, self._execution.view.now
-        if index not in self._loans or self._loans[index][0] != serial:
+        loan = self._loans.get(index)
+        if loan is None or loan.serial != serial:
             return False
-        self._loans[index] = (*self._loans[index][:2], now)
-        execution.space.call_back(job.allocation)
+        loan.called = now
+        execution.space.call_back(loan.allocation)
         borrowers = self.borrowers(job)
         if not borrowers:
             self._back(job)
@@ -751,7 +805,7 @@ class Underway:
 
     def borrowers(self, lender: Job) -> list[Job]:
         """Jobs on GPUs that the job lends."""
-        lent, by_position = dict(lender.allocation), {}
+        lent, by_position = dict(self._loans[lender.index].allocation), {}
         for node in lent:
             for job in self._execution.view.on(node):
                 if job is not lender and any(lent.get(at, 0) & mask for at, mask in job.allocation):
@@ -761,18 +815,19 @@ class Underway:
     def _back(self, job: Job) -> None:
         """The lender uses its GPUs again: its loan ends."""
         execution = self._execution
-        execution.space.end_loan(job, job.allocation, left=False)
-        self._record_loan(job, job.allocation)
+        execution.space.end_loan(job, self._record_loan(job), left=False)
         job.settle()
         if self._halted.pop(job.index, None) is not None:
             execution.advance(job)
             execution.withdraw(job)
             execution.run(job)
 
-    def _record_loan(self, job: Job, allocation: Allocation) -> None:
-        now = self._execution.view.now
-        _, start, called = self._loans.pop(job.index)
-        self._ledger.loans.append(Loan(job.index, start, min(called, now), now, allocation))
+    def _record_loan(self, job: Job) -> Allocation:
+        """Record that the loan has ended; return its GPUs."""
+        now, loan = self._execution.view.now, self._loans.pop(job.index)
+        called, lent = min(loan.called, now), loan.allocation
+        self._ledger.loans.append(Loan(job.index, loan.start, called, now, lent, loan.done))
+        return lent
 
     # Whatever ends it.
 
@@ -781,8 +836,10 @@ class Underway:
         assert job.status is not None
         space = self._execution.space
         if job.status.lends:
-            space.end_loan(job, allocation, left=True)
-            self._record_loan(job, allocation)
+            lent = self._record_loan(job)
+            space.end_loan(job, lent, left=True)
+            if used := without(allocation, lent):
+                space.give(job, used)
             self._borrowers.pop(job.index, None)
             return
         space.give(job, allocation)

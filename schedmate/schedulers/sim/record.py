@@ -54,6 +54,8 @@ class Loan(NamedTuple):
     back: float
     """When the last borrower had left them and it used them again, or its own end [s]."""
     allocation: Allocation
+    done: float
+    """Work that it had done at `start`."""
 
 
 class Outage(NamedTuple):

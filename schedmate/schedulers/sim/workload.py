@@ -11,13 +11,13 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cache
 from itertools import repeat
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from schedmate.base.errors import UsageError
-from schedmate.schedulers.model import Allocation, Job, Profile
+from schedmate.schedulers.model import Allocation, Job, Profile, gpus_in
 
 if TYPE_CHECKING:
     from schedmate.jobs import WorkloadMetadata
@@ -167,6 +167,46 @@ class Jobs(Sequence[Job]):
 
 T = TypeVar("T")
 
+
+class Phase(NamedTuple):
+    """A part of a job's work that needs only some of its GPUs, as rollout or update in RL."""
+
+    work_s: float
+    """Its length in every round of the phases [s]."""
+    gpus: int
+    """The first, third, ... phase uses the job's first GPUs, by node and number, the others its
+    last."""
+
+
+class Turn(NamedTuple):
+    """The phase that a job is in."""
+
+    idle: Allocation
+    """The GPUs that it does not use."""
+    until: float
+    """Work at which the phase ends [s]."""
+
+
+def turn_at(phases: Sequence[Phase], done: float, allocation: Allocation) -> Turn:
+    """The phase of a job that repeats these in turn, after this much work [s]."""
+    hair = 1e-9 * max(1.0, done)
+    round_s = sum(phase.work_s for phase in phases)
+    until = (done + hair) // round_s * round_s
+    number = 0
+    for number, phase in enumerate(phases):  # noqa: B007 - the last one, up to rounding
+        until += phase.work_s
+        if until > done + hair:
+            break
+    spare = gpus_in(allocation) - phases[number].gpus
+    idle: dict[int, int] = {}
+    for node, mask in allocation if number % 2 else reversed(allocation):
+        while spare > 0 and (left := mask & ~idle.get(node, 0)):
+            gpu = left & -left if number % 2 else 1 << left.bit_length() - 1
+            idle[node] = idle.get(node, 0) | gpu
+            spare -= 1
+    return Turn(tuple(sorted(idle.items())), until)
+
+
 _PARALLEL = (*("duration_s", "profiles", "states", "vcs", "configs", "metadata", "categories"),)
 """The lists with one entry for each job, or none at all."""
 
@@ -203,6 +243,8 @@ class Workload:
     standby: dict[int, list[tuple[float, float]]] = field(default_factory=dict)
     """By position: windows in which jobs lend their GPUs, from and until [s]; their run time
     continues meanwhile."""
+    phases: dict[int, tuple[Phase, ...]] = field(default_factory=dict)
+    """By position: phases that jobs repeat until their work is done."""
     initial: dict[int, Allocation] = field(default_factory=dict)
     """By position: allocations of jobs that run already at submission, without a decision."""
     notes: list[str] = field(default_factory=list)
@@ -266,8 +308,9 @@ class Workload:
         for name in _PARALLEL:
             setattr(cut, name, part(getattr(self, name)))
         place = {old: new for new, old in enumerate(chosen)}
-        cut.standby = {place[old]: one for old, one in self.standby.items() if old in place}
-        cut.initial = {place[old]: one for old, one in self.initial.items() if old in place}
+        for name in ("standby", "phases", "initial"):
+            theirs = getattr(self, name).items()
+            setattr(cut, name, {place[old]: one for old, one in theirs if old in place})
         if isinstance(self.jobs, Jobs):
             cut.jobs = self.jobs.select(chosen)
         else:

@@ -6,7 +6,7 @@ What is plainly correct is proved at once, in columns; the rest, and rare events
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from schedmate.base.errors import SchedmateError
 from schedmate.base.terminal import counted
-from schedmate.schedulers.model import NEVER, Allocation, Cluster, Job, gpus_in
+from schedmate.schedulers.model import NEVER, Allocation, Cluster, Job, gpus_in, without
 from schedmate.schedulers.sim.record import (
     KINDS,
     HeldGpus,
@@ -350,6 +350,8 @@ def in_use(outcome: Outcome) -> Outcome:
             if segment.start <= loan.start and loan.back <= segment.end:
                 used.append(segment._replace(start=start, end=loan.start))
                 start = loan.back
+                if kept := without(segment.allocation, loan.allocation):
+                    used.append(segment._replace(start=loan.start, end=start, allocation=kept))
         used.append(segment._replace(start=start))
     for hold in ledger.holds:
         used.append(Segment(hold.job, hold.start, hold.end, hold.allocation, 0.0, "run"))
@@ -357,8 +359,8 @@ def in_use(outcome: Outcome) -> Outcome:
 
 
 def check_loans(workload: Workload, cluster: Cluster, outcome: Outcome) -> None:
-    """Check that GPUs are lent within the trace's windows, by the jobs that hold them, to jobs that
-    may borrow them.
+    """Check that GPUs are lent within the trace's windows, or are idle in a job's phase, by the
+    jobs that hold them, to jobs that may borrow them.
 
     Raises `LawBrokenError`.
     """
@@ -369,31 +371,92 @@ def check_loans(workload: Workload, cluster: Cluster, outcome: Outcome) -> None:
     for loan in loans:
         name = workload.jobs[loan.job].id
         windows = workload.standby.get(loan.job, [])
-        if not any(start == loan.start and loan.called <= until for start, until in windows):
+        if loan.job not in workload.phases and not any(
+            start == loan.start and loan.called <= until for start, until in windows
+        ):
             raise LawBrokenError(f"job {name} lent its GPUs at {loan.start}, in no window of its.")
         if not loan.start <= loan.called <= loan.back:
             raise LawBrokenError(f"job {name} had its GPUs back before it wanted them.")
         for node, _ in loan.allocation:
             lent.setdefault(node, []).append(loan)
-    lender_segments: dict[int, list[Segment]] = {loan.job: [] for loan in loans}
+    lender_segments: dict[int, dict[int, Segment]] = {loan.job: {} for loan in loans}
     borrowers = []
-    for segment in outcome.segments:
+    for position, segment in enumerate(outcome.segments):
         if segment.job in lender_segments:
-            lender_segments[segment.job].append(segment)
+            lender_segments[segment.job][position] = segment
         if segment.kind == "loan" or any(node in lent for node, _ in segment.allocation):
             borrowers.append(segment)
     for loan in loans:
         if not any(
             segment.start <= loan.start
             and loan.back <= segment.end
-            and segment.allocation == loan.allocation
-            for segment in lender_segments[loan.job]
+            and (loan.job in workload.phases or segment.allocation == loan.allocation)
+            for segment in lender_segments[loan.job].values()
         ):
             raise LawBrokenError(
                 f"job {workload.jobs[loan.job].id} lent GPUs at {loan.start} that it did not hold."
             )
+    for index in workload.phases.keys() & lender_segments.keys():
+        theirs = [loan for loan in loans if loan.job == index]
+        _check_phases(workload, outcome, theirs, lender_segments[index])
     for segment in borrowers:
         _check_borrower(workload, cluster, segment, lent)
+
+
+def _check_phases(
+    workload: Workload, outcome: Outcome, loans: list[Loan], segments: Mapping[int, Segment]
+) -> None:
+    """Check that a job lends what each phase leaves idle, exactly until the phase ends, and that it
+    does not work while it waits to have it back."""
+    index = loans[0].job
+    phases, name, done = workload.phases[index], workload.jobs[index].id, 0.0
+    for position, segment in segments.items():
+        theirs = [one for one in loans if segment.start <= one.start and one.back <= segment.end]
+        # Time in which it did not work: its start, its last minutes if it was asked to stop, waits.
+        waits = sum(one.back - one.called for one in theirs)
+        idle_s = segment.end - segment.start - waits - segment.work
+        at, before = segment.start, done
+        for loan in theirs:
+            gained = loan.done - before
+            if not -_HAIR_S <= gained <= loan.start - at + _HAIR_S:
+                raise LawBrokenError(f"job {name} worked while it waited for GPUs that it lent.")
+            begun, left = _phase_of(workload, index, loan.done)
+            gpus, lent = _gpus_of(segment.allocation), _gpus_of(loan.allocation)
+            used = phases[begun].gpus
+            if lent != (gpus[:-used] if begun % 2 else gpus[used:]):
+                raise LawBrokenError(f"job {name} lent GPUs at {loan.start} that its phase uses.")
+            lasted = loan.called - loan.start
+            early = lasted < left - _HAIR_S and loan.called != segment.end
+            if early or lasted > left + max(idle_s, 0.0) + _HAIR_S:
+                raise LawBrokenError(
+                    f"job {name} lent GPUs for {lasted} s in a phase that lasts {left} s more."
+                )
+            before, at = loan.done, loan.start + loan.back - loan.called
+        done += segment.work
+        if done - before > segment.end - at + _HAIR_S:
+            raise LawBrokenError(f"job {name} worked while it waited for GPUs that it lent.")
+        if position in outcome.failures:
+            again = outcome.failures[position][1]
+            done = done if again is None else again.work
+
+
+_HAIR_S = 1e-3
+
+
+def _gpus_of(allocation: Allocation) -> list[tuple[int, int]]:
+    return [(node, gpu) for node, mask in allocation for gpu in range(mask.bit_length())
+            if mask >> gpu & 1]  # fmt: skip
+
+
+def _phase_of(workload: Workload, index: int, done: float) -> tuple[int, float]:
+    """The number of a job's phase after this much work, and how long it still lasts [s]."""
+    phases = workload.phases[index]
+    rest = done % sum(phase.work_s for phase in phases)
+    for number, phase in enumerate(phases):
+        if rest < phase.work_s - _HAIR_S / 2:
+            return number, min(phase.work_s - rest, workload.duration_s[index] - done)
+        rest -= phase.work_s
+    return 0, min(phases[0].work_s, workload.duration_s[index] - done)
 
 
 def _check_borrower(
@@ -415,6 +478,8 @@ def _check_borrower(
             if segment.start == loan.back:
                 continue
             if segment.kind != "loan":
+                if segment.end <= loan.start:  # it came and went before, at the same instant
+                    continue
                 raise LawBrokenError(f"job {job.id} took GPUs that another lends.")
             if loan.called <= segment.start:
                 raise LawBrokenError(f"job {job.id} borrowed GPUs that were wanted back.")

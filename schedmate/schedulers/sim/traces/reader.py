@@ -174,7 +174,10 @@ def _workload(name: str, jobs: Columns, layout: Layout, notes: list[str]) -> Wor
         if numbers.count(None) < count:
             columns[column] = numbers
     metadata = values("metadata", None)
-    lends = enumerate(jobs["standby"].tolist()) if "standby" in jobs else ()
+
+    def some(field: str) -> Iterable[tuple[int, Any]]:
+        return ((at, one) for at, one in enumerate(values(field, ())) if one)
+
     labels = sorted({*jobs["synthetic"].tolist()} - {""}) if "synthetic" in jobs else []
     made_up = tuple(dict.fromkeys(part for label in labels for part in label.split("; ")))
     workload = Workload(
@@ -187,7 +190,8 @@ def _workload(name: str, jobs: Columns, layout: Layout, notes: list[str]) -> Wor
         configs=values("config", "") if layout.config else [],
         metadata=metadata if metadata.count(None) < count else [],
         columns=columns,
-        standby={position: list(one) for position, one in lends if one},
+        standby={position: list(one) for position, one in some("standby")},
+        phases=dict(some("phases")),
         made_up=made_up,
         # An empty column is written for jobs without synthetic parts.
         recorded="synthetic" in layout.at and not made_up,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 from schedmate.base.data import LONGEST_S
 from schedmate.base.terminal import clean
 from schedmate.schedulers.model import Constraints, Profile, Terms
+from schedmate.schedulers.sim.workload import Phase
 
 if TYPE_CHECKING:
     from schedmate.jobs import WorkloadMetadata
@@ -153,7 +154,7 @@ FIELDS = frozenset(
         *("gpus", "gpus_tres", "gpus_part", "gpus_percent", "instances", "share", "share_milli"),
         *("cpus", "cpus_milli", "cpus_percent", "host_memory_mb", "priority"),
         *("time_limit", "time_limit_minutes", "gpu_util", "memory_util", "memory_mb", "synthetic"),
-        *("class", "tenant", "checkpoint", "saves", "pods", "standby"),
+        *("class", "tenant", "checkpoint", "saves", "pods", "standby", "phases"),
         *_TRAINING,
     )
 )
@@ -362,6 +363,20 @@ def _gang(pods: int) -> Constraints:
     return Constraints(pods=pods)
 
 
+def _phases(cell: Cell, fields: Fields) -> tuple[Phase, ...]:
+    """Phases as `300x6;60x2`: seconds of work and GPUs."""
+    phases = []
+    for part in cell("phases").split(";") if cell("phases") else ():
+        work, _, gpus = part.partition("x")
+        phase = Phase(number(work.strip(), "phases"), whole_number(gpus.strip(), "GPUs of phases"))
+        if phase.work_s <= 0 or not 1 <= phase.gpus <= _gpus(cell, fields):
+            raise ValueError(
+                f"phases is {shown_cell(cell('phases'))}, not SECONDSxGPUS of at most its GPUs"
+            )
+        phases.append(phase)
+    return tuple(phases)
+
+
 def _text(field: str) -> Part:
     return Part((field,), lambda cell, _: intern(cell(field)))
 
@@ -391,5 +406,6 @@ PARTS: Mapping[str, Part] = {
     "terms": Part(("class", "tenant", "checkpoint", "saves"), _terms),
     "constraints": Part(("pods", *_COUNTS), _pods, frozenset({"pods"})),
     "standby": Part(("standby",), lambda cell, _: time_windows(cell("standby"))),
+    "phases": Part(("phases", *_COUNTS), _phases, frozenset({"phases"})),
 }
 """The other fields of a row, in the order in which its cells are checked."""

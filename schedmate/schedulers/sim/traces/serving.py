@@ -195,7 +195,9 @@ def serving_workload(
         for n, lends in enumerate(windows)
         if lends
     }
+    phases = {}
     if training is not None:
+        phases = {len(jobs) + index: one for index, one in training.phases.items()}
         for job in training.jobs:
             terms = replace(job.terms or Terms(), low=True)
             jobs.append(replace(job, index=len(jobs), terms=terms))
@@ -207,5 +209,6 @@ def serving_workload(
         durations,
         [*profiles, *(training.profiles if training is not None else [])],
         standby=standby,
+        phases=phases,
         made_up=tuple(made_up),
     )

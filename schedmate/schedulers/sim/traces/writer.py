@@ -87,7 +87,7 @@ def _columns(workload: Workload) -> dict[str, list[Any]]:
 
 
 def _agreed(workload: Workload) -> dict[str, list[Any]]:
-    """Classes, tenants, checkpoints, gangs and Standby windows."""
+    """Classes, tenants, checkpoints, gangs, Standby windows and phases."""
     terms = [job.terms for job in workload.jobs]
     some = any(job_terms is not None and job_terms.low for job_terms in terms)
     lends = [workload.standby.get(job.index) for job in workload.jobs]
@@ -108,6 +108,11 @@ def _agreed(workload: Workload) -> dict[str, list[Any]]:
         "standby": [
             ";".join(f"{start:.15g}-{end:.15g}" for start, end in job_terms) if job_terms else None
             for job_terms in lends
+        ],
+        "phases": [
+            ";".join(f"{one.work_s:.15g}x{one.gpus}" for one in workload.phases.get(job.index, ()))
+            or None
+            for job in workload.jobs
         ],
     }
 
