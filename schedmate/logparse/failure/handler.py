@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cache
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -479,10 +480,14 @@ _LOSS = re.compile(
 
 def non_finite_loss_from(scan: FileScan) -> Line | None:
     """The first line from which on every training loss of a rank is NaN or infinite, or None."""
+    readings = _loss_readings(scan)
+    latest = list(islice(readings, LAST_READINGS))
+    if _loss_patterns()[1].search(b"\n".join(data for _, data in latest)) is None:
+        return None
     lost: dict[int | None, int] = {}
     counts: Counter[int | None] = Counter()
     well: set[int | None] = set()
-    for n, (offset, data) in enumerate(_loss_readings(scan)):
+    for n, (offset, data) in enumerate(chain(latest, readings)):
         if n >= MOST_READINGS or (n >= LAST_READINGS and not lost.keys() - well):
             break
         text = plain(data)
@@ -506,7 +511,7 @@ def non_finite_loss_from(scan: FileScan) -> Line | None:
 
 def _loss_readings(scan: FileScan) -> Iterator[tuple[int, bytes]]:
     """Position and text of the lines that state a loss in the attempt, from its end."""
-    for piece in scan.file.matching_reversed(_loss_pattern()):
+    for piece in scan.file.matching_reversed(_loss_patterns()[0]):
         if piece.offset < scan.attempt.offset:
             return
         if piece.offset < scan.attempt.end:
@@ -514,7 +519,9 @@ def _loss_readings(scan: FileScan) -> Iterator[tuple[int, bytes]]:
 
 
 @cache
-def _loss_pattern() -> Any:
+def _loss_patterns() -> tuple[Any, Any]:
+    """What a line that states a loss has, and one whose loss may be no number."""
     import re2
 
-    return re2.compile(rf"(?i)loss['\"]?(?: \([\w ]+\))?\s?[:=|]?\s{{0,12}}{_VALUE}".encode())
+    stated = rf"(?i)loss['\"]?(?: \([\w ]+\))?\s?[:=|]?\s{{0,12}}{_VALUE}"
+    return re2.compile(stated.encode()), re2.compile(rb"(?i)(?:nan|inf|infinity)\b")

@@ -13,7 +13,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
@@ -370,10 +370,10 @@ def _restarts(file: LogFile) -> Iterator[tuple[int, _Mark, int]]:
     """The runs by their counter, each between the first count before it and its own."""
     counter = _Counter.of(file)
     firsts: list[tuple[int, int]] = []
-    if counter is None:
+    if counter is None or not counter.comes_again(file):
         return
     for chunk in file.chunks():
-        for match in counter.first.finditer(chunk.data):  # one of lines that follow each other
+        for match in counter.lines().finditer(chunk.data):  # of lines that follow each other
             start, stop = chunk.offset_of(match.start()), chunk.offset_of(match.end())
             if firsts and start <= firsts[-1][1] + LONGEST:  # nothing advanced in between
                 firsts[-1] = firsts[-1][0], stop
@@ -381,10 +381,11 @@ def _restarts(file: LogFile) -> Iterator[tuple[int, _Mark, int]]:
                 firsts.append((start, stop))
     if len(firsts) < 2:
         return
+    ends = counter.ends()
     hints = [
         chunk.offset_of(match.start())
         for chunk in file.chunks(file.align(firsts[0][0]))
-        for match in counter.ends.finditer(chunk.data)
+        for match in ends.finditer(chunk.data)
     ]
     for (_, before), (start, _) in pairwise(firsts):
         if bisect_left(hints, before) < bisect_left(hints, start):
@@ -395,42 +396,60 @@ def _restarts(file: LogFile) -> Iterator[tuple[int, _Mark, int]]:
 
 @dataclass(frozen=True)
 class _Counter:
-    """The outermost counter of a log: its first count, what ends a run, and how the log begins.
+    """The outermost counter of a log: its first count, and the lines with which the log begins.
 
-    Where a log counts epochs, they are it: steps may start anew with each.
+    Where a log counts epochs, they are it: steps may start anew with each. `after` is the byte
+    after the line of its first count, `told` are the lines above it.
     """
 
-    first: Any
-    ends: Any
-    beginning: frozenset[bytes]
+    first: bytes
+    after: int
+    told: tuple[bytes, ...]
 
     @classmethod
     def of(cls, file: LogFile) -> _Counter | None:
-        import re2
-
         head = file.read(0, COUNTED_WITHIN)
         any_count = _count().search(head)
         if any_count is None:
             return None
         found = _count(b"epoch").search(head) or any_count
-        line = _line_at(head, found.start(1))
+        start, stop = _bounds(head, found.start(1))
+        line = head[start:stop]
         counts = [(one[1], int(one[2])) for one in _count().finditer(line)][:2]
         first = b"[^\n]*".join(rb"\b%s\b[^\w\n]{1,8}0*%d\b" % count for count in counts)
         before = head[: any_count.start(1)].split(b"\n")[:-1]
-        told = [
+        told = (
             line.strip()
             for line in before[:OPENING]
             if len(line) <= LONGEST and len(_WORDS.findall(line)) >= 2
-        ]
-        again = [rb"[\w.:+-]+".join(map(re.escape, _VARIES.split(line))) for line in told]
-        ends = [*_patterns().ended, *(rb"^\s*%s\s*$" % one for one in again)]
-        options = re2.Options()
-        options.encoding = re2.Options.Encoding.LATIN1
-        return cls(
-            re2.compile(b"(?m)^(?:[^\n]*%s[^\n]*(?:\n|$))+" % first, options),
-            re2.compile(b"(?m)" + b"|".join(b"(?:%s)" % one for one in ends), options),
-            frozenset(map(_masked, told)),
         )
+        return cls(first, stop, tuple(told))
+
+    def comes_again(self, file: LogFile) -> bool:
+        """Whether any line after the first with that count has it; most logs have none."""
+        import re2
+
+        again = re2.compile(self.first, _latin())
+        return any(again.search(chunk.data) for chunk in file.chunks(file.align(self.after + 1)))
+
+    def lines(self) -> Any:
+        """A pattern of lines that follow each other and have the first count."""
+        import re2
+
+        return re2.compile(b"(?m)^(?:[^\n]*%s[^\n]*(?:\n|$))+" % self.first, _latin())
+
+    @cached_property
+    def beginning(self) -> frozenset[bytes]:
+        """The lines with which the log begins, without what varies."""
+        return frozenset(map(_masked, self.told))
+
+    def ends(self) -> Any:
+        """What a run may end in, or the next one begin with."""
+        import re2
+
+        again = (rb"[\w.:+-]+".join(map(re.escape, _VARIES.split(line))) for line in self.told)
+        ends = [*_patterns().ended, *(rb"^\s*%s\s*$" % one for one in again)]
+        return re2.compile(b"(?m)" + b"|".join(b"(?:%s)" % one for one in ends), _latin())
 
     def begin_of_run(self, file: LogFile, before: int, at: int) -> _Mark | None:
         """Where the run begins whose first count is at byte `at`; None if no run ended before it.
@@ -441,7 +460,8 @@ class _Counter:
         data = file.read(start, at - start)
         data = data[: data.rfind(b"\n") + 1]
         others = list(_count().finditer(data))
-        if all(self.first.search(_line_at(data, one.start(1))) for one in others):
+        lines = self.lines()
+        if all(lines.search(_line_at(data, one.start(1))) for one in others):
             return None  # it has not advanced
         cut = self._end(data, data.find(b"\n", others[-1].end()) + 1)
         if cut is None:
@@ -469,9 +489,25 @@ def _masked(line: bytes) -> bytes:
     return _VARIES.sub(b"0", line.strip())
 
 
-def _line_at(data: bytes, at: int) -> bytes:
+def _bounds(data: bytes, at: int) -> tuple[int, int]:
+    """Where the line of a byte begins, and where its line feed is."""
     end = data.find(b"\n", at)
-    return data[data.rfind(b"\n", 0, at) + 1 : end if end >= 0 else len(data)]
+    return data.rfind(b"\n", 0, at) + 1, end if end >= 0 else len(data)
+
+
+def _line_at(data: bytes, at: int) -> bytes:
+    start, end = _bounds(data, at)
+    return data[start:end]
+
+
+@cache
+def _latin() -> Any:
+    """Options of RE2 for bytes that need not be UTF-8."""
+    import re2
+
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1
+    return options
 
 
 def _paused(data: bytes, rest: int) -> bool:
