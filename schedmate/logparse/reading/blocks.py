@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from typing import Any, Literal, NamedTuple
 
 from schedmate.base.data import load
@@ -250,6 +250,10 @@ class Attempt(NamedTuple):
     reason: str
 
 
+ENDED = -2
+"""The kind of a mark that an attempt may end in."""
+
+
 class _Mark(NamedTuple):
     line: int
     offset: int
@@ -262,15 +266,20 @@ def attempts(file: LogFile) -> list[Attempt]:
 
     At the start of one attempt every process and every layer of launchers prints a line of its own:
     a second one begins another attempt only if the job showed progress in between. The same applies
-    if the log repeats its own beginning (`opening`). A counter that falls back to its first value
-    begins a run only if the one before shows an end (`_Counter`): inner loops fall back, too.
+    if the log repeats its own beginning (`opening`). A counter that falls back begins a run only
+    right after an end (`_after_ends`) or after lines with which the log began (`_Counter`): inner
+    loops fall back, too.
     """
     patterns = _with_opening(_patterns(), opening_form(file))
     cuts: list[_Mark] = []
     seen: dict[int, _Mark] = {}
     ended = False
     begun: _Mark | None = None
+    ended_at: list[_Mark] = []
     for mark in _marks(file, patterns):
+        if mark.kind == ENDED:
+            ended_at.append(mark)
+            continue
         if mark.kind < patterns.endings:
             ended = True
             continue
@@ -289,7 +298,7 @@ def attempts(file: LogFile) -> list[Attempt]:
             begun = mark
         ended = False
         seen[mark.kind] = mark
-    for start, restart, stop in _restarts(file):
+    for start, restart, stop in (*_restarts(file), *_after_ends(file, ended_at)):
         if not any(start < cut.offset <= stop for cut in cuts):
             cuts.append(restart)
     return _between_cuts(file, sorted(cuts, key=lambda cut: cut.offset))
@@ -312,8 +321,7 @@ class _Patterns(NamedTuple):
     work: Any
     failed: Any
     finished: Any
-    ended: tuple[bytes, ...]
-    texts: tuple[str, ...] = ()
+    part: Any
     opening: int = -1
 
 
@@ -325,17 +333,16 @@ def _patterns() -> _Patterns:
     ends, restarts, begins = (
         [one["pattern"] for one in data[part]] for part in ("ends", "restarts", "begins")
     )
-    texts = (*ends, *restarts, *begins)
+    texts, said = (*ends, *restarts, *begins), (*data["failed"], *data["finished"])
     return _Patterns(
-        re2.compile(_any_of(texts)),
+        re2.compile(_any_of([*texts, *(one["pattern"] for one in said)])),
         [re2.compile(one.encode()) for one in texts],
         len(ends),
         len(ends) + len(restarts),
         re2.compile(_any_of([one["pattern"] for one in data["work"]])),
         re2.compile(_any_of([one["pattern"] for one in data["failed"]])),
         re2.compile(_any_of([one["pattern"] for one in data["finished"]])),
-        tuple(one["pattern"].encode() for part in ("failed", "finished") for one in data[part]),
-        texts,
+        re2.compile(_any_of([one["pattern"] for one in load("logparse/denied.yaml")["part"]])),
     )
 
 
@@ -345,9 +352,8 @@ def _with_opening(patterns: _Patterns, form: bytes | None) -> _Patterns:
         return patterns
     import re2
 
-    alternatives = _any_of(patterns.texts)
     return patterns._replace(
-        any=re2.compile(alternatives + b"|" + form),
+        any=re2.compile(b"(?m)(?:%s)|%s" % (patterns.any.pattern, form)),
         single=[*patterns.single, re2.compile(form)],
         opening=len(patterns.single),
     )
@@ -367,7 +373,7 @@ def _count(words: bytes = rb"epoch|iter(?:ation)?|step") -> Any:
 
 
 def _restarts(file: LogFile) -> Iterator[tuple[int, _Mark, int]]:
-    """The runs by their counter, each between the first count before it and its own."""
+    """The runs that begin as the log did, each between the first count before it and its own."""
     counter = _Counter.of(file)
     firsts: list[tuple[int, int]] = []
     if counter is None or not counter.comes_again(file):
@@ -381,11 +387,11 @@ def _restarts(file: LogFile) -> Iterator[tuple[int, _Mark, int]]:
                 firsts.append((start, stop))
     if len(firsts) < 2:
         return
-    ends = counter.ends()
+    told = counter.told_again()
     hints = [
         chunk.offset_of(match.start())
         for chunk in file.chunks(file.align(firsts[0][0]))
-        for match in ends.finditer(chunk.data)
+        for match in told.finditer(chunk.data)
     ]
     for (_, before), (start, _) in pairwise(firsts):
         if bisect_left(hints, before) < bisect_left(hints, start):
@@ -394,9 +400,43 @@ def _restarts(file: LogFile) -> Iterator[tuple[int, _Mark, int]]:
                 yield before, cut, start
 
 
+MOST_ENDS = 500
+"""Limit for the ends, the last ones, after which a new run is looked for."""
+
+
+def _after_ends(file: LogFile, ends: Sequence[_Mark]) -> Iterator[tuple[int, _Mark, int]]:
+    """The runs after an end by a counter that falls back, each between the counts around it.
+
+    Without a counter in common, one that begins at 0 or 1 shows the same.
+    """
+    last = ends[-MOST_ENDS:]
+    for one_end, following in zip_longest(last, last[1:]):
+        end = file.line_offset(one_end.line + 1)
+        until = min(file.size, end + BETWEEN) if following is None else following.offset
+        after = file.read(end, min(until - end, BETWEEN))
+        found = _count().search(after)
+        if found is None:
+            continue
+        start = file.align(max(0, one_end.offset - BETWEEN // 4))
+        counts = list(_count().finditer(file.read(start, one_end.offset - start)))
+        before = {one[1].lower(): int(one[2]) for one in counts}
+        first = {one[1].lower(): int(one[2]) for one in reversed(list(
+            _count().finditer(_line_at(after, found.start(1)))))}  # fmt: skip
+        shared = sorted(before.keys() & first.keys())  # the epoch, where both count it
+        if shared and b"epoch" in before and b"epoch" not in first:
+            continue  # the steps of another epoch
+        fell = shared and first[shared[0]] < before[shared[0]]
+        anew = not shared and bool(before) and max(first.values()) <= 1
+        if fell or anew:
+            at = start + counts[-1].end()
+            line = after.partition(b"\n")[0]
+            mark = _Mark(one_end.line + 1, end, -1, plain(line)[:500])
+            yield at, mark, end + found.start()
+
+
 @dataclass(frozen=True)
 class _Counter:
-    """The outermost counter of a log: its first count, and the lines with which the log begins.
+    """The outermost counter of a log that begins with other lines: its first count, and these.
 
     Where a log counts epochs, they are it: steps may start anew with each. `after` is the byte
     after the line of its first count, `told` are the lines above it.
@@ -418,19 +458,18 @@ class _Counter:
         counts = [(one[1], int(one[2])) for one in _count().finditer(line)][:2]
         first = b"[^\n]*".join(rb"\b%s\b[^\w\n]{1,8}0*%d\b" % count for count in counts)
         before = head[: any_count.start(1)].split(b"\n")[:-1]
-        told = (
+        told = tuple(
             line.strip()
             for line in before[:OPENING]
             if len(line) <= LONGEST and len(_WORDS.findall(line)) >= 2
         )
-        return cls(first, stop, tuple(told))
+        return cls(first, stop, told) if told else None
 
     def comes_again(self, file: LogFile) -> bool:
-        """Whether any line after the first with that count has it; most logs have none."""
-        import re2
-
-        again = re2.compile(self.first, _latin())
-        return any(again.search(chunk.data) for chunk in file.chunks(file.align(self.after + 1)))
+        """Whether any of the lines above may stand below the first count, too; most do not."""
+        parts = [max(_VARIES.split(line), key=len) for line in self.told]
+        rest = file.chunks(file.align(self.after + 1))
+        return any(part in chunk.data for chunk in rest for part in parts)
 
     def lines(self) -> Any:
         """A pattern of lines that follow each other and have the first count."""
@@ -443,13 +482,12 @@ class _Counter:
         """The lines with which the log begins, without what varies."""
         return frozenset(map(_masked, self.told))
 
-    def ends(self) -> Any:
-        """What a run may end in, or the next one begin with."""
+    def told_again(self) -> Any:
+        """A pattern of the lines with which the log begins."""
         import re2
 
         again = (rb"[\w.:+-]+".join(map(re.escape, _VARIES.split(line))) for line in self.told)
-        ends = [*_patterns().ended, *(rb"^\s*%s\s*$" % one for one in again)]
-        return re2.compile(b"(?m)" + b"|".join(b"(?:%s)" % one for one in ends), _latin())
+        return re2.compile(b"(?m)" + b"|".join(rb"(?:^\s*%s\s*$)" % one for one in again), _latin())
 
     def begin_of_run(self, file: LogFile, before: int, at: int) -> _Mark | None:
         """Where the run begins whose first count is at byte `at`; None if no run ended before it.
@@ -463,18 +501,14 @@ class _Counter:
         lines = self.lines()
         if all(lines.search(_line_at(data, one.start(1))) for one in others):
             return None  # it has not advanced
-        cut = self._end(data, data.find(b"\n", others[-1].end()) + 1)
+        cut = self._begin(data, data.find(b"\n", others[-1].end()) + 1)
         if cut is None:
             return None
         line = data[cut:].partition(b"\n")[0] or _line_at(file.read(at, LONGEST), 0)
         return _Mark(file.line_number(start + cut), start + cut, -1, plain(line)[:500])
 
-    def _end(self, data: bytes, rest: int) -> int | None:
-        """The byte after the end of a run, in what follows its last count at `rest`."""
-        for pattern in (_patterns().failed, _patterns().finished):
-            said = list(pattern.finditer(data[rest:]))
-            if said:
-                return data.find(b"\n", rest + said[-1].end() - 1) + 1
+    def _begin(self, data: bytes, rest: int) -> int | None:
+        """Where the log begins again, in what follows the last count of a run at `rest`."""
         told = [
             (rest + at, masked)
             for at, line in _offsets(data[rest:])
@@ -574,6 +608,11 @@ def _marks(file: LogFile, patterns: _Patterns) -> Iterator[_Mark]:
             counted = at
             raw = chunk.data[start:stop]
             kind = next((i for i, one in enumerate(patterns.single) if one.search(raw)), None)
+            if kind is None and (
+                patterns.failed.search(raw)
+                or (patterns.finished.search(raw) and not patterns.part.search(raw))
+            ):
+                kind = ENDED
             if kind is not None:
                 yield _Mark(line, chunk.offset_of(start), kind, plain(raw)[:500])
 
