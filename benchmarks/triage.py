@@ -5,8 +5,8 @@ chatter, warnings and checkpoints, no two files alike; three in four end with on
 failures, the others end well. So the table is about speed alone; its failures are no measure of
 accuracy. The second run finds everything in the ledger. `grep -c` counts lines with `error` in the
 same files, on one core, as a yardstick of what merely reading them costs. On a machine that is busy
-with other work the CPU time per log says more than the wall time: two idle cores do 2,000 divided by
-it in a second.
+with other work the CPU time per log [ms] says more than the wall time: two idle cores do 2,000
+divided by it in a second.
 """
 
 from __future__ import annotations
