@@ -10,10 +10,9 @@ where it began after the run before has ended.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache
 from itertools import pairwise, zip_longest
 from typing import Any, Literal, NamedTuple
 
@@ -267,8 +266,8 @@ def attempts(file: LogFile) -> list[Attempt]:
     At the start of one attempt every process and every layer of launchers prints a line of its own:
     a second one begins another attempt only if the job showed progress in between. The same applies
     if the log repeats its own beginning (`opening`). A counter that falls back begins a run only
-    right after an end (`_after_ends`) or after lines with which the log began (`_Counter`): inner
-    loops fall back, too.
+    right after an end (`_after_ends`) or before lines with which the log began (`_told_again`):
+    inner loops fall back, too.
     """
     patterns = _with_opening(_patterns(), opening_form(file))
     cuts: list[_Mark] = []
@@ -298,7 +297,8 @@ def attempts(file: LogFile) -> list[Attempt]:
             begun = mark
         ended = False
         seen[mark.kind] = mark
-    for start, restart, stop in (*_restarts(file), *_after_ends(file, ended_at)):
+    ended_at = sorted([*ended_at, *_told_again(file)], key=lambda mark: mark.offset)
+    for start, restart, stop in _after_ends(file, ended_at):
         if not any(start < cut.offset <= stop for cut in cuts):
             cuts.append(restart)
     return _between_cuts(file, sorted(cuts, key=lambda cut: cut.offset))
@@ -372,34 +372,6 @@ def _count(words: bytes = rb"epoch|iter(?:ation)?|step") -> Any:
     return re2.compile(_COUNT % words)
 
 
-def _restarts(file: LogFile) -> Iterator[tuple[int, _Mark, int]]:
-    """The runs that begin as the log did, each between the first count before it and its own."""
-    counter = _Counter.of(file)
-    firsts: list[tuple[int, int]] = []
-    if counter is None or not counter.comes_again(file):
-        return
-    for chunk in file.chunks():
-        for match in counter.lines().finditer(chunk.data):  # of lines that follow each other
-            start, stop = chunk.offset_of(match.start()), chunk.offset_of(match.end())
-            if firsts and start <= firsts[-1][1] + LONGEST:  # nothing advanced in between
-                firsts[-1] = firsts[-1][0], stop
-            else:
-                firsts.append((start, stop))
-    if len(firsts) < 2:
-        return
-    told = counter.told_again()
-    hints = [
-        chunk.offset_of(match.start())
-        for chunk in file.chunks(file.align(firsts[0][0]))
-        for match in told.finditer(chunk.data)
-    ]
-    for (_, before), (start, _) in pairwise(firsts):
-        if bisect_left(hints, before) < bisect_left(hints, start):
-            cut = counter.begin_of_run(file, before, start)
-            if cut is not None:
-                yield before, cut, start
-
-
 MOST_ENDS = 500
 """Limit for the ends, the last ones, after which a new run is looked for."""
 
@@ -434,89 +406,52 @@ def _after_ends(file: LogFile, ends: Sequence[_Mark]) -> Iterator[tuple[int, _Ma
             yield at, mark, end + found.start()
 
 
-@dataclass(frozen=True)
-class _Counter:
-    """The outermost counter of a log that begins with other lines: its first count, and these.
+def _told_again(file: LogFile) -> list[_Mark]:
+    """The places right before lines with which the log began, where they come again.
 
-    Where a log counts epochs, they are it: steps may start anew with each. `after` is the byte
-    after the line of its first count, `told` are the lines above it.
+    Several have to, or one after a pause.
     """
+    import re2
 
-    first: bytes
-    after: int
-    told: tuple[bytes, ...]
+    head = file.read(0, COUNTED_WITHIN)
+    count = _count().search(head)
+    if count is None:
+        return []
+    told = [
+        line.strip()
+        for line in head[: count.start(1)].split(b"\n")[:-1][:OPENING]
+        if len(line) <= LONGEST and len(_WORDS.findall(line)) >= 2
+    ]
+    parts = [max(_VARIES.split(line), key=len) for line in told]
+    after = file.align(_bounds(head, count.start(1))[1] + 1)
+    if not any(part in chunk.data for chunk in file.chunks(after) for part in parts):
+        return []
+    again = (rb"[\w.:+-]+".join(map(re.escape, _VARIES.split(line))) for line in told)
+    pattern = re2.compile(b"(?m)" + b"|".join(rb"(?:^\s*%s\s*$)" % one for one in again), _latin())
+    found: list[_Mark] = []
+    upto = 0  # where the run begins that was found last
+    for chunk in file.chunks(after):
+        for match in pattern.finditer(chunk.data):
+            at = file.align(chunk.offset_of(match.end() - len(match[0].lstrip())))
+            if at >= upto:
+                upto, begins = _begins_anew(file, at, pattern)
+                if begins:
+                    found.append(_Mark(file.line_number(at) - 1, at, ENDED, ""))
+    return found
 
-    @classmethod
-    def of(cls, file: LogFile) -> _Counter | None:
-        head = file.read(0, COUNTED_WITHIN)
-        any_count = _count().search(head)
-        if any_count is None:
-            return None
-        found = _count(b"epoch").search(head) or any_count
-        start, stop = _bounds(head, found.start(1))
-        line = head[start:stop]
-        counts = [(one[1], int(one[2])) for one in _count().finditer(line)][:2]
-        first = b"[^\n]*".join(rb"\b%s\b[^\w\n]{1,8}0*%d\b" % count for count in counts)
-        before = head[: any_count.start(1)].split(b"\n")[:-1]
-        told = tuple(
-            line.strip()
-            for line in before[:OPENING]
-            if len(line) <= LONGEST and len(_WORDS.findall(line)) >= 2
-        )
-        return cls(first, stop, told) if told else None
 
-    def comes_again(self, file: LogFile) -> bool:
-        """Whether any of the lines above may stand below the first count, too; most do not."""
-        parts = [max(_VARIES.split(line), key=len) for line in self.told]
-        rest = file.chunks(file.align(self.after + 1))
-        return any(part in chunk.data for chunk in rest for part in parts)
-
-    def lines(self) -> Any:
-        """A pattern of lines that follow each other and have the first count."""
-        import re2
-
-        return re2.compile(b"(?m)^(?:[^\n]*%s[^\n]*(?:\n|$))+" % self.first, _latin())
-
-    @cached_property
-    def beginning(self) -> frozenset[bytes]:
-        """The lines with which the log begins, without what varies."""
-        return frozenset(map(_masked, self.told))
-
-    def told_again(self) -> Any:
-        """A pattern of the lines with which the log begins."""
-        import re2
-
-        again = (rb"[\w.:+-]+".join(map(re.escape, _VARIES.split(line))) for line in self.told)
-        return re2.compile(b"(?m)" + b"|".join(rb"(?:^\s*%s\s*$)" % one for one in again), _latin())
-
-    def begin_of_run(self, file: LogFile, before: int, at: int) -> _Mark | None:
-        """Where the run begins whose first count is at byte `at`; None if no run ended before it.
-
-        `before` is the end of the first count before it.
-        """
-        start = file.align(max(before, at - BETWEEN))
-        data = file.read(start, at - start)
-        data = data[: data.rfind(b"\n") + 1]
-        others = list(_count().finditer(data))
-        lines = self.lines()
-        if all(lines.search(_line_at(data, one.start(1))) for one in others):
-            return None  # it has not advanced
-        cut = self._begin(data, data.find(b"\n", others[-1].end()) + 1)
-        if cut is None:
-            return None
-        line = data[cut:].partition(b"\n")[0] or _line_at(file.read(at, LONGEST), 0)
-        return _Mark(file.line_number(start + cut), start + cut, -1, plain(line)[:500])
-
-    def _begin(self, data: bytes, rest: int) -> int | None:
-        """Where the log begins again, in what follows the last count of a run at `rest`."""
-        told = [
-            (rest + at, masked)
-            for at, line in _offsets(data[rest:])
-            if (masked := _masked(line)) in self.beginning
-        ]
-        if len({masked for _, masked in told}) >= REPEATED or (told and _paused(data, rest)):
-            return told[0][0]
-        return None
+def _begins_anew(file: LogFile, at: int, told: Any) -> tuple[int, bool]:
+    """Where the counts go on after a line at byte `at`, and whether a run begins in between."""
+    after = file.read(at, BETWEEN)
+    count = _count().search(after)
+    after = after[: count.start(1)] if count is not None else after
+    start = file.align(max(0, at - BETWEEN // 4))
+    before = file.read(start, at - start)
+    lines = {_masked(match[0]) for match in told.finditer(after)}
+    last = max((one.end() for one in _count().finditer(before)), default=0)
+    rest = before.find(b"\n", last) + 1
+    anew = len(lines) >= REPEATED or _paused(before + after, rest)
+    return at + len(after), anew
 
 
 def _masked(line: bytes) -> bytes:
