@@ -223,8 +223,9 @@ BETWEEN = 1 << 18
 """Bytes before a counter that fell back in which the end of the run before is looked for."""
 PAUSE_S, PAUSES = 300.0, 5.0
 """A pause between two runs is at least this long, and so many times the longest before it."""
-REPEATED = 5
-"""Lines of the beginning that show a new process without a pause when they come again."""
+REPEATED, RARELY = 5, 8
+"""Lines of the beginning that show a new process without a pause when they come again, and how
+often fewer of them may come for a pause to show one."""
 # What a library prints whenever one more process imports it is no beginning of a job.
 _BY_ANY_PROCESS = re.compile(
     rb"(?i:warn|deprecat|tensorflow|cuda|\bTF_)|^\W*[DIWE]\d{4}|^\s|\.py:\d+|^wandb:"
@@ -424,34 +425,28 @@ def _told_again(file: LogFile) -> list[_Mark]:
     ]
     parts = [max(_VARIES.split(line), key=len) for line in told]
     after = file.align(_bounds(head, count.start(1))[1] + 1)
-    if not any(part in chunk.data for chunk in file.chunks(after) for part in parts):
+    if not parts or not any(part in chunk.data for chunk in file.chunks(after) for part in parts):
         return []
     again = (rb"[\w.:+-]+".join(map(re.escape, _VARIES.split(line))) for line in told)
     pattern = re2.compile(b"(?m)" + b"|".join(rb"(?:^\s*%s\s*$)" % one for one in again), _latin())
-    found: list[_Mark] = []
-    upto = 0  # where the run begins that was found last
+    found, few = list[int](), list[int]()
+    upto = 0  # where the counts go on after the place found last
     for chunk in file.chunks(after):
         for match in pattern.finditer(chunk.data):
             at = file.align(chunk.offset_of(match.end() - len(match[0].lstrip())))
             if at >= upto:
-                upto, begins = _begins_anew(file, at, pattern)
-                if begins:
-                    found.append(_Mark(file.line_number(at) - 1, at, ENDED, ""))
-    return found
+                following = _before_count(file.read(at, BETWEEN))
+                upto = at + len(following)
+                lines = {_masked(one[0]) for one in pattern.finditer(following)}
+                (found if len(lines) >= REPEATED else few).append(at)
+    if len(few) <= RARELY:  # a line that comes again and again shows nothing
+        found += [at for at in few if _paused(file, at)]
+    return [_Mark(file.line_number(at) - 1, at, ENDED, "") for at in found]
 
 
-def _begins_anew(file: LogFile, at: int, told: Any) -> tuple[int, bool]:
-    """Where the counts go on after a line at byte `at`, and whether a run begins in between."""
-    after = file.read(at, BETWEEN)
-    count = _count().search(after)
-    after = after[: count.start(1)] if count is not None else after
-    start = file.align(max(0, at - BETWEEN // 4))
-    before = file.read(start, at - start)
-    lines = {_masked(match[0]) for match in told.finditer(after)}
-    last = max((one.end() for one in _count().finditer(before)), default=0)
-    rest = before.find(b"\n", last) + 1
-    anew = len(lines) >= REPEATED or _paused(before + after, rest)
-    return at + len(after), anew
+def _before_count(data: bytes) -> bytes:
+    count = _count().search(data)
+    return data[: count.start(1)] if count is not None else data
 
 
 def _masked(line: bytes) -> bytes:
@@ -479,8 +474,13 @@ def _latin() -> Any:
     return options
 
 
-def _paused(data: bytes, rest: int) -> bool:
-    """Whether the log paused after `rest` for much longer than before, by its lines' times."""
+def _paused(file: LogFile, at: int) -> bool:
+    """Whether the log paused after its last count before a byte for much longer than before it."""
+    start = file.align(max(0, at - BETWEEN // 4))
+    before = file.read(start, at - start)
+    last = max((one.end() for one in _count().finditer(before)), default=0)
+    rest = before.find(b"\n", last) + 1
+    data = before + _before_count(file.read(at, BETWEEN))
     times = [(0 if n < rest else 1, parse_line(line, 1).time) for n, line in _offsets(data)]
     known = [(after, time) for after, time in times if time is not None]
     gaps: list[list[float]] = [[], []]
