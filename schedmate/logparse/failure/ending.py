@@ -9,7 +9,7 @@ the end is so for both.
 from __future__ import annotations
 
 from schedmate.jobs import Progress
-from schedmate.logparse.failure.examine import end_of
+from schedmate.logparse.failure.examine import READS_WELL, end_of
 from schedmate.logparse.failure.handler import DIVERGED, Judged, judge_job
 from schedmate.logparse.failure.locate import first_report, role_of
 from schedmate.logparse.failure.scan import Event
@@ -53,7 +53,8 @@ def _agree(progress: Progress, file: LogFile, judged: Judged, since: int) -> Non
             _set_first_loss(progress, event)
     if root is None:
         end = end_of(judged.examined.scans)
-        if end is not None and progress.ended is None:
+        going_on = end is not None and end.why == READS_WELL and bool(progress.eta_s)
+        if end is not None and progress.ended is None and not going_on:
             progress.ended, progress.eta_s = "finished", 0.0
             progress.ended_line = end.line.number if end.file is file else None
     elif verdict.cascade or not _diverged(root):
@@ -66,7 +67,10 @@ def _agree(progress: Progress, file: LogFile, judged: Judged, since: int) -> Non
             return
         progress.ended = "stopped" if role_of(root) == "stop" else "failed"
         progress.ended_line = first_report(root, verdict.cascade) if root.file is file else None
-        progress.failure = root.rule.name if root.rule is not None else None
+        if progress.ended == "stopped":
+            progress.eta_s = 0.0
+        elif root.rule is not None:
+            progress.failure = root.rule.name
 
 
 def _diverged(event: Event) -> bool:

@@ -126,6 +126,10 @@ _FULL_COUNT = re.compile(
 _EPOCH = re.compile(r"(?i:\bepochs?)\W{0,3}(\d+) ?(?:/|of) ?(\d+)")
 
 
+READS_WELL = "reads like a successful end"
+"""Why a line shows an end by its words alone, which counts that go on outweigh for a time left."""
+
+
 class End(NamedTuple):
     """The line that shows that a job finished, and in which way it shows it."""
 
@@ -156,7 +160,7 @@ def _end_of_file(scanned: FileScan) -> End | None:
     tail = _last_lines(scanned)
     line = _line_of_success(scanned, tail)
     if line is not None:
-        return End(scanned.file, line, "reads like a successful end")
+        return End(scanned.file, line, READS_WELL)
     line = _line_of_full_count(scanned, tail)
     return None if line is None else End(scanned.file, line, "counts to the end of the run")
 

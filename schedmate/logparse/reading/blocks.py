@@ -393,8 +393,10 @@ def _after_ends(file: LogFile, ends: Sequence[_Mark]) -> Iterator[tuple[int, _Ma
         start = file.align(max(0, one_end.offset - BETWEEN // 4))
         counts = list(_count().finditer(file.read(start, one_end.offset - start)))
         before = {one[1].lower(): int(one[2]) for one in counts}
-        first = {one[1].lower(): int(one[2]) for one in reversed(list(
-            _count().finditer(_line_at(after, found.start(1)))))}  # fmt: skip
+        line = _line_at(after, found.start(1))
+        if _patterns().finished.search(line):
+            continue  # it names what ended
+        first = {one[1].lower(): int(one[2]) for one in reversed(list(_count().finditer(line)))}
         shared = sorted(before.keys() & first.keys())  # the epoch, where both count it
         if shared and b"epoch" in before and b"epoch" not in first:
             continue  # the steps of another epoch
@@ -402,8 +404,8 @@ def _after_ends(file: LogFile, ends: Sequence[_Mark]) -> Iterator[tuple[int, _Ma
         anew = not shared and bool(before) and max(first.values()) <= 1
         if fell or anew:
             at = start + counts[-1].end()
-            line = after.partition(b"\n")[0]
-            mark = _Mark(one_end.line + 1, end, -1, plain(line)[:500])
+            begin = after.partition(b"\n")[0]
+            mark = _Mark(one_end.line + 1, end, -1, plain(begin)[:500])
             yield at, mark, end + found.start()
 
 
