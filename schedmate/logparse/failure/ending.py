@@ -3,7 +3,7 @@
 The Metric Tracker looks for the latest progress, the Failure Handler for what followed it. What
 the one says never contradicts the other: the verdict of `judge_job` is laid over the progress. A
 job that has failed has no time left, one that finished is through, and a loss that is NaN up to
-the end is so for both.
+the end is so for both. Words alone that read like an end do not end the progress of a job.
 """
 
 from __future__ import annotations
@@ -53,8 +53,7 @@ def _agree(progress: Progress, file: LogFile, judged: Judged, since: int) -> Non
             _set_first_loss(progress, event)
     if root is None:
         end = end_of(judged.examined.scans)
-        going_on = end is not None and end.why == READS_WELL and bool(progress.eta_s)
-        if end is not None and progress.ended is None and not going_on:
+        if end is not None and end.why != READS_WELL and progress.ended is None:
             progress.ended, progress.eta_s = "finished", 0.0
             progress.ended_line = end.line.number if end.file is file else None
     elif verdict.cascade or not _diverged(root):

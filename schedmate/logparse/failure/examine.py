@@ -127,7 +127,7 @@ _EPOCH = re.compile(r"(?i:\bepochs?)\W{0,3}(\d+) ?(?:/|of) ?(\d+)")
 
 
 READS_WELL = "reads like a successful end"
-"""Why a line shows an end by its words alone, which counts that go on outweigh for a time left."""
+"""Why a line shows an end by its words alone, which a job that goes on may write as well."""
 
 
 class End(NamedTuple):

@@ -236,7 +236,7 @@ def contradiction(found: Diagnosis, progress: Progress) -> str | None:
         return "only the progress knows of a failure"
     if progress.ended == "finished" and not (found.finished or diverged):
         return "only the progress knows of an end"
-    only_words = READS_WELL in found.reason and bool(progress.eta_s)  # its counts go on
+    only_words = READS_WELL in found.reason  # a job that goes on may write them as well
     if found.finished and not only_words and (progress.ended is None or progress.eta_s != 0):
         return "time is left of a job that is through"
     if failed and not diverged:
