@@ -3,13 +3,14 @@
 The Metric Tracker looks for the latest progress, the Failure Handler for what followed it. What
 the one says never contradicts the other: the verdict of `judge_job` is laid over the progress. A
 job that has failed has no time left, one that finished is through, and a loss that is NaN up to
-the end is so for both. Words alone that read like an end do not end the progress of a job.
+the end is so for both. Words that only read like an end, or a bar that is full, do not end
+the progress of a job.
 """
 
 from __future__ import annotations
 
 from schedmate.jobs import Progress
-from schedmate.logparse.failure.examine import READS_WELL, end_of
+from schedmate.logparse.failure.examine import SAYS_SO, end_of
 from schedmate.logparse.failure.handler import DIVERGED, Judged, judge_job
 from schedmate.logparse.failure.locate import first_report, role_of
 from schedmate.logparse.failure.scan import Event
@@ -53,7 +54,7 @@ def _agree(progress: Progress, file: LogFile, judged: Judged, since: int) -> Non
             _set_first_loss(progress, event)
     if root is None:
         end = end_of(judged.examined.scans)
-        if end is not None and end.why != READS_WELL and progress.ended is None:
+        if end is not None and end.why == SAYS_SO and progress.ended is None:
             progress.ended, progress.eta_s = "finished", 0.0
             progress.ended_line = end.line.number if end.file is file else None
     elif verdict.cascade or not _diverged(root):

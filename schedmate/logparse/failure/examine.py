@@ -126,8 +126,8 @@ _FULL_COUNT = re.compile(
 _EPOCH = re.compile(r"(?i:\bepochs?)\W{0,3}(\d+) ?(?:/|of) ?(\d+)")
 
 
-READS_WELL = "reads like a successful end"
-"""Why a line shows an end by its words alone, which a job that goes on may write as well."""
+SAYS_SO = "says that the job finished"
+"""Why a line shows an end if a job that goes on would not write it."""
 
 
 class End(NamedTuple):
@@ -154,13 +154,11 @@ def last_step(scans: Sequence[FileScan]) -> tuple[LogFile, Line] | None:
 def _end_of_file(scanned: FileScan) -> End | None:
     whole = scanned.finished is not None and not _of_part(scanned, scanned.finished)
     if scanned.finished is not None and whole:
-        return End(
-            scanned.file, line_of(scanned.file, scanned.finished), "says that the job finished"
-        )
+        return End(scanned.file, line_of(scanned.file, scanned.finished), SAYS_SO)
     tail = _last_lines(scanned)
     line = _line_of_success(scanned, tail)
     if line is not None:
-        return End(scanned.file, line, READS_WELL)
+        return End(scanned.file, line, "reads like a successful end")
     line = _line_of_full_count(scanned, tail)
     return None if line is None else End(scanned.file, line, "counts to the end of the run")
 

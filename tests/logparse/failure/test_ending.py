@@ -12,7 +12,7 @@ from schedmate.jobs import Diagnosis, Progress
 from schedmate.logparse.failure import diagnose
 from schedmate.logparse.failure.describe import EARLIER_ATTEMPT, FAINT_LINE
 from schedmate.logparse.failure.ending import track_job
-from schedmate.logparse.failure.examine import READS_WELL
+from schedmate.logparse.failure.examine import SAYS_SO
 from schedmate.logparse.failure.handler import DIVERGED
 from schedmate.logparse.failure.rules import load_rules
 from schedmate.logparse.reading import Log, LogFile, open_log
@@ -236,8 +236,12 @@ def contradiction(found: Diagnosis, progress: Progress) -> str | None:
         return "only the progress knows of a failure"
     if progress.ended == "finished" and not (found.finished or diverged):
         return "only the progress knows of an end"
-    only_words = READS_WELL in found.reason  # a job that goes on may write them as well
-    if found.finished and not only_words and (progress.ended is None or progress.eta_s != 0):
+    # other words, or a full bar, a job that goes on may write as well
+    if (
+        found.finished
+        and SAYS_SO in found.reason
+        and (progress.ended is None or progress.eta_s != 0)
+    ):
         return "time is left of a job that is through"
     if failed and not diverged:
         open_end = {FAINT_LINE, EARLIER_ATTEMPT} & {*found.doubts}
