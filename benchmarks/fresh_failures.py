@@ -78,9 +78,12 @@ for path in sys.argv[1:]:
     more = {"type": found.error_type, "doubts": bool(doubts), "plan": plan}
     more["finished"] = getattr(found, "finished", None)
     if WHOLE:
-        from schedmate.logparse.progress.tracker import track_log
+        try:
+            from schedmate.logparse.failure.ending import track_job
+        except ImportError:  # before the two readers agreed
+            from schedmate.logparse.progress.tracker import track_log as track_job
         with open_log(Path(path)) as log:
-            more["progress"] = track_log(log)[0].model_dump()
+            more["progress"] = track_job(log)[0].model_dump()
     print(json.dumps([*keys, found.rule, found.source, more]))
 """
 SIDES = ("script", "framework", "infrastructure", "unknown", "none")

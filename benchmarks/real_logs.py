@@ -24,6 +24,8 @@ class RealLog:
     step_time_s: float | None
     loss: float | None
     note: str
+    healthy: bool
+    """Whether no failure is labelled in it."""
 
 
 def development(name: str) -> bool:
@@ -42,6 +44,7 @@ def real_logs(root: Path, half: str) -> list[RealLog]:
                 _number(row["expected_step_time_s"]),
                 _number(row["expected_last_loss"]),
                 row["note"],
+                row["failure_label"] in ("", "none"),
             )
             for row in csv.DictReader(stream)
             if development(row["file"]) == (half == "development")

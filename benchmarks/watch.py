@@ -1,25 +1,29 @@
 """How soon `schedmate watch` notices a stall or a slowdown, and how often it is wrong.
 
-    python benchmarks/watch.py LOGS     # a directory with index.csv, see real_logs.py
+    python benchmarks/watch.py LOGS [--more FOLDER]   # with index.csv, see real_logs.py
 
 Real logs of healthy jobs that have a clock are replayed line by line. Planted stalls: the log is
 cut after each line about progress, and the delay is the time until the alarm, in usual intervals of
 that log. False alarms: gaps that the log came back from. Beside it a fixed time since the last
 progress. Planted slowdowns: step times from the middle of a log on are stretched; beside it the
 mean of five over 1.2 times the median before. One log of them had shown while the detector was
-made that stated times with few digits are no readings.
+made that stated times with few digits are no readings. Healthy logs: those and, of FOLDER, the ones
+that labels/failures.jsonl calls finished or running, each looked at while it is being written,
+after a quarter, a half, three quarters and all of it. What `watch` says then is counted by kind.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 from _record import record
+from fresh_failures import labelled
 from real_logs import real_logs
 
 from schedmate.jobs import Progress
@@ -27,15 +31,16 @@ from schedmate.logparse.progress.line import Sample
 from schedmate.logparse.progress.series import one_stream
 from schedmate.logparse.progress.silence import rhythm
 from schedmate.logparse.progress.tracker import track_series
-from schedmate.logparse.reading import LogFile, open_log
+from schedmate.logparse.reading import Log, LogFile, open_log
 from schedmate.logparse.reading.storage import Memory
-from schedmate.logparse.watch.health import step_times
+from schedmate.logparse.watch.health import step_times, watch_log
 from schedmate.logparse.watch.slowdown import slowdowns
 
 LINES = 400
 FEWEST = 20
 WINDOW = 1 << 12
 STRETCHES = (1.2, 1.5, 2.0)
+SHARES = (0.25, 0.5, 0.75, 1.0)
 Replay = list[tuple[float, float, float]]
 """For each line: the gap after it, the usual gap so far, and the gap that was expected [s]."""
 
@@ -44,14 +49,18 @@ def main() -> None:
     """Replay the logs and record both tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("logs", type=Path, nargs="?", help="directory with index.csv")
-    logs = parser.parse_args().logs
+    parser.add_argument("--more", type=Path, help="directory of ID.log, see fresh_failures.py")
+    options = parser.parse_args()
+    logs = options.logs
     if logs is None:
         print("give a directory of logs with an index.csv; nothing was measured")
         return
+    healthy: list[Path] = []
     replays: list[Replay] = []
     series: list[list[float]] = []
     for half in ("development", "report"):
         for log in real_logs(logs, half):
+            healthy += [log.path] if log.healthy else []
             with open_log(log.path) as opened:
                 for file in opened.files[:1]:
                     progress, used = track_series(file, enough=LINES)
@@ -73,6 +82,37 @@ def main() -> None:
         [_slow(series, stretch) for stretch in (1.0, *STRETCHES)],
         logs=len(series),
     )
+
+    if options.more is not None:
+        paths = (
+            options.more / f"{one['id']}.log"
+            for one in labelled()
+            if one["outcome"] in ("finished", "running")
+        )
+        healthy += [path for path in paths if path.exists()]
+    record("watch_healthy", [_healthy(healthy, share) for share in SHARES], logs=len(healthy))
+
+
+def _healthy(paths: list[Path], share: float) -> dict[str, Any]:
+    """The conditions of healthy logs that are being written and have this share of their bytes."""
+    kinds: Counter[str] = Counter()
+    alarmed = shown = 0
+    for path in paths:
+        with open_log(path) as opened:
+            file = opened.files[0]
+            data = file.read(0, file.align(int(share * file.size)) if share < 1 else file.size)
+        cut = LogFile(path.name, Memory(data))
+        health = watch_log(Log(path.name, [cut]), 0.0, 0.0)
+        shown += health.progress_at is not None
+        kinds.update(one.kind for one in health.conditions)
+        alarmed += bool(health.conditions)
+    return {
+        "share of the log": share,
+        "logs": len(paths),
+        "with progress": shown,
+        "with an alarm": alarmed,
+        **{kind: kinds[kind] for kind in ("diverged", "stalled", "looping", "slowed", "late")},
+    }
 
 
 def _replay(file: LogFile, progress: Progress, used: list[Sample]) -> Replay:

@@ -14,7 +14,7 @@ from schedmate.logparse.reading.lines import uncoloured
 
 STEPS = 3
 """Number of further steps that show that an earlier failure did not stop the job."""
-WINDOW = 1 << 13
+WINDOW = 1 << 10
 LARGEST = 1 << 22
 DENIALS = {"finished": "denied", "success": "denied", "checkpoint": "unsaved"}
 """The part of `denied.yaml` that negates the words of a kind in their own line."""

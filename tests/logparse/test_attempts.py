@@ -141,6 +141,36 @@ def test_a_counter_that_starts_again_after_an_end_begins_a_run(end: str, run: st
     assert [one.first_line for one in found] == [1, lines + 1, 2 * lines + 1]
 
 
+CANCELLED = "slurmstepd: error: *** JOB 1 ON n1 CANCELLED AT 2024-01-01T00:00:00 ***\n"
+FORMS = [
+    steps(1, 30),
+    epochs(5),
+    "".join(f"{{'loss': 2.{n}, 'epoch': {n}.5, 'lr': 0.1}}\n" for n in range(9)),
+    (Path(__file__).parents[2] / "schedmate/sample/job.out").read_text(),
+]
+WHOLE = [form + end for form in FORMS for end in (OOM, GONE, CANCELLED, "Training completed\n")]
+
+
+def outcome_of(found: Diagnosis) -> tuple[str, str | None, int | None]:
+    if found.error_name is None:
+        return ("finished" if found.finished else "open"), None, None
+    return ("failed" if found.error_type != "none" else "stopped"), found.error_name, found.line
+
+
+def test_two_logs_in_one_are_two_runs_with_the_verdict_of_each() -> None:
+    """Without a banner, whatever either counts and ends in."""
+    alone = [outcome_of(of(text)) for text in WHOLE]
+    for n, one in enumerate(WHOLE):
+        for m in range(n % 3, len(WHOLE), 3):
+            found = of(one + WHOLE[m])
+            lines = one.count("\n")
+            runs = [(run.outcome, run.error_name, run.line) for run in found.runs]
+            outcome, name, line = alone[m]
+            second = (outcome, name, line and line + lines)
+            assert runs == [alone[n], second], (one[-200:], WHOLE[m][:200])
+            assert outcome_of(found) == second
+
+
 def test_a_counter_that_starts_again_after_a_long_pause_begins_a_run() -> None:
     """As of a job that the scheduler killed and put back into the queue without a word."""
     run = "Loading the configuration\n" + steps(10, 40)

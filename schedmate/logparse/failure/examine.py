@@ -27,6 +27,7 @@ from schedmate.logparse.failure.scan import NEAR_STEP, Event, FileScan, scan
 from schedmate.logparse.reading import Attempt, Line, Log, LogError, LogFile
 from schedmate.logparse.reading.blocks import attempts
 from schedmate.logparse.reading.lines import parse_line
+from schedmate.logparse.reading.storage import BLOCK, Memory
 from schedmate.logparse.signs import (
     NEARLY_ENDED,
     Sign,
@@ -57,8 +58,14 @@ class Examined:
     """The file with several attempts, and these."""
 
 
-def examine(log: Log, rules: RuleSet, usual: Healthy, locator: Locator = "auto") -> Examined:
-    """Scan each file of `log` once; events that `usual` knows are left out.
+def examine(
+    log: Log,
+    rules: RuleSet,
+    usual: Healthy,
+    locator: Locator = "auto",
+    only: Attempt | None = None,
+) -> Examined:
+    """Scan each file of `log` once, or `only` this part; events that `usual` knows are left out.
 
     Raises `UsageError` for an unknown locator.
     """
@@ -68,7 +75,9 @@ def examine(log: Log, rules: RuleSet, usual: Healthy, locator: Locator = "auto")
         raise UsageError(f"there is no locator {locator!r}; use scan, binary or auto.")
     result = Examined(locator)
     for file in log.files:
-        if locator == "binary":
+        if only is not None:
+            scanned = scan(file, only, rules)
+        elif locator == "binary":
             last = Attempt(1, max(1, file.line_count()), 0, file.size, "")
             last, probes = bisect_to_failure(file, last)
             result.probes += probes
@@ -111,11 +120,14 @@ def _last_telling_attempt(
 
 LAST_LINES = 60
 """Number of last lines whose wording may show that the job finished."""
-# A count at its end: without one the Metric Tracker, which takes a while, need not be asked.
 _FULL_COUNT = re.compile(
     r"\b(\d+) ?(?:/|of) ?\1\b|\b100(?:\.0+)? ?%|(?i:percent\w{0,20})\W{1,4}100\b"
 )
 _EPOCH = re.compile(r"(?i:\bepochs?)\W{0,3}(\d+) ?(?:/|of) ?(\d+)")
+
+
+SAYS_SO = "says that the job finished"
+"""Why a line shows an end if a job that goes on would not write it."""
 
 
 class End(NamedTuple):
@@ -142,9 +154,7 @@ def last_step(scans: Sequence[FileScan]) -> tuple[LogFile, Line] | None:
 def _end_of_file(scanned: FileScan) -> End | None:
     whole = scanned.finished is not None and not _of_part(scanned, scanned.finished)
     if scanned.finished is not None and whole:
-        return End(
-            scanned.file, line_of(scanned.file, scanned.finished), "says that the job finished"
-        )
+        return End(scanned.file, line_of(scanned.file, scanned.finished), SAYS_SO)
     tail = _last_lines(scanned)
     line = _line_of_success(scanned, tail)
     if line is not None:
@@ -194,27 +204,32 @@ def _encoded(text: str) -> bytes:
 
 
 def _line_of_full_count(scanned: FileScan, tail: list[Line]) -> Line | None:
-    """The last line with a count, if that count has reached its stated total."""
-    from schedmate.logparse.progress.collect import collect
-    from schedmate.logparse.progress.tracker import conclude
+    """The line by which the Metric Tracker takes a run as finished, or counts to its total."""
+    from schedmate.logparse.progress.tracker import track
 
-    file = scanned.file
-    full_count = next((line for line in reversed(tail) if _FULL_COUNT.search(line.text)), None)
-    if full_count is None:
-        return None
-    epochs = [match for line in tail for match in _EPOCH.finditer(line.text)]
-    if epochs and int(epochs[-1][1]) < int(epochs[-1][2]):
-        return None
+    file, attempt = scanned.file, scanned.attempt
+    part, since, above = file, attempt.offset, 0
+    if attempt.end < file.size:  # of several runs not the last: its part alone
+        start = file.align(max(attempt.offset, attempt.end - BLOCK))
+        part = LogFile(file.name, Memory(file.read(start, attempt.end - start)))
+        since, above = 0, file.line_number(start) - 1
     try:
-        progress, _ = conclude(file, collect(file, since=file.line_offset(tail[0].number)))
+        progress = track(part, since=since)
     except LogError:
         return None
+    if progress.ended == "finished" and progress.ended_line is not None:
+        number = above + progress.ended_line
+        return next(file.lines(number, number), None)
     done, total = progress.iteration, progress.total_iterations
     if total is None:
         done, total = int(progress.epoch or 0), progress.total_epochs
     elif progress.total_epochs is not None and (progress.epoch or 0) < progress.total_epochs - 1:
         return None
-    return full_count if total is not None and done is not None and done >= total else None
+    epochs = [match for line in tail for match in _EPOCH.finditer(line.text)]
+    in_the_midst = bool(epochs) and int(epochs[-1][1]) < int(epochs[-1][2])
+    if total is None or done is None or done < total or in_the_midst:
+        return None
+    return next((line for line in reversed(tail) if _FULL_COUNT.search(line.text)), None)
 
 
 def last_line(scanned: FileScan) -> Line | None:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cache
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +21,13 @@ from schedmate.base.errors import UsageError
 from schedmate.base.inputs import host_name
 from schedmate.jobs import Diagnosis
 from schedmate.logparse.failure.describe import describe
-from schedmate.logparse.failure.examine import Healthy, Locator, examine, outlived_templates
+from schedmate.logparse.failure.examine import (
+    Examined,
+    Healthy,
+    Locator,
+    examine,
+    outlived_templates,
+)
 from schedmate.logparse.failure.locate import WRAPPERS, Verdict, decide, event_of_error_files
 from schedmate.logparse.failure.node_side import node_events, warn_of_misplaced, warn_of_unheeded
 from schedmate.logparse.failure.rules import (
@@ -37,7 +44,7 @@ from schedmate.logparse.failure.rules import (
 from schedmate.logparse.failure.runs import incidents, outcomes, set_aside_handled
 from schedmate.logparse.failure.scan import Event, FileScan, event_at
 from schedmate.logparse.failure.side import only_waits
-from schedmate.logparse.reading import Line, Log, LogFile, open_log
+from schedmate.logparse.reading import Attempt, Line, Log, LogFile, open_log
 from schedmate.logparse.reading.lines import origin_of_file, plain, split_prefix
 from schedmate.logparse.signs import last_sign, signs
 from schedmate.logparse.templates import mask
@@ -102,9 +109,37 @@ def diagnose(
                 f"{node!r} is not the name of a node; give names as the scheduler has."
             )
     rules = load_rules()
-    examined = examine(log, rules, Healthy(healthy), locator)
-    scans = examined.scans
     kernel = node_events(node_logs, nodes, rules)
+    judged = judge_job(log, kernel=kernel, healthy=healthy, locator=locator)
+    verdict, examined = judged.verdict, judged.examined
+    warnings = [*log.warnings, *warn_of_misplaced(kernel), *warn_of_unheeded(kernel, verdict.root)]
+    found = describe(
+        verdict, examined, root_by_rules=judged.by_rules, nodes=nodes, warnings=warnings
+    )
+    parts = {"runs": outcomes(examined, rules), "incidents": incidents(examined.scans)}
+    return found.model_copy(update=parts)
+
+
+class Judged(NamedTuple):
+    """What a job's log shows: the verdict, what was examined, and the event by the rules alone."""
+
+    verdict: Verdict
+    examined: Examined
+    by_rules: Event | None
+
+
+def judge_job(
+    log: Log,
+    *,
+    kernel: Sequence[Event] = (),
+    healthy: Sequence[Log] = (),
+    locator: Locator = "auto",
+    only: Attempt | None = None,
+) -> Judged:
+    """The one reading of a job's log, or of a part, that diagnosis and progress both follow."""
+    rules = load_rules()
+    examined = examine(log, rules, Healthy(healthy), locator, only)
+    scans = examined.scans
     elastic = event_of_error_files(log, rules)
     verdict = (
         Verdict(elastic, "torchelastic recorded it first") if elastic else decide(scans, kernel)
@@ -117,11 +152,7 @@ def diagnose(
     if verdict.root is not None:
         at = next((scan for scan in scans if scan.file is verdict.root.file), None)
         verdict.root = replace(verdict.root, rule=rule_by_memory_use(verdict.root, at, rules))
-    verdict = _of_the_loss(verdict, scans, rules)
-    warnings = [*log.warnings, *warn_of_misplaced(kernel), *warn_of_unheeded(kernel, verdict.root)]
-    found = describe(verdict, examined, root_by_rules=root_by_rules, nodes=nodes, warnings=warnings)
-    parts = {"runs": outcomes(examined, rules), "incidents": incidents(scans)}
-    return found.model_copy(update=parts)
+    return Judged(_of_the_loss(verdict, scans, rules), examined, root_by_rules)
 
 
 def _of_the_loss(verdict: Verdict, scans: list[FileScan], rules: RuleSet) -> Verdict:
@@ -131,7 +162,7 @@ def _of_the_loss(verdict: Verdict, scans: list[FileScan], rules: RuleSet) -> Ver
         line = non_finite_loss_from(scan)
         if line is None:
             continue
-        rule = rules.by_id["anomaly-nan"]
+        rule = rules.by_id[DIVERGED]
         event = event_at(rule, scan.file, (line,), line)
         if root is None or (root.file is scan.file and _NON_FINITE.search(root.text)):
             reason = "from this line to the end the loss is NaN or infinite"
@@ -462,6 +493,8 @@ def _in_bytes(number: str, unit: str) -> float:
 # The line from which on the training loss is NaN or infinite, up to the end of the log.
 
 
+DIVERGED = "anomaly-nan"
+"""The id of the rule for such a loss."""
 FEWEST_READINGS = 2
 """Minimum number of readings that are NaN or infinite, with no finite one after them."""
 MOST_READINGS = 200_000
@@ -479,10 +512,14 @@ _LOSS = re.compile(
 
 def non_finite_loss_from(scan: FileScan) -> Line | None:
     """The first line from which on every training loss of a rank is NaN or infinite, or None."""
+    readings = _loss_readings(scan)
+    latest = list(islice(readings, LAST_READINGS))
+    if _loss_patterns()[1].search(b"\n".join(data for _, data in latest)) is None:
+        return None
     lost: dict[int | None, int] = {}
     counts: Counter[int | None] = Counter()
     well: set[int | None] = set()
-    for n, (offset, data) in enumerate(_loss_readings(scan)):
+    for n, (offset, data) in enumerate(chain(latest, readings)):
         if n >= MOST_READINGS or (n >= LAST_READINGS and not lost.keys() - well):
             break
         text = plain(data)
@@ -506,7 +543,7 @@ def non_finite_loss_from(scan: FileScan) -> Line | None:
 
 def _loss_readings(scan: FileScan) -> Iterator[tuple[int, bytes]]:
     """Position and text of the lines that state a loss in the attempt, from its end."""
-    for piece in scan.file.matching_reversed(_loss_pattern()):
+    for piece in scan.file.matching_reversed(_loss_patterns()[0]):
         if piece.offset < scan.attempt.offset:
             return
         if piece.offset < scan.attempt.end:
@@ -514,7 +551,9 @@ def _loss_readings(scan: FileScan) -> Iterator[tuple[int, bytes]]:
 
 
 @cache
-def _loss_pattern() -> Any:
+def _loss_patterns() -> tuple[Any, Any]:
+    """What a line that states a loss has, and one whose loss may be no number."""
     import re2
 
-    return re2.compile(rf"(?i)loss['\"]?(?: \([\w ]+\))?\s?[:=|]?\s{{0,12}}{_VALUE}".encode())
+    stated = rf"(?i)loss['\"]?(?: \([\w ]+\))?\s?[:=|]?\s{{0,12}}{_VALUE}"
+    return re2.compile(stated.encode()), re2.compile(rb"(?i)(?:nan|inf|infinity)\b")

@@ -54,15 +54,15 @@ def _outcome(file: LogFile, attempt: Attempt, rules: RuleSet) -> RunOutcome:
 def set_aside_handled(verdict: Verdict, scans: Sequence[FileScan]) -> Verdict:
     """`verdict`, unless all that failed was caught and the program then ended well."""
     root = verdict.root
-    if root is None or role_of(root) != "cause":
+    if root is None or not _may_be_handled(root):
         return verdict
-    end = end_of(scans)
     failed = [root, *verdict.cascade]
-    if end is None or any(event.file is end.file and event.known_at >= end.line.number
-                          for event in failed):  # fmt: skip
-        return verdict
     said = Counter(_wording(event) for one in scans for event in (*one.events, *one.background))
     if not all(_is_handled(event, said) for event in failed):
+        return verdict
+    end = end_of(scans)
+    if end is None or any(event.file is end.file and event.known_at >= end.line.number
+                          for event in failed):  # fmt: skip
         return verdict
     for one in scans:
         one.background += [event for event in one.events if event in failed]
@@ -72,9 +72,13 @@ def set_aside_handled(verdict: Verdict, scans: Sequence[FileScan]) -> Verdict:
 
 def _is_handled(event: Event, said: Counter[str]) -> bool:
     """Whether the program itself reported a failure and went on, by its words or by habit."""
-    if event.traceback or role_of(event) != "cause":
+    if not _may_be_handled(event):
         return False
     return says_handled(event.text) or said[_wording(event)] >= OFTEN
+
+
+def _may_be_handled(event: Event) -> bool:
+    return not event.traceback and role_of(event) == "cause"
 
 
 def _wording(event: Event) -> str:

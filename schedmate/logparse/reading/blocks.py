@@ -10,11 +10,10 @@ where it began after the run before has ended.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from typing import Any, Literal, NamedTuple
 
 from schedmate.base.data import load
@@ -224,8 +223,9 @@ BETWEEN = 1 << 18
 """Bytes before a counter that fell back in which the end of the run before is looked for."""
 PAUSE_S, PAUSES = 300.0, 5.0
 """A pause between two runs is at least this long, and so many times the longest before it."""
-REPEATED = 5
-"""Lines of the beginning that show a new process without a pause when they come again."""
+REPEATED, RARELY = 5, 8
+"""Lines of the beginning that show a new process without a pause when they come again, and how
+often fewer of them may come for a pause to show one."""
 # What a library prints whenever one more process imports it is no beginning of a job.
 _BY_ANY_PROCESS = re.compile(
     rb"(?i:warn|deprecat|tensorflow|cuda|\bTF_)|^\W*[DIWE]\d{4}|^\s|\.py:\d+|^wandb:"
@@ -250,6 +250,10 @@ class Attempt(NamedTuple):
     reason: str
 
 
+ENDED = -2
+"""The kind of a mark that an attempt may end in."""
+
+
 class _Mark(NamedTuple):
     line: int
     offset: int
@@ -262,15 +266,20 @@ def attempts(file: LogFile) -> list[Attempt]:
 
     At the start of one attempt every process and every layer of launchers prints a line of its own:
     a second one begins another attempt only if the job showed progress in between. The same applies
-    if the log repeats its own beginning (`opening`). A counter that falls back to its first value
-    begins a run only if the one before shows an end (`_Counter`): inner loops fall back, too.
+    if the log repeats its own beginning (`opening`). A counter that falls back begins a run only
+    right after an end (`_after_ends`) or before lines with which the log began (`_told_again`):
+    inner loops fall back, too.
     """
     patterns = _with_opening(_patterns(), opening_form(file))
     cuts: list[_Mark] = []
     seen: dict[int, _Mark] = {}
     ended = False
     begun: _Mark | None = None
+    ended_at: list[_Mark] = []
     for mark in _marks(file, patterns):
+        if mark.kind == ENDED:
+            ended_at.append(mark)
+            continue
         if mark.kind < patterns.endings:
             ended = True
             continue
@@ -289,7 +298,8 @@ def attempts(file: LogFile) -> list[Attempt]:
             begun = mark
         ended = False
         seen[mark.kind] = mark
-    for start, restart, stop in _restarts(file):
+    ended_at = sorted([*ended_at, *_told_again(file)], key=lambda mark: mark.offset)
+    for start, restart, stop in _after_ends(file, ended_at):
         if not any(start < cut.offset <= stop for cut in cuts):
             cuts.append(restart)
     return _between_cuts(file, sorted(cuts, key=lambda cut: cut.offset))
@@ -312,8 +322,7 @@ class _Patterns(NamedTuple):
     work: Any
     failed: Any
     finished: Any
-    ended: tuple[bytes, ...]
-    texts: tuple[str, ...] = ()
+    part: Any
     opening: int = -1
 
 
@@ -325,17 +334,16 @@ def _patterns() -> _Patterns:
     ends, restarts, begins = (
         [one["pattern"] for one in data[part]] for part in ("ends", "restarts", "begins")
     )
-    texts = (*ends, *restarts, *begins)
+    texts, said = (*ends, *restarts, *begins), (*data["failed"], *data["finished"])
     return _Patterns(
-        re2.compile(_any_of(texts)),
+        re2.compile(_any_of([*texts, *(one["pattern"] for one in said)])),
         [re2.compile(one.encode()) for one in texts],
         len(ends),
         len(ends) + len(restarts),
         re2.compile(_any_of([one["pattern"] for one in data["work"]])),
         re2.compile(_any_of([one["pattern"] for one in data["failed"]])),
         re2.compile(_any_of([one["pattern"] for one in data["finished"]])),
-        tuple(one["pattern"].encode() for part in ("failed", "finished") for one in data[part]),
-        texts,
+        re2.compile(_any_of([one["pattern"] for one in load("logparse/denied.yaml")["part"]])),
     )
 
 
@@ -345,9 +353,8 @@ def _with_opening(patterns: _Patterns, form: bytes | None) -> _Patterns:
         return patterns
     import re2
 
-    alternatives = _any_of(patterns.texts)
     return patterns._replace(
-        any=re2.compile(alternatives + b"|" + form),
+        any=re2.compile(b"(?m)(?:%s)|%s" % (patterns.any.pattern, form)),
         single=[*patterns.single, re2.compile(form)],
         opening=len(patterns.single),
     )
@@ -366,116 +373,116 @@ def _count(words: bytes = rb"epoch|iter(?:ation)?|step") -> Any:
     return re2.compile(_COUNT % words)
 
 
-def _restarts(file: LogFile) -> Iterator[tuple[int, _Mark, int]]:
-    """The runs by their counter, each between the first count before it and its own."""
-    counter = _Counter.of(file)
-    firsts: list[tuple[int, int]] = []
-    if counter is None:
-        return
-    for chunk in file.chunks():
-        for match in counter.first.finditer(chunk.data):  # one of lines that follow each other
-            start, stop = chunk.offset_of(match.start()), chunk.offset_of(match.end())
-            if firsts and start <= firsts[-1][1] + LONGEST:  # nothing advanced in between
-                firsts[-1] = firsts[-1][0], stop
-            else:
-                firsts.append((start, stop))
-    if len(firsts) < 2:
-        return
-    hints = [
-        chunk.offset_of(match.start())
-        for chunk in file.chunks(file.align(firsts[0][0]))
-        for match in counter.ends.finditer(chunk.data)
-    ]
-    for (_, before), (start, _) in pairwise(firsts):
-        if bisect_left(hints, before) < bisect_left(hints, start):
-            cut = counter.begin_of_run(file, before, start)
-            if cut is not None:
-                yield before, cut, start
+MOST_ENDS = 500
+"""Limit for the ends, the last ones, after which a new run is looked for."""
 
 
-@dataclass(frozen=True)
-class _Counter:
-    """The outermost counter of a log: its first count, what ends a run, and how the log begins.
+def _after_ends(file: LogFile, ends: Sequence[_Mark]) -> Iterator[tuple[int, _Mark, int]]:
+    """The runs after an end by a counter that falls back, each between the counts around it.
 
-    Where a log counts epochs, they are it: steps may start anew with each.
+    Without a counter in common, one that begins at 0 or 1 shows the same.
     """
+    last = ends[-MOST_ENDS:]
+    for one_end, following in zip_longest(last, last[1:]):
+        end = file.line_offset(one_end.line + 1)
+        until = min(file.size, end + BETWEEN) if following is None else following.offset
+        after = file.read(end, min(until - end, BETWEEN))
+        found = _count().search(after)
+        if found is None:
+            continue
+        start = file.align(max(0, one_end.offset - BETWEEN // 4))
+        counts = list(_count().finditer(file.read(start, one_end.offset - start)))
+        before = {one[1].lower(): int(one[2]) for one in counts}
+        line = _line_at(after, found.start(1))
+        if _patterns().finished.search(line):
+            continue  # it names what ended
+        first = {one[1].lower(): int(one[2]) for one in reversed(list(_count().finditer(line)))}
+        shared = sorted(before.keys() & first.keys())  # the epoch, where both count it
+        if shared and b"epoch" in before and b"epoch" not in first:
+            continue  # the steps of another epoch
+        fell = shared and first[shared[0]] < before[shared[0]]
+        anew = not shared and bool(before) and max(first.values()) <= 1
+        if fell or anew:
+            at = start + counts[-1].end()
+            begin = after.partition(b"\n")[0]
+            mark = _Mark(one_end.line + 1, end, -1, plain(begin)[:500])
+            yield at, mark, end + found.start()
 
-    first: Any
-    ends: Any
-    beginning: frozenset[bytes]
 
-    @classmethod
-    def of(cls, file: LogFile) -> _Counter | None:
-        import re2
+def _told_again(file: LogFile) -> list[_Mark]:
+    """The places right before lines with which the log began, where they come again.
 
-        head = file.read(0, COUNTED_WITHIN)
-        any_count = _count().search(head)
-        if any_count is None:
-            return None
-        found = _count(b"epoch").search(head) or any_count
-        line = _line_at(head, found.start(1))
-        counts = [(one[1], int(one[2])) for one in _count().finditer(line)][:2]
-        first = b"[^\n]*".join(rb"\b%s\b[^\w\n]{1,8}0*%d\b" % count for count in counts)
-        before = head[: any_count.start(1)].split(b"\n")[:-1]
-        told = [
-            line.strip()
-            for line in before[:OPENING]
-            if len(line) <= LONGEST and len(_WORDS.findall(line)) >= 2
-        ]
-        again = [rb"[\w.:+-]+".join(map(re.escape, _VARIES.split(line))) for line in told]
-        ends = [*_patterns().ended, *(rb"^\s*%s\s*$" % one for one in again)]
-        options = re2.Options()
-        options.encoding = re2.Options.Encoding.LATIN1
-        return cls(
-            re2.compile(b"(?m)^(?:[^\n]*%s[^\n]*(?:\n|$))+" % first, options),
-            re2.compile(b"(?m)" + b"|".join(b"(?:%s)" % one for one in ends), options),
-            frozenset(map(_masked, told)),
-        )
+    Several have to, or one after a pause.
+    """
+    import re2
 
-    def begin_of_run(self, file: LogFile, before: int, at: int) -> _Mark | None:
-        """Where the run begins whose first count is at byte `at`; None if no run ended before it.
+    head = file.read(0, COUNTED_WITHIN)
+    count = _count().search(head)
+    if count is None:
+        return []
+    told = [
+        line.strip()
+        for line in head[: count.start(1)].split(b"\n")[:-1][:OPENING]
+        if len(line) <= LONGEST and len(_WORDS.findall(line)) >= 2
+    ]
+    parts = [max(_VARIES.split(line), key=len) for line in told]
+    after = file.align(_bounds(head, count.start(1))[1] + 1)
+    if not parts or not any(part in chunk.data for chunk in file.chunks(after) for part in parts):
+        return []
+    again = (rb"[\w.:+-]+".join(map(re.escape, _VARIES.split(line))) for line in told)
+    pattern = re2.compile(b"(?m)" + b"|".join(rb"(?:^\s*%s\s*$)" % one for one in again), _latin())
+    found, few = list[int](), list[int]()
+    upto = 0  # where the counts go on after the place found last
+    for chunk in file.chunks(after):
+        for match in pattern.finditer(chunk.data):
+            at = file.align(chunk.offset_of(match.end() - len(match[0].lstrip())))
+            if at >= upto:
+                following = _before_count(file.read(at, BETWEEN))
+                upto = at + len(following)
+                lines = {_masked(one[0]) for one in pattern.finditer(following)}
+                (found if len(lines) >= REPEATED else few).append(at)
+    if len(few) <= RARELY:  # a line that comes again and again shows nothing
+        found += [at for at in few if _paused(file, at)]
+    return [_Mark(file.line_number(at) - 1, at, ENDED, "") for at in found]
 
-        `before` is the end of the first count before it.
-        """
-        start = file.align(max(before, at - BETWEEN))
-        data = file.read(start, at - start)
-        data = data[: data.rfind(b"\n") + 1]
-        others = list(_count().finditer(data))
-        if all(self.first.search(_line_at(data, one.start(1))) for one in others):
-            return None  # it has not advanced
-        cut = self._end(data, data.find(b"\n", others[-1].end()) + 1)
-        if cut is None:
-            return None
-        line = data[cut:].partition(b"\n")[0] or _line_at(file.read(at, LONGEST), 0)
-        return _Mark(file.line_number(start + cut), start + cut, -1, plain(line)[:500])
 
-    def _end(self, data: bytes, rest: int) -> int | None:
-        """The byte after the end of a run, in what follows its last count at `rest`."""
-        for pattern in (_patterns().failed, _patterns().finished):
-            said = list(pattern.finditer(data[rest:]))
-            if said:
-                return data.find(b"\n", rest + said[-1].end() - 1) + 1
-        told = [
-            (rest + at, masked)
-            for at, line in _offsets(data[rest:])
-            if (masked := _masked(line)) in self.beginning
-        ]
-        if len({masked for _, masked in told}) >= REPEATED or (told and _paused(data, rest)):
-            return told[0][0]
-        return None
+def _before_count(data: bytes) -> bytes:
+    count = _count().search(data)
+    return data[: count.start(1)] if count is not None else data
 
 
 def _masked(line: bytes) -> bytes:
     return _VARIES.sub(b"0", line.strip())
 
 
-def _line_at(data: bytes, at: int) -> bytes:
+def _bounds(data: bytes, at: int) -> tuple[int, int]:
+    """Where the line of a byte begins, and where its line feed is."""
     end = data.find(b"\n", at)
-    return data[data.rfind(b"\n", 0, at) + 1 : end if end >= 0 else len(data)]
+    return data.rfind(b"\n", 0, at) + 1, end if end >= 0 else len(data)
 
 
-def _paused(data: bytes, rest: int) -> bool:
-    """Whether the log paused after `rest` for much longer than before, by its lines' times."""
+def _line_at(data: bytes, at: int) -> bytes:
+    start, end = _bounds(data, at)
+    return data[start:end]
+
+
+@cache
+def _latin() -> Any:
+    """Options of RE2 for bytes that need not be UTF-8."""
+    import re2
+
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1
+    return options
+
+
+def _paused(file: LogFile, at: int) -> bool:
+    """Whether the log paused after its last count before a byte for much longer than before it."""
+    start = file.align(max(0, at - BETWEEN // 4))
+    before = file.read(start, at - start)
+    last = max((one.end() for one in _count().finditer(before)), default=0)
+    rest = before.find(b"\n", last) + 1
+    data = before + _before_count(file.read(at, BETWEEN))
     times = [(0 if n < rest else 1, parse_line(line, 1).time) for n, line in _offsets(data)]
     known = [(after, time) for after, time in times if time is not None]
     gaps: list[list[float]] = [[], []]
@@ -538,6 +545,11 @@ def _marks(file: LogFile, patterns: _Patterns) -> Iterator[_Mark]:
             counted = at
             raw = chunk.data[start:stop]
             kind = next((i for i, one in enumerate(patterns.single) if one.search(raw)), None)
+            if kind is None and (
+                patterns.failed.search(raw)
+                or (patterns.finished.search(raw) and not patterns.part.search(raw))
+            ):
+                kind = ENDED
             if kind is not None:
                 yield _Mark(line, chunk.offset_of(start), kind, plain(raw)[:500])
 

@@ -88,9 +88,15 @@ def parse_line(raw: bytes, number: int, layout: Layout | None = None) -> Line:
 def sniff_layout(sample: bytes) -> Layout:
     """The prefixes that count in a file of which `sample` is a part."""
     if b"\r" not in sample and b"\b" not in sample:  # as `refreshes`, all at once
-        texts = (line[:400] for line in decode(sample).split("\n"))
-        return layout_of([text if text.isprintable() else plain(text.encode()) for text in texts])
+        cut = [line[:400] for line in decode(sample).split("\n")]
+        if not _may_be_common(list(map(_plain, cut[::ONE_IN]))):
+            return unambiguous_prefixes()
+        return layout_of(list(map(_plain, cut)))
     return layout_of([shown[0] for raw in sample.split(b"\n") if (shown := refreshes(raw[:400]))])
+
+
+def _plain(text: str) -> str:
+    return text if text.isprintable() else plain(text.encode())
 
 
 # The rank, node or process that wrote a line, by its prefix or the file's name.
@@ -98,6 +104,8 @@ def sniff_layout(sample: bytes) -> Layout:
 
 COMMON_PREFIX = 0.5
 """Share of the lines that must have an ambiguous prefix for it to count."""
+ONE_IN = 7
+"""One line in so many is asked first whether any ambiguous prefix may be common."""
 NESTED_PREFIXES = 3
 """Limit for the prefixes removed from one line (`0: [rank0]: ...`)."""
 
@@ -143,8 +151,7 @@ def layout_of(lines: list[str]) -> Layout:
     common = []
     for form in prefix_forms():
         if form.sniff:
-            matches = [form.pattern.match(line) for line in lines]
-            prefixes = [match[0] for match in matches if match]
+            prefixes = [match[0] for line in lines if (match := form.pattern.match(line))]
             # a timestamp or a counter would be different on every line
             if (
                 len(prefixes) > COMMON_PREFIX * len(lines)
@@ -152,6 +159,17 @@ def layout_of(lines: list[str]) -> Layout:
             ):
                 common.append(form)
     return (*unambiguous_prefixes(), *common)
+
+
+def _may_be_common(some: list[str]) -> bool:
+    """Whether an ambiguous form is on so many of some lines that all are worth a look."""
+    lines = [line for line in some if line.strip()]
+    least = COMMON_PREFIX / 2 * len(lines)
+    return any(
+        len([line for line in lines if form.pattern.match(line)]) >= least
+        for form in prefix_forms()
+        if form.sniff
+    )
 
 
 _STAMP = re.compile(

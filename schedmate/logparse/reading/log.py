@@ -39,6 +39,8 @@ from schedmate.logparse.reading.storage import BLOCK, LONG_LINE, TAIL, Storage, 
 
 HEAD = 1 << 16
 """Bytes kept at the beginning of a line longer than `LONG_LINE`."""
+STRIDE = 1 << 15
+"""Bytes between two places of a file up to which its line feeds are counted once."""
 LAYOUT_SAMPLE = 1 << 16
 """Bytes at either end of the file from which its layout is recognised."""
 
@@ -80,7 +82,7 @@ class LogFile:
     path: Path | None = None
     rank: int | None = None
     node: str | None = None
-    _ends: list[int] = field(default_factory=lambda: [0], repr=False)  # before each block
+    _ends: list[int] = field(default_factory=lambda: [0], repr=False)  # before each `STRIDE`
 
     @property
     def size(self) -> int:
@@ -122,6 +124,8 @@ class LogFile:
                 continue
             chunk = Chunk(first, unfinished_size + cut, line, unfinished + data[:cut])
             yield chunk
+            if position >= end and cut == len(data):
+                return
             line += chunk.data.count(b"\n")
             first += chunk.size
             unfinished, unfinished_size = data[cut:], len(data) - cut
@@ -190,9 +194,9 @@ class LogFile:
     def line_number(self, offset: int) -> int:
         """The 1-based number of the line that contains byte `offset`."""
         offset = min(offset, self.size)
-        self._count_to(offset // BLOCK)
-        base = offset // BLOCK * BLOCK
-        return self._ends[offset // BLOCK] + self.read(base, offset - base).count(b"\n") + 1
+        at = offset // STRIDE
+        self._count_to(at)
+        return self._ends[at] + self.read(at * STRIDE, offset - at * STRIDE).count(b"\n") + 1
 
     def line_count(self) -> int:
         """The number of lines, an unfinished last one included."""
@@ -203,30 +207,30 @@ class LogFile:
     def line_offset(self, number: int) -> int:
         """The first byte of line `number`; the size of the file for a line beyond its end."""
         before = max(0, number - 1)
-        while self._ends[-1] < before and (len(self._ends) - 1) * BLOCK < self.size:
+        while self._ends[-1] < before and (len(self._ends) - 1) * STRIDE < self.size:
             self._count_to(len(self._ends))
         at = max(0, bisect_left(self._ends, before) - 1)
         missing = before - self._ends[at]
-        data = self.read(at * BLOCK, BLOCK)
+        data = self.read(at * STRIDE, STRIDE)
         parts = data.split(b"\n", missing)
         if len(parts) <= missing:
             return self.size
-        return at * BLOCK + len(data) - len(parts[-1])
+        return at * STRIDE + len(data) - len(parts[-1])
 
     def lines(self, first: int = 1, last: int | None = None) -> Iterator[Line]:
         """Lines `first` to `last` (1-based, inclusive), parsed; without `last` to the end."""
         number = max(1, first)
-        block = BLOCK if last is None else 1 << 17
-        for chunk in self.chunks(self.line_offset(number), block=block):
+        if last is not None and last < number:
+            return
+        end = None if last is None else self.line_offset(last + 1)
+        for chunk in self.chunks(self.line_offset(number), end):
             for raw in chunk.data.removesuffix(b"\n").split(b"\n"):
-                if last is not None and number > last:
-                    return
                 yield parse_line(raw, number, self.layout)
                 number += 1
 
-    def _count_to(self, block: int) -> None:
-        while len(self._ends) <= block:
-            data = self.read((len(self._ends) - 1) * BLOCK, BLOCK)
+    def _count_to(self, stride: int) -> None:
+        while len(self._ends) <= stride:
+            data = self.read((len(self._ends) - 1) * STRIDE, STRIDE)
             self._ends.append(self._ends[-1] + data.count(b"\n"))
 
 

@@ -64,12 +64,16 @@ class Memory:
 
 
 class OnDisk:
-    """A regular file, opened when first read and again after `close`."""
+    """A regular file, opened when first read and again after `close`.
+
+    One of at most `BLOCK` bytes is read once and held until `close`.
+    """
 
     def __init__(self, path: Path, folder: Folder | None = None) -> None:
         self._path = path
         self._stream: IO[bytes] | None = None
         self._folder = folder
+        self._data: bytes | None = None
         self.size = self._open().seek(0, os.SEEK_END)
         self.close()  # a job can have more rank files than a process may hold open
 
@@ -80,13 +84,18 @@ class OnDisk:
 
     def read(self, offset: int, size: int) -> bytes:
         """See `Storage.read`."""
-        try:
-            return os.pread(self._open().fileno(), size, offset)
-        except OSError as error:
-            raise unreadable(self._path, error) from None
+        if self._data is None:
+            try:
+                if self.size > BLOCK:
+                    return os.pread(self._open().fileno(), size, offset)
+                self._data = os.pread(self._open().fileno(), self.size, 0)
+            except OSError as error:
+                raise unreadable(self._path, error) from None
+        return self._data[offset : offset + size]
 
     def close(self) -> None:
         """See `Storage.close`."""
+        self._data = None
         if self._stream is not None:
             self._stream.close()
             self._stream = None

@@ -1,15 +1,22 @@
-"""Logs in which nothing failed: some say that the job was through, some just stop."""
+"""How a log ends: that its job was through or just stops, and that all readers say the same."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from schedmate.base.data import load
-from schedmate.jobs import Diagnosis
+from schedmate.jobs import Diagnosis, Progress
 from schedmate.logparse.failure import diagnose
-from schedmate.logparse.reading import open_log
+from schedmate.logparse.failure.describe import EARLIER_ATTEMPT, FAINT_LINE
+from schedmate.logparse.failure.ending import track_job
+from schedmate.logparse.failure.examine import SAYS_SO
+from schedmate.logparse.failure.handler import DIVERGED
+from schedmate.logparse.failure.rules import load_rules
+from schedmate.logparse.reading import Log, LogFile, open_log
+from schedmate.logparse.reading.storage import Memory
 
 STEPS = "".join(f"step {n}/500 | loss {3 - n / 100:.2f}\n" for n in range(1, 40))
 
@@ -199,3 +206,56 @@ def test_each_pattern_of_a_denial_fits_its_example(entry: dict[str, str]) -> Non
     import re2
 
     assert re2.compile(entry["pattern"]).search(entry["example"])
+
+
+ROOT = Path(__file__).parents[3]
+SAMPLES = [ROOT / "schedmate/sample/job.out", ROOT / "examples/logs/idefics.out"]
+NAN = "".join(f"step {n}/500 | loss nan\n" for n in range(40, 60))
+
+
+def endings() -> Iterator[str]:
+    """Real samples, whole and cut, and progress with what each part of the data has as example."""
+    for path in SAMPLES:
+        text = path.read_text()
+        yield from (text, text[: len(text) // 2], text[: len(text) // 3] + STEPS)
+    for kind in ("finished", "over", "starts", "success"):
+        yield from (STEPS + one["example"] + "\n" for one in load("logparse/signs.yaml")[kind])
+    for rule in load_rules().rules[::6]:
+        yield STEPS + rule.examples[0] + "\n"
+    for end in ("", NAN, NAN + "KeyError: 'x'\n", "100%|####| 500/500 [10:38<00:00,  1.2it/s]\n"):
+        yield STEPS + end
+        yield STEPS + TRACE + "KeyError: 'x'\n===== Attempt 2/3 =====\n" + STEPS + end
+
+
+def contradiction(found: Diagnosis, progress: Progress) -> str | None:
+    """What the progress of a log says that its diagnosis denies."""
+    failed, diverged = found.error_type != "none", found.rule == DIVERGED
+    if diverged and progress.loss_state is None:
+        return "only the diagnosis knows that the loss is no number"
+    if progress.ended == "failed" and not failed:
+        return "only the progress knows of a failure"
+    if progress.ended == "finished" and not (found.finished or diverged):
+        return "only the progress knows of an end"
+    # other words, or a full bar, a job that goes on may write as well
+    if (
+        found.finished
+        and SAYS_SO in found.reason
+        and (progress.ended is None or progress.eta_s != 0)
+    ):
+        return "time is left of a job that is through"
+    if failed and not diverged:
+        open_end = {FAINT_LINE, EARLIER_ATTEMPT} & {*found.doubts}
+        if progress.eta_s is not None or progress.ended not in ("failed", None):
+            return "time is left of a job that failed"
+        return None if progress.ended or open_end else "only the diagnosis knows of the failure"
+    stopped = not failed and found.error_name is not None
+    return "only the diagnosis knows of a stop" if stopped and progress.ended is None else None
+
+
+def test_progress_and_diagnosis_of_a_log_never_contradict() -> None:
+    wrong = []
+    for text in endings():
+        log = Log("job.out", [LogFile("job.out", Memory(text.encode()))])
+        said = contradiction(diagnose(log), track_job(log)[0])
+        wrong += [(said, text[-200:])] if said else []
+    assert not wrong

@@ -9,6 +9,7 @@ import pytest
 from schedmate.base.data import load
 from schedmate.jobs import Diagnosis
 from schedmate.logparse.failure import diagnose
+from schedmate.logparse.failure.rules import load_rules
 from schedmate.logparse.reading import Log, LogFile
 from schedmate.logparse.reading.storage import Memory
 
@@ -168,19 +169,16 @@ def test_divergence_is_a_class_of_its_own(text: str, side: str) -> None:
     assert bool(found.doubts) is (side == "unknown")
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "[rank1]: Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, OpType=X)\n",
-        "RuntimeError: Connection reset by peer\n",
-        "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.\n",
-    ],
-)
-def test_symptoms_commit_to_nothing(line: str) -> None:
-    found = of(STEPS, line)
-    assert (found.error_type, found.undecided) == ("unknown", True)
-    assert found.likely in ("infrastructure", "framework")
-    assert found.doubts
-    assert found.plan is not None
-    assert found.plan.isolation == "none"
-    assert found.plan.diagnose, "what would decide it"
+def test_symptoms_commit_to_nothing_unless_a_cause_is_found() -> None:
+    rules = [rule for rule in load_rules().rules if rule.role == "symptom"]
+    for rule, line in ((one, line) for one in rules for line in one.examples):
+        found = of(STEPS, line + "\n")
+        assert (found.error_type, found.undecided) == ("unknown", True), line
+        assert (found.rule, found.likely) == (rule.id, rule.type), line
+        assert found.doubts, line
+        assert found.plan is not None
+        assert found.plan.isolation == "none", line
+        assert found.plan.diagnose, f"what would decide it: {line}"
+    for rule in rules:
+        found = of(STEPS, rule.examples[0] + "\n", trace(own("go()")), "KeyError: 'x'\n")
+        assert (found.error_name, found.error_type) == ("Key Error", "script"), rule.id
