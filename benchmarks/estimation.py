@@ -70,11 +70,11 @@ class Past:
         sums[0] += 1
         sums[1] += job.run_s
         sums[2] += log_s
-        self.all.add(log_s)
+        self.all.add(log_s, job.ended)
 
     def points(self, asked: Submission) -> dict[str, float]:
         """Baselines' predictions [log s]; those with nothing to say give the running median."""
-        middle = float(self.all.quantiles()[P50]) if self.all.count else math.log(3600.0)
+        middle = float(self.all.of(math.inf)[1][P50]) if self.all.count else math.log(3600.0)
         count, total, logs = self.sums.get(asked.user, (0.0, 0.0, 0.0))
         of_user = self.last.get((asked.user,)) if asked.user is not None else None
         like = self.last.get(asked.groups()[0][1])
@@ -130,13 +130,13 @@ def baselines(
         for one in ended:
             if not jobs[one].cut:
                 for name, point in points[one].items():
-                    errors[name].add(math.log(jobs[one].run_s) - point)
+                    errors[name].add(math.log(jobs[one].run_s) - point, jobs[one].ended)
             past.learn(jobs[one])
         points.append(past.points(jobs[number].asked))
         features[number] = past.features(jobs[number].asked)
         for name, point in points[number].items():
             own = errors[name]
-            quantiles[name][number] = point + (own.quantiles() if own.count else 0.0)
+            quantiles[name][number] = point + (own.of(math.inf)[1] if own.count else 0.0)
     raw = {name: np.array([one[name] for one in points]) for name in errors}
     return quantiles, raw, features
 

@@ -190,46 +190,67 @@ class Group:
 
 
 class Errors:
-    """The latest values of one kind, such as the errors [log s] of a guess, and their quantiles."""
+    """The latest values of one kind, such as the errors [log s] of a guess, in order of the ends of
+    their runs, and their quantiles."""
 
-    __slots__ = ("_fresh", "_quantiles", "values")
+    __slots__ = ("_dropped", "_fresh", "_quantiles", "ends", "values")
 
     def __init__(self) -> None:
+        self.ends: list[float] = []
         self.values: list[float] = []
         self._quantiles = np.zeros(0)
-        self._fresh = 0
+        self._fresh = self._dropped = 0
 
     def dump(self) -> tuple[list[str], list[Sequence[float] | Floats]]:
         """See `Part`."""
-        return [], [self.values, self._quantiles, [self._fresh]]
+        return [], [self.ends, self.values, self._quantiles, [self._fresh, self._dropped]]
 
     @classmethod
     def load(cls, texts: list[str], numbers: list[Floats]) -> Self:
         """See `Part`."""
         part = cls()
-        values, part._quantiles, fresh = numbers
-        part.values, part._fresh = values.tolist(), int(fresh[0])
+        ends, values, part._quantiles, counts = numbers
+        part.ends, part.values = ends.tolist(), values.tolist()
+        part._fresh, part._dropped = (int(one) for one in counts)
         return part
 
-    def add(self, error: float) -> None:
+    def add(self, error: float, end: float) -> None:
         """Take in an error; the quantiles follow when enough have come in."""
-        self.values.append(error)
-        if len(self.values) > 2 * ERRORS_KEPT:
-            del self.values[:ERRORS_KEPT]
+        at = bisect_right(self.ends, end)
+        self.ends.insert(at, end)
+        self.values.insert(at, error)
+        if len(self.values) > 3 * ERRORS_KEPT:
+            del self.ends[:ERRORS_KEPT], self.values[:ERRORS_KEPT]
+            self._dropped += ERRORS_KEPT
         self._fresh += 1
         if self._fresh * 10 > self.count:
-            values = np.sort(self.values[-ERRORS_KEPT:])
-            at = (np.arange(len(values)) + 0.5) / len(values)
-            self._quantiles = np.interp(LEVELS, at, values)
+            self._quantiles = _even_quantiles(self.values[-ERRORS_KEPT:])
             self._fresh = 0
 
     @property
     def count(self) -> int:
         return min(len(self.values), ERRORS_KEPT)
 
-    def quantiles(self) -> Floats:
-        """At `LEVELS`; at least one error must be there."""
-        return self._quantiles
+    def of(self, moment: float) -> tuple[int, Floats]:
+        """How many counted at a moment, and their quantiles at `LEVELS`; of the earliest that are
+        kept, where those of that moment are no longer."""
+        last = bisect_right(self.ends, moment)
+        if last == len(self.ends):
+            return self.count, self._quantiles
+        if self._dropped:
+            last = max(last, ERRORS_KEPT)
+        values = self.values[max(0, last - ERRORS_KEPT) : last]
+        return len(values), _even_quantiles(values) if values else _NOTHING
+
+
+_NOTHING = np.full(len(LEVELS), np.nan)
+
+
+def _even_quantiles(values: list[float]) -> Floats:
+    """Quantiles at `LEVELS` of values that count the same."""
+    at = (np.arange(len(values)) + 0.5) / len(values)
+    quantiles: Floats = np.interp(LEVELS, at, np.sort(values))
+    return quantiles
 
 
 class Experts:
@@ -251,11 +272,11 @@ class Experts:
         names = (*OWN_EXPERTS, *job.extra)
         quantiles = np.full((len(names), len(LEVELS)), np.nan)
         said = Opinions(names, quantiles, np.zeros(len(names), bool), {}, groups, len(groups), 0, 0)
-        self._points(found, said)
+        self._points(job, found, said)
         self._nested(job, found, said)
         everything: Errors | None = self._parts.get(ALL)
         if everything is not None:
-            quantiles[OWN_EXPERTS.index("global")] = everything.quantiles()
+            quantiles[OWN_EXPERTS.index("global")] = everything.of(job.submitted)[1]
         for row, extra in enumerate(job.extra.values(), len(OWN_EXPERTS)):
             quantiles[row] = extra
         said.awake = ~np.isnan(quantiles[:, 0])
@@ -268,14 +289,14 @@ class Experts:
         for name, (point, context) in said.points.items():
             if not cut or log_s > point:
                 for depth in range(len(context) + 1):
-                    self._of(("errors", name, *context[:depth]), Errors).add(log_s - point)
+                    self._of(("errors", name, *context[:depth]), Errors).add(log_s - point, ended)
         share = log_s - math.log(job.request_s) if job.request_s else math.nan
         for _, key in said.groups:
             self._of(("group", *key), Group).add(ended, log_s, cut, share, job_id)
         if not cut:
-            self._of(ALL, Errors).add(log_s)
+            self._of(ALL, Errors).add(log_s, ended)
             if share == share:
-                self._of(ALL_SHARES, Errors).add(share)
+                self._of(ALL_SHARES, Errors).add(share, ended)
 
     def runs_behind(self, job: Submission, place: int, most: int = 16) -> list[str]:
         """Ids of the latest runs of the group at this place of `Submission.groups`."""
@@ -291,7 +312,7 @@ class Experts:
     def typical_log_s(self) -> float | None:
         """The median of the last runs of all [log s]."""
         everything: Errors | None = self._parts.get(ALL)
-        return None if everything is None else float(everything.quantiles()[P50])
+        return None if everything is None else float(everything.of(math.inf)[1][P50])
 
     def _of(self, key: Key, kind: type[P]) -> P:
         part: P | None = self._parts.get(key)
@@ -299,7 +320,9 @@ class Experts:
             part = self._parts[key] = kind()
         return part
 
-    def _with_errors(self, said: Opinions, name: str, point: float, *context: object) -> None:
+    def _with_errors(
+        self, said: Opinions, moment: float, name: str, point: float, *context: object
+    ) -> None:
         """A guess with the errors that such guesses made: of this context, shrunk to its parents"""
         said.points[name] = (point, context)
         spread = _LAPLACE
@@ -307,11 +330,14 @@ class Experts:
             errors: Errors | None = self._parts.get(("errors", name, *context[:depth]))
             if errors is None:
                 break
-            share = errors.count / (errors.count + FEW)
-            spread = share * errors.quantiles() + (1 - share) * spread
+            count, quantiles = errors.of(moment)
+            if not count:
+                break
+            share = count / (count + FEW)
+            spread = share * quantiles + (1 - share) * spread
         said.quantiles[OWN_EXPERTS.index(name)] = point + spread
 
-    def _points(self, found: list[_Found], said: Opinions) -> None:
+    def _points(self, job: Submission, found: list[_Found], said: Opinions) -> None:
         for place, kind, group, first, last in found:
             if said.points and kind != "this user":
                 continue
@@ -326,13 +352,13 @@ class Experts:
                 said.finest, said.runs = place, len(done)
                 said.apart = _apart(done)
                 several = min(len(done), 3)
-                self._with_errors(said, "last", done[-1], kind, said.apart, several)
+                self._with_errors(said, job.submitted, "last", done[-1], kind, said.apart, several)
                 weights = _fading(4.0)[-len(done) :]
                 mean = float(np.dot(weights, done) / weights.sum())
-                self._with_errors(said, "typical", mean, kind, said.apart, several)
+                self._with_errors(said, job.submitted, "typical", mean, kind, said.apart, several)
             if kind == "this user":
                 two = math.log((math.exp(done[-1]) + math.exp(done[-2:][0])) / 2)
-                self._with_errors(said, "last two", two, _apart(done[-4:]))
+                self._with_errors(said, job.submitted, "last two", two, _apart(done[-4:]))
 
     def _nested(self, job: Submission, found: list[_Found], said: Opinions) -> None:
         of_all: Errors | None = self._parts.get(ALL)
@@ -348,7 +374,9 @@ class Experts:
             )
             everything.append(part)
             kept.append(part.completed())
-        base = of_all.quantiles()
+        count, base = of_all.of(job.submitted)
+        if not count:
+            return
         for name, (half, parent, bounds) in MEMORIES.items():
             row = OWN_EXPERTS.index(name)
             if bounds and not any(part.cut.any() for part in everything):
@@ -357,9 +385,9 @@ class Experts:
                 everything if bounds else kept, "logs", base, half, parent
             )
         shares: Errors | None = self._parts.get(ALL_SHARES)
-        if job.request_s and shares is not None:
+        count, anybody = (0, base) if shares is None else shares.of(job.submitted)
+        if job.request_s and count:
             half, parent, _ = MEMORIES["groups, long"]
-            anybody = shares.quantiles()
             shape = _nested_quantiles(kept, "shares", anybody, half, parent)
             asked = math.log(job.request_s)
             said.quantiles[OWN_EXPERTS.index("request")] = asked + shape
