@@ -5,7 +5,7 @@
 Every estimator is asked at submission and knows what had ended by then; what is counted is the
 second half of each trace (completed jobs only: nobody knows how long the others would have run).
 The advisor's constants were chosen on the first halves. What a trace says of its jobs is in
-interval_traces.py. The image generation requests are the only ones that say what is computed; the
+estimation_traces.py. The image generation requests are the only ones that say what is computed; the
 others say who asked for how many GPUs, or no more than how many.
 
     advisor           the Scheduling Advisor as it is, by SchedulingAdvisor and the bundled embedder
@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 from _figure import save
 from _record import RESULTS, record
-from interval_traces import traces, whole
+from estimation_traces import METADATA, records
 
 from schedmate.jobs import JobRecord
 from schedmate.report import charts
@@ -171,7 +171,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     data = parser.parse_args().data
     rows: list[dict[str, Any]] = []
-    for name, jobs in (*traces(data, []), *whole(data)):
+    for name, jobs in records(data, names=(*METADATA, "Venus, whole", "PAI, sample")):
         began = time.process_time()
         found = list(answers(jobs))
         took = time.process_time() - began
