@@ -68,7 +68,7 @@ def test_a_run_counts_from_its_end_and_not_from_its_start() -> None:
     first, second = submission(0.0), submission(10.0)
     experts.learn(first, experts.opinions(first), 50.0, math.log(50.0), False, "first")
     assert not experts.opinions(second).points  # the first one had not ended
-    assert experts.opinions(submission(51.0)).points["last"][0] == pytest.approx(math.log(50.0))
+    assert experts.opinions(submission(51.0)).last == pytest.approx(math.log(50.0))
     assert experts.runs_behind(submission(51.0), 0) == ["first"]
     assert experts.runs_behind(second, 0) == []
     third = submission(60.0)
@@ -85,13 +85,13 @@ def test_runs_cut_short_are_bounds_and_not_run_times() -> None:
     cut = [(submission(n * 1e4 + 6e4), 100.0, True) for n in range(6)]
     experts = taught([*runs, *cut]).experts
     said = experts.opinions(submission(1e6))
-    for name in ("groups, short", "groups, long", "groups, bounds", "last"):
+    for name in ("groups", "groups, bounds", "typical"):
         median = said.quantiles[OWN_EXPERTS.index(name)][P50]
         assert median == pytest.approx(math.log(5000.0), abs=0.2), name
     longer = [(submission(n * 1e5 + 2e5), 50_000.0, True) for n in range(6)]
     said = taught([*runs, *longer]).experts.opinions(submission(1e7))
     bounds, without = (
-        said.quantiles[OWN_EXPERTS.index(name)] for name in ("groups, bounds", "groups, long")
+        said.quantiles[OWN_EXPERTS.index(name)] for name in ("groups, bounds", "groups")
     )
     assert bounds[P90] > without[P90] + 1.0
 
