@@ -77,9 +77,8 @@ def test_a_users_habit_gives_an_estimate_without_code_and_says_so(tmp_path: Path
         assert short.likely_short is not None
         assert long.likely_short is not None
         assert short.likely_short > 0.9 > 0.1 > long.likely_short
-        assert short.experts[0].runs
         assert short.past_jobs == len({run for one in short.experts for run in one.runs}) > 0
-        assert "this" in short.experts[0].text
+        assert any(one.runs and "this" in one.text for one in short.experts)
         assert sum(one.weight for one in short.experts) == pytest.approx(1, abs=0.3)
 
 
