@@ -27,10 +27,10 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -123,17 +123,38 @@ Key = tuple[object, ...]
 P = TypeVar("P")
 
 
-class Part(Protocol):
-    """A part of what ended runs taught: kept in memory here, in a table by `learning.py`."""
+class Part:
+    """A part of what ended runs taught: kept in memory here, in a table by `learning.py`.
 
-    def dump(self) -> tuple[list[str], list[Sequence[float] | Floats]]:
+    `NUMBERS` and `TEXTS` name the attributes that it consists of: single numbers, lists and arrays,
+    and at most one list of texts.
+    """
+
+    __slots__ = ()
+    NUMBERS: ClassVar[tuple[str, ...]] = ()
+    TEXTS: ClassVar[tuple[str, ...]] = ()
+
+    def dump(self) -> tuple[list[str], list[Floats]]:
         """Its texts and its numbers, from which `load` makes it again, bit for bit."""
-        ...
+        texts = [text for name in self.TEXTS for text in getattr(self, name)]
+        return texts, [np.ravel(np.asarray(getattr(self, name), float)) for name in self.NUMBERS]
 
     @classmethod
     def load(cls, texts: list[str], numbers: list[Floats]) -> Self:
-        """The part that `dump` gave these of."""
-        ...
+        """The part that `dump` gave these of; raises `ValueError` if they cannot be."""
+        part = cls()
+        for name in cls.TEXTS:
+            setattr(part, name, texts)
+        for name, values in zip(cls.NUMBERS, numbers, strict=True):
+            kind = getattr(part, name)
+            if isinstance(kind, list):
+                setattr(part, name, values.tolist())
+            elif isinstance(kind, np.ndarray):
+                setattr(part, name, values.reshape(kind.shape) if kind.ndim > 1 else values)
+            else:
+                (number,) = values
+                setattr(part, name, type(kind)(number))
+        return part
 
 
 class Parts(Protocol):
@@ -146,23 +167,12 @@ class Parts(Protocol):
     def __setitem__(self, key: Key, part: Any, /) -> None: ...
 
 
-class Group:
+class Group(Part):
     """Ended runs of one group, in order of their ends."""
 
     __slots__ = ("cut", "ends", "jobs", "logs", "shares")
-
-    def dump(self) -> tuple[list[str], list[Sequence[float] | Floats]]:
-        """See `Part`."""
-        return self.jobs, [self.ends, self.logs, self.cut, self.shares]
-
-    @classmethod
-    def load(cls, texts: list[str], numbers: list[Floats]) -> Self:
-        """See `Part`."""
-        part = cls()
-        ends, logs, cut, shares = numbers
-        part.jobs, part.ends, part.logs = texts, ends.tolist(), logs.tolist()
-        part.cut, part.shares = [bool(one) for one in cut], shares.tolist()
-        return part
+    NUMBERS = ("ends", "logs", "cut", "shares")
+    TEXTS = ("jobs",)
 
     def __init__(self) -> None:
         self.ends: list[float] = []
@@ -188,30 +198,18 @@ class Group:
         return max(0, last - RUNS_KEPT), last
 
 
-class Errors:
+class Errors(Part):
     """The latest values of one kind, such as the errors [log s] of a guess, in order of the ends of
     their runs, and their quantiles."""
 
     __slots__ = ("_dropped", "_fresh", "_quantiles", "ends", "values")
+    NUMBERS = ("ends", "values", "_quantiles", "_fresh", "_dropped")
 
     def __init__(self) -> None:
         self.ends: list[float] = []
         self.values: list[float] = []
         self._quantiles = np.zeros(0)
         self._fresh = self._dropped = 0
-
-    def dump(self) -> tuple[list[str], list[Sequence[float] | Floats]]:
-        """See `Part`."""
-        return [], [self.ends, self.values, self._quantiles, [self._fresh, self._dropped]]
-
-    @classmethod
-    def load(cls, texts: list[str], numbers: list[Floats]) -> Self:
-        """See `Part`."""
-        part = cls()
-        ends, values, part._quantiles, counts = numbers
-        part.ends, part.values = ends.tolist(), values.tolist()
-        part._fresh, part._dropped = (int(one) for one in counts)
-        return part
 
     def add(self, error: float, end: float) -> None:
         """Take in an error; the quantiles follow when enough have come in."""
@@ -368,7 +366,7 @@ class Experts:
         for _, _, group, first, last in found:
             part = _Kept(
                 np.array(group.logs[first:last]),
-                np.array(group.cut[first:last]),
+                np.array(group.cut[first:last], bool),
                 np.array(group.shares[first:last]),
             )
             everything.append(part)

@@ -432,9 +432,8 @@ class StoredParts:
 def dumped(part: Part) -> bytes:
     """A part as it is stored: a line of JSON, then its numbers."""
     texts, numbers = part.dump()
-    arrays = [np.asarray(one, dtype=np.float64) for one in numbers]
-    head = json.dumps([texts, [len(one) for one in arrays]])
-    return head.encode() + b"\n" + np.concatenate(arrays).tobytes()
+    head = json.dumps([texts, [len(one) for one in numbers]])
+    return head.encode() + b"\n" + np.concatenate(numbers).tobytes()
 
 
 def _text(key: Key) -> str:
