@@ -204,11 +204,6 @@ def score(pairs: list[tuple[JobRecord, Estimate]]) -> dict[str, Any]:
     errors = [abs(math.log(one.duration_s / job.duration_s)) for job, one in answered]  # type: ignore[operator]
     relative = [abs(one.duration_s - job.duration_s) / job.duration_s for job, one in answered]  # type: ignore[operator]
     spans = [(job.duration_s, one) for job, one in answered if one.duration_p10_s is not None]
-    utils = [
-        abs(one.gpu_util - job.gpu_util) / job.gpu_util
-        for job, one in answered
-        if one.gpu_util is not None and job.gpu_util
-    ]
     return {
         "jobs": len(pairs),
         "abstained_pct": _percent(len(pairs) - len(answered), len(pairs)),
@@ -222,7 +217,6 @@ def score(pairs: list[tuple[JobRecord, Estimate]]) -> dict[str, Any]:
         "median_p90_over_p10": _rounded(
             [one.duration_p90_s / one.duration_p10_s for _, one in spans]  # type: ignore[operator]
         ),
-        "median_util_error_pct": round(100 * statistics.median(utils), 1) if utils else None,
     }
 
 
@@ -430,9 +424,7 @@ def main() -> None:
         if options.trace and options.trace not in trace.name:
             continue
         cache: dict[str, Any] = {}
-        columns[trace.kind][trace.name] = (
-            f"real: {trace.real or 'nothing'}; made up: {trace.made_up or 'nothing'}"
-        )
+        columns[trace.kind][trace.name] = trace.about
         for name in VARIANTS:
             began = time.perf_counter()
             found = list(replay(trace, name, options.half, embedder, embedder.threshold, cache))

@@ -29,7 +29,6 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -87,18 +86,25 @@ METADATA = ("Venus, 2 VCs", "image generation", "Philly", "openb")
 measured; workload logs with executables and sites are named on the command line."""
 
 
+def chosen(
+    data: Path, swf: list[Path] | None = None, names: tuple[str, ...] = METADATA
+) -> Iterator[tuple[str, list[Job]]]:
+    """Workload logs and traces by name, in order of submission."""
+    for path in swf or ():
+        name = path.name.removesuffix(".gz").removesuffix(".swf")
+        yield name, _ordered(_swf(path))
+    found = dict(traces(data))
+    for name in names:
+        if name in found:
+            yield name, found[name]()
+
+
 def records(
     data: Path, swf: list[Path] | None = None, names: tuple[str, ...] = METADATA
 ) -> Iterator[tuple[str, list[JobRecord]]]:
     """Of each trace, its jobs as records with `similar` and `exact` as their metadata."""
-    logs = [
-        (path.name.removesuffix(".gz").removesuffix(".swf"), partial(_swf, path))
-        for path in swf or ()
-    ]
-    found = dict(traces(data))
-    readers = [*logs, *((name, found[name]) for name in names if name in found)]
-    for name, read in readers:
-        yield name, [_record(at, job) for at, job in enumerate(_ordered(iter(read())))]
+    for name, jobs in chosen(data, swf, names):
+        yield name, [_record(number, job) for number, job in enumerate(jobs)]
 
 
 def _record(number: int, job: Job) -> JobRecord:
