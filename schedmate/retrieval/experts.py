@@ -3,12 +3,13 @@
 A distribution is 25 quantiles of the logarithm of seconds, at `LEVELS`; each stands for one 25th of
 the probability. `mixture.py` combines them. The experts, and where they come from:
 
+- `last`: the last completed run of a like job, with the errors that such guesses made before;
 - `last two`: the mean of the user's last two (Tsafrir, Etsion, Feitelson: Backfilling using
-  system-generated predictions rather than user runtime estimates, TPDS 2007), with the errors that
-  such guesses made before;
-- `typical`: the recency-weighted geometric mean of the finest group that has runs, likewise;
-- `groups`: the completed runs of nested groups (user, work, size, request), each shrunk to its
-  parent (hierarchical shrinkage as in context tree weighting: Willems, Shtarkov, Tjalkens, 1995);
+  system-generated predictions rather than user runtime estimates, TPDS 2007);
+- `typical`: the recency-weighted geometric mean of the finest group that has runs;
+- `groups, short` and `groups, long`: the completed runs of nested groups (user, work, size,
+  request), each shrunk to its parent, with a short and a long memory (hierarchical shrinkage as in
+  context tree weighting: Willems, Shtarkov, Tjalkens, 1995);
 - `groups, bounds`: the same with runs that were cut short as lower bounds (Kaplan, Meier, 1958);
 - `request`: the share of the requested time that this user's jobs use (Gaussier et al., Improving
   backfilling by using machine learning to predict running times, SC 2015);
@@ -46,7 +47,7 @@ LEVELS = np.array(run_time.LEVELS)
 P10, P50, P90 = 2, 12, 22
 
 OWN_EXPERTS = (
-    *("last two", "typical", "groups", "groups, bounds"),
+    *("last", "last two", "typical", "groups, short", "groups, long", "groups, bounds"),
     *("request", "request, anybody's", "global"),
 )
 """Those that need nothing but the runs; the order is that of the rows of `Opinions.quantiles`."""
@@ -55,15 +56,18 @@ RUNS_KEPT = 24
 """Runs of a group that count. Twice as many are kept, for looking back to a submission."""
 ERRORS_KEPT = 200
 """Errors of a guess, and runs of all jobs, that their quantiles are those of."""
-HALF_LIFE, TYPICAL_HALF_LIFE, PARENT = 10.0, 4.0, 2.0
-"""Of runs within a group [runs], also for what is typical, and how many the parent counts as."""
+SHORT, LONG = (1.5, 0.7), (10.0, 2.0)
+"""Memories: half-life [runs] within a group, and how many runs the parent counts as."""
+TYPICAL_HALF_LIFE = 4.0
 FEW = 8.0
 """Errors in a context that its parent context counts as."""
 ALL, ALL_SHARES = ("all",), ("all shares",)
 """Keys of the run times of all that completed, and of their shares of the requested times."""
-_FADING = 0.5 ** (np.arange(RUNS_KEPT)[::-1] / HALF_LIFE)
-_TYPICAL = 0.5 ** (np.arange(RUNS_KEPT)[::-1] / TYPICAL_HALF_LIFE)
-"""Weights of the runs of a group, the latest last and worth 1."""
+_FADING = {
+    half: 0.5 ** (np.arange(RUNS_KEPT)[::-1] / half)
+    for half in (SHORT[0], LONG[0], TYPICAL_HALF_LIFE)
+}
+"""Weights of the runs of a group by half-life, the latest last and worth 1."""
 _LAPLACE = np.where(LEVELS < 0.5, np.log(2 * LEVELS), -np.log(2 * (1 - LEVELS)))
 
 
@@ -350,7 +354,8 @@ class Experts:
                 said.apart = _apart(done)
                 several = min(len(done), 3)
                 said.last = done[-1]
-                weights = _TYPICAL[-len(done) :]
+                self._with_errors(said, job.submitted, "last", done[-1], kind, said.apart, several)
+                weights = _FADING[TYPICAL_HALF_LIFE][-len(done) :]
                 mean = float(np.dot(weights, done) / weights.sum())
                 self._with_errors(said, job.submitted, "typical", mean, kind, said.apart, several)
             if kind == "this user":
@@ -374,14 +379,16 @@ class Experts:
         count, base = of_all.of(job.submitted)
         if not count:
             return
-        said.quantiles[OWN_EXPERTS.index("groups")] = _nested_quantiles(kept, "logs", base)
+        for name, memory in (("groups, short", SHORT), ("groups, long", LONG)):
+            quantiles = _nested_quantiles(kept, "logs", base, memory)
+            said.quantiles[OWN_EXPERTS.index(name)] = quantiles
         if any(part.cut.any() for part in everything):  # else it would be the same
-            bounds = _nested_quantiles(everything, "logs", base)
+            bounds = _nested_quantiles(everything, "logs", base, LONG)
             said.quantiles[OWN_EXPERTS.index("groups, bounds")] = bounds
         shares: Errors | None = self._parts.get(ALL_SHARES)
         count, anybody = (0, base) if shares is None else shares.of(job.submitted)
         if job.request_s and count:
-            shape = _nested_quantiles(kept, "shares", anybody)
+            shape = _nested_quantiles(kept, "shares", anybody, LONG)
             asked = math.log(job.request_s)
             said.quantiles[OWN_EXPERTS.index("request")] = asked + shape
             said.quantiles[OWN_EXPERTS.index("request, anybody's")] = asked + anybody
@@ -406,10 +413,12 @@ class _Kept:
         return _Kept(self.logs[done], self.cut[done], self.shares[done])
 
 
-def _nested_quantiles(parts: list[_Kept], what: str, base: Floats) -> Floats:
+def _nested_quantiles(
+    parts: list[_Kept], what: str, base: Floats, memory: tuple[float, float]
+) -> Floats:
     """Quantiles of nested groups, the finest first, each shrunk to the next, the last to `base`."""
     values = np.concatenate([*(getattr(part, what) for part in parts), base])
-    masses = _shrunk([len(part.logs) for part in parts])
+    masses = _shrunk([len(part.logs) for part in parts], *memory)
     cut = np.concatenate([*(part.cut for part in parts), np.zeros(len(base), bool)])
     if np.isnan(values).any():
         stated = ~np.isnan(values)
@@ -418,17 +427,17 @@ def _nested_quantiles(parts: list[_Kept], what: str, base: Floats) -> Floats:
     return _quantiles(values[order], masses[order], cut[order])
 
 
-def _shrunk(sizes: list[int]) -> Floats:
+def _shrunk(sizes: list[int], half: float, parent: float) -> Floats:
     """Masses of the runs of nested groups of these sizes, the finest first, and of 25 quantiles
     of all runs, which get what is left."""
     left, masses = 1.0, []
     for size in sizes:
         if not size:
             continue
-        weights = _FADING[-size:]
+        weights = _FADING[half][-size:]
         total = float(weights.sum())
-        masses.append(weights * (left / (total + PARENT)))
-        left *= PARENT / (total + PARENT)
+        masses.append(weights * (left / (total + parent)))
+        left *= parent / (total + parent)
     masses.append(np.full(len(LEVELS), left / len(LEVELS)))
     return np.concatenate(masses)
 

@@ -321,8 +321,8 @@ def _estimate(
 
 
 _FAMILIES = {
-    "this work": ("typical",),
-    "nested groups": ("groups", "groups, bounds"),
+    "this work": ("last", "typical"),
+    "nested groups": ("groups, short", "groups, long", "groups, bounds"),
     "this user's last two": ("last two",),
     "time limit": ("request", "request, anybody's"),
     "all jobs": ("global",),

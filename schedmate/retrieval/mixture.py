@@ -40,7 +40,7 @@ STEP, LEAST_STEP = 0.025, 0.0025
 MEMORY = 0.998
 """What a loss still counts for at the next one: weights follow what changes."""
 PRIOR_WEIGHTS = {
-    "groups": 2.0,
+    "groups, long": 2.0,
     "request": 2.0,
     "request, anybody's": 2.0,
     "last two": 0.5,

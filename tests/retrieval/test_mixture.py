@@ -85,13 +85,13 @@ def test_runs_cut_short_are_bounds_and_not_run_times() -> None:
     cut = [(submission(n * 1e4 + 6e4), 100.0, True) for n in range(6)]
     experts = taught([*runs, *cut]).experts
     said = experts.opinions(submission(1e6))
-    for name in ("groups", "groups, bounds", "typical"):
+    for name in ("groups, short", "groups, long", "groups, bounds", "last"):
         median = said.quantiles[OWN_EXPERTS.index(name)][P50]
         assert median == pytest.approx(math.log(5000.0), abs=0.2), name
     longer = [(submission(n * 1e5 + 2e5), 50_000.0, True) for n in range(6)]
     said = taught([*runs, *longer]).experts.opinions(submission(1e7))
     bounds, without = (
-        said.quantiles[OWN_EXPERTS.index(name)] for name in ("groups, bounds", "groups")
+        said.quantiles[OWN_EXPERTS.index(name)] for name in ("groups, bounds", "groups, long")
     )
     assert bounds[P90] > without[P90] + 1.0
 
