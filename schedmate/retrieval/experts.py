@@ -109,8 +109,7 @@ class Submission:
 @dataclass(slots=True)
 class Opinions:
     """What the experts say of one job. `quantiles` [experts, levels] in log seconds; rows of those
-    that are silent are NaN. `finest` is the place in `groups` of the first with a completed run,
-    and `last` the latest of these [log s]."""
+    that are silent are NaN. `finest` is the place in `groups` of the first with a completed run."""
 
     names: tuple[str, ...]
     quantiles: Floats
@@ -120,7 +119,6 @@ class Opinions:
     finest: int
     runs: int
     apart: int
-    last: float | None = None
 
 
 Key = tuple[object, ...]
@@ -353,7 +351,6 @@ class Experts:
                 said.finest, said.runs = place, len(done)
                 said.apart = _apart(done)
                 several = min(len(done), 3)
-                said.last = done[-1]
                 self._with_errors(said, job.submitted, "last", done[-1], kind, said.apart, several)
                 weights = _FADING[TYPICAL_HALF_LIFE][-len(done) :]
                 mean = float(np.dot(weights, done) / weights.sum())

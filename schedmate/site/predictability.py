@@ -122,11 +122,11 @@ def replay(
         if replayed * 2 <= count - begin or row.state != "COMPLETED" or forecast is None:
             continue
         log_s = math.log(row.run or 1.0)
-        last = forecast.opinions.last
+        last = forecast.opinions.points.get("last")
         said = (
             point,
             math.log(row.lim) if row.lim else median,
-            median if last is None else last,
+            median if last is None else last[0],
         )
         off = [abs(one - log_s) for one in said]
         for place, one in enumerate(off):

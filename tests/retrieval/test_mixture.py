@@ -68,7 +68,7 @@ def test_a_run_counts_from_its_end_and_not_from_its_start() -> None:
     first, second = submission(0.0), submission(10.0)
     experts.learn(first, experts.opinions(first), 50.0, math.log(50.0), False, "first")
     assert not experts.opinions(second).points  # the first one had not ended
-    assert experts.opinions(submission(51.0)).last == pytest.approx(math.log(50.0))
+    assert experts.opinions(submission(51.0)).points["last"][0] == pytest.approx(math.log(50.0))
     assert experts.runs_behind(submission(51.0), 0) == ["first"]
     assert experts.runs_behind(second, 0) == []
     third = submission(60.0)
