@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import heapq
 import itertools
 import math
 import random
@@ -35,6 +34,7 @@ import numpy as np
 import yaml
 from _record import record
 from advisor_traces import Trace, load
+from estimation_traces import in_order
 
 from schedmate.jobs import Estimate, JobRecord, WorkloadMetadata
 from schedmate.retrieval import advisor
@@ -160,20 +160,19 @@ def replay(
     targets = [at for at in range(begin, end) if trace.target_s(trace.jobs[at]) is not None]
     chosen = set(targets[:: max(1, math.ceil(len(targets) / MOST))])
     history = Replay(embedder, trace.keyed, known=cache)
-    running: list[tuple[float, int]] = []
     with variant(name) as method:
         answers = advisor.SchedulingAdvisor(
             history,  # type: ignore[arg-type]
             threshold=1.0 if trace.keyed else threshold,
             method=method,  # type: ignore[arg-type]
         )
-        for at, job in enumerate(trace.jobs[:end]):
-            while running and running[0][0] <= (job.submit_time or 0.0):
-                history.add(trace.jobs[heapq.heappop(running)[1]])
+        for at, ended in in_order(trace.jobs[:end]):
+            job = trace.jobs[at]
+            for one in ended:
+                history.add(trace.jobs[one])
             if at in chosen:
                 target = job.model_copy(update={"duration_s": trace.target_s(job)})
                 yield target, _answer(answers, name, job, history, trace.keyed)
-            heapq.heappush(running, (job.end_time or 0.0, at))
 
 
 def _answer(

@@ -32,7 +32,6 @@ jobs` with the Scheduling Advisor over the same names as one more expert, as in 
 from __future__ import annotations
 
 import argparse
-import heapq
 import math
 import time
 from collections import defaultdict, deque
@@ -45,7 +44,7 @@ from typing import Any
 
 import numpy as np
 from _record import record, recorded
-from estimation_traces import DEVELOPMENT, Job, coded, traces
+from estimation_traces import DEVELOPMENT, Job, coded, in_order, traces
 
 from schedmate.jobs import JobRecord, WorkloadMetadata
 from schedmate.retrieval.advisor import SchedulingAdvisor
@@ -126,17 +125,6 @@ class Past:
             else:
                 row += [math.nan] * 5
         return row
-
-
-def in_order(jobs: list[Job]) -> Iterator[tuple[int, list[int]]]:
-    """Each job's number, with those of the jobs that ended before its submission, by their ends."""
-    running: list[tuple[float, int]] = []
-    for number, job in enumerate(jobs):
-        ended = []
-        while running and running[0][0] <= job.asked.submitted:
-            ended.append(heapq.heappop(running)[1])
-        yield number, ended
-        heapq.heappush(running, (job.ended, number))
 
 
 def baselines(

@@ -22,7 +22,6 @@ Where the advisor or the group has no answer, the global median stands in for it
 from __future__ import annotations
 
 import argparse
-import heapq
 import math
 import statistics
 import time
@@ -34,7 +33,7 @@ from typing import Any
 import numpy as np
 from _figure import save
 from _record import RESULTS, record
-from estimation_traces import METADATA, records
+from estimation_traces import METADATA, in_order, records
 
 from schedmate.jobs import JobRecord
 from schedmate.report import charts
@@ -133,17 +132,16 @@ def answers(jobs: list[JobRecord]) -> Iterator[tuple[float, dict[str, float | No
     targets = [at for at in range(begin, len(jobs)) if not jobs[at].censored]
     chosen = set(targets[:: max(1, math.ceil(len(targets) / MOST))])
     fits = set(np.linspace(begin, len(jobs), FITS + 1).astype(int)[:-1].tolist())
-    running: list[tuple[float, int]] = []
     described: dict[int, list[float]] = {}
-    for at, job in enumerate(jobs):
-        while running and running[0][0] <= (job.submit_time or 0.0):
-            ended = heapq.heappop(running)[1]
-            row = described.pop(ended)
-            if not jobs[ended].censored:
+    for at, ended in in_order(jobs):
+        job = jobs[at]
+        for one in ended:
+            row = described.pop(one)
+            if not jobs[one].censored:
                 tree.rows.append(row)
-                tree.targets.append(math.log(jobs[ended].duration_s or 1.0))
-            past.add(jobs[ended])
-            history.add(jobs[ended])
+                tree.targets.append(math.log(jobs[one].duration_s or 1.0))
+            past.add(jobs[one])
+            history.add(jobs[one])
         described[at] = past.features(job)
         if at in fits:
             tree.learn()
@@ -158,7 +156,6 @@ def answers(jobs: list[JobRecord]) -> Iterator[tuple[float, dict[str, float | No
                 told[title] = advisor.estimate(job.metadata, job.launch, job.submit_time).duration_s
             assert job.duration_s is not None
             yield job.duration_s, told
-        heapq.heappush(running, (job.end_time or 0.0, at))
 
 
 def main() -> None:

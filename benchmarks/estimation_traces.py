@@ -25,8 +25,9 @@ from __future__ import annotations
 
 import csv
 import gzip
+import heapq
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -120,6 +121,19 @@ def _record(number: int, job: Job) -> JobRecord:
         end_time=job.ended,
         duration_s=job.run_s,
     )
+
+
+def in_order(jobs: Sequence[Job] | Sequence[JobRecord]) -> Iterator[tuple[int, list[int]]]:
+    """Each job's number, with those of the jobs that ended before its submission, by their ends."""
+    running: list[tuple[float, int]] = []
+    for number, job in enumerate(jobs):
+        whole = isinstance(job, JobRecord)
+        submitted = (job.submit_time if whole else job.asked.submitted) or 0.0
+        ended = []
+        while running and running[0][0] <= submitted:
+            ended.append(heapq.heappop(running)[1])
+        yield number, ended
+        heapq.heappush(running, ((job.end_time if whole else job.ended) or 0.0, number))
 
 
 def _ordered(jobs: Iterator[Job]) -> list[Job]:

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import heapq
 import itertools
 import json
 import math
@@ -34,7 +33,7 @@ from unittest.mock import patch
 
 import numpy as np
 from _record import record
-from estimation_traces import records
+from estimation_traces import in_order, records
 
 from schedmate.base.data import load
 from schedmate.jobs import Estimate, JobRecord
@@ -95,15 +94,14 @@ def cases(jobs: list[JobRecord], half: str) -> Iterator[Case]:
     history.prepare(job.metadata for job in jobs)
     advisor = SchedulingAdvisor(history)
     known = {job.job_id: job for job in jobs}
-    running: list[tuple[float, int]] = []
-    for at, job in enumerate(jobs[:end]):
-        while running and running[0][0] <= (job.submit_time or 0.0):
-            history.add(jobs[heapq.heappop(running)[1]])
+    for at, ended in in_order(jobs[:end]):
+        job = jobs[at]
+        for one in ended:
+            history.add(jobs[one])
         if at in chosen:
             estimate = advisor.estimate(job.metadata, job.launch, job.submit_time)
             if not estimate.abstained:
                 yield _case(job, estimate, known)
-        heapq.heappush(running, (job.end_time or 0.0, at))
 
 
 def _case(job: JobRecord, estimate: Estimate, known: dict[str, JobRecord]) -> Case:

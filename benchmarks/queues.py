@@ -27,8 +27,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from _record import record
-from estimation import Past, in_order
-from estimation_traces import Job, traces
+from estimation import Past
+from estimation_traces import Job, in_order, traces
 
 from schedmate.retrieval.mixture import Mixture
 from schedmate.schedulers import Cluster
