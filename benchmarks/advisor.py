@@ -16,8 +16,10 @@ times, similarities of pairs of workloads, and what a similarity threshold lets 
 from __future__ import annotations
 
 import argparse
-import heapq
+import csv
+import itertools
 import math
+import random
 import statistics
 import time
 from collections import defaultdict, deque
@@ -29,10 +31,10 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import yaml
 from _record import record
-from advisor_pairs import similarity_rows
-from advisor_scaling import scaling_rows
 from advisor_traces import Trace, load
+from estimation_traces import in_order
 
 from schedmate.jobs import Estimate, JobRecord, WorkloadMetadata
 from schedmate.retrieval import advisor
@@ -158,20 +160,19 @@ def replay(
     targets = [at for at in range(begin, end) if trace.target_s(trace.jobs[at]) is not None]
     chosen = set(targets[:: max(1, math.ceil(len(targets) / MOST))])
     history = Replay(embedder, trace.keyed, known=cache)
-    running: list[tuple[float, int]] = []
     with variant(name) as method:
         answers = advisor.SchedulingAdvisor(
             history,  # type: ignore[arg-type]
             threshold=1.0 if trace.keyed else threshold,
             method=method,  # type: ignore[arg-type]
         )
-        for at, job in enumerate(trace.jobs[:end]):
-            while running and running[0][0] <= (job.submit_time or 0.0):
-                history.add(trace.jobs[heapq.heappop(running)[1]])
+        for at, ended in in_order(trace.jobs[:end]):
+            job = trace.jobs[at]
+            for one in ended:
+                history.add(trace.jobs[one])
             if at in chosen:
                 target = job.model_copy(update={"duration_s": trace.target_s(job)})
                 yield target, _answer(answers, name, job, history, trace.keyed)
-            heapq.heappush(running, (job.end_time or 0.0, at))
 
 
 def _answer(
@@ -202,11 +203,6 @@ def score(pairs: list[tuple[JobRecord, Estimate]]) -> dict[str, Any]:
     errors = [abs(math.log(one.duration_s / job.duration_s)) for job, one in answered]  # type: ignore[operator]
     relative = [abs(one.duration_s - job.duration_s) / job.duration_s for job, one in answered]  # type: ignore[operator]
     spans = [(job.duration_s, one) for job, one in answered if one.duration_p10_s is not None]
-    utils = [
-        abs(one.gpu_util - job.gpu_util) / job.gpu_util
-        for job, one in answered
-        if one.gpu_util is not None and job.gpu_util
-    ]
     return {
         "jobs": len(pairs),
         "abstained_pct": _percent(len(pairs) - len(answered), len(pairs)),
@@ -220,7 +216,6 @@ def score(pairs: list[tuple[JobRecord, Estimate]]) -> dict[str, Any]:
         "median_p90_over_p10": _rounded(
             [one.duration_p90_s / one.duration_p10_s for _, one in spans]  # type: ignore[operator]
         ),
-        "median_util_error_pct": round(100 * statistics.median(utils), 1) if utils else None,
     }
 
 
@@ -230,6 +225,181 @@ def _percent(part: int, whole: int) -> float | None:
 
 def _rounded(values: list[float]) -> float | None:
     return round(statistics.median(values), 3) if values else None
+
+
+# Similarities of pairs of workloads, and the threshold that separates like from unlike.
+
+Pair = tuple[WorkloadMetadata, WorkloadMetadata]
+
+KINDS = ("other training", "other spelling", "other model", "other dataset", "unrelated")
+"""What differs in a pair; only the first two may count as similar."""
+
+
+def similarity_rows(embedder: Embedder, half: str, seed: int = 3) -> list[dict[str, Any]]:
+    """Quantiles of cosine similarity by kind of pair, and what the threshold lets through.
+
+    The names are dealt into two halves: the strict threshold is always chosen on the first, so
+    the second checks it on names that it has not seen.
+    """
+    scores = _scores(embedder, half, seed)
+    strict = _strict_threshold(_scores(embedder, "first", seed))
+    return [
+        {
+            "pair": kind,
+            "pairs": len(values),
+            **{
+                f"p{level}": round(float(np.quantile(values, level / 100)), 3)
+                for level in (1, 10, 50, 90, 99)
+            },
+            "threshold": embedder.threshold,
+            "accepted_pct": round(100 * float((values >= embedder.threshold).mean()), 1),
+            "strict_threshold": strict,
+            "accepted_at_strict_pct": round(100 * float((values >= strict).mean()), 1),
+        }
+        for kind, values in scores.items()
+    ]
+
+
+def _scores(embedder: Embedder, half: str, seed: int) -> dict[str, Any]:
+    pairs = _pairs(half, random.Random(seed))
+    return {kind: _cosines(embedder, pairs[kind]) for kind in KINDS}
+
+
+def _strict_threshold(scores: dict[str, Any]) -> float:
+    """The least threshold that lets through 1 % of either kind of conflicting pair.
+
+    A wrong model's run time is worse than none: the scheduler has a fallback. So what counts is
+    how little gets through that conflicts, and then how much passes that should.
+    """
+    conflicts = (scores["other model"], scores["other dataset"])
+    return math.ceil(max(float(np.quantile(values, 0.99)) for values in conflicts) * 1000) / 1000
+
+
+def _pairs(
+    half: str, draw: random.Random
+) -> dict[str, list[tuple[WorkloadMetadata, WorkloadMetadata]]]:
+    text = Path(__file__).with_name("workloads.yaml").read_text(encoding="utf-8")
+    groups = yaml.safe_load(text)
+    spellings = groups.pop("spellings")
+    keep = slice(0, None, 2) if half == "first" else slice(1, None, 2)
+    names = {
+        task: (group["models"][keep], group["datasets"][keep]) for task, group in groups.items()
+    }
+    found: dict[str, list[Pair]] = {kind: [] for kind in KINDS}
+    for task, (models, datasets) in names.items():
+        for model, data in itertools.product(models, datasets):
+            one = _workload(task, model, data, draw)
+            found["other training"].append((one, _workload(task, model, data, draw)))
+            for respelt in (
+                (spellings.get(model, model), data),
+                (model, spellings.get(data, data)),
+            ):
+                if respelt != (model, data):
+                    found["other spelling"].append((one, _workload(task, *respelt, draw)))
+            found["other model"].extend(
+                (one, _workload(task, other, data, draw)) for other in models if other > model
+            )
+            found["other dataset"].extend(
+                (one, _workload(task, model, other, draw)) for other in datasets if other > data
+            )
+            far, (far_models, far_data) = draw.choice(
+                [item for item in names.items() if item[0] != task]
+            )
+            found["unrelated"].append(
+                (one, _workload(far, draw.choice(far_models), draw.choice(far_data), draw))
+            )
+    return found
+
+
+def _workload(task: str, model: str, data: str, draw: random.Random) -> WorkloadMetadata:
+    iters, unit = draw.choice([(3, "epoch"), (90, "epoch"), (300, "epoch"), (20_000, "step")])
+    return WorkloadMetadata.model_validate(
+        {
+            "model_config": {"model_name": model, "task_type": task},
+            "training_config": {
+                "iters": iters,
+                "iter_type": unit,
+                "batch_size": draw.choice([8, 32, 128, 1024]),
+                "lr": draw.choice([1e-5, 3e-4, 0.1]),
+                "optimizer": draw.choice(["adamw", "sgd"]),
+                "precision": draw.choice(["fp32", "bf16"]),
+            },
+            "dataset_config": {"train": data, "valid": draw.choice([data, None])},
+        }
+    )
+
+
+def _cosines(embedder: Embedder, pairs: list[Pair], most: int = 3000) -> Any:
+    texts = [(render(one), render(other)) for one, other in pairs[:: max(1, len(pairs) // most)]]
+    distinct = sorted({text for pair in texts for text in pair})
+    vectors = dict(zip(distinct, np.asarray(embedder.embed(distinct)), strict=True))
+    return np.array([float(vectors[one] @ vectors[other]) for one, other in texts])
+
+
+# How much faster a job is on more GPUs, from measured step times (the Sia artifact's traces).
+
+Steps = dict[str, tuple[int, dict[float, float]]]
+"""By placement or size: GPUs, and step time [s] by the batch size of one GPU."""
+
+
+def scaling_rows(data: Path) -> list[dict[str, Any]]:
+    """Exponents a of samples per second ~ GPUs ** a, by what stays fixed; empty without traces."""
+    weak: list[float] = []
+    strong: list[float] = []
+    for pattern, read in (("placements*.csv", _placements), ("scalability*.csv", _replicas)):
+        for path in sorted(data.glob(f"sia/traces/*/{pattern}")):
+            steps = read(path)
+            least, base = min(steps.values(), key=lambda item: item[0])
+            for gpus, times in steps.values():
+                if gpus == least:
+                    continue
+                more = gpus / least
+                for batch, step_s in times.items():
+                    if batch in base:
+                        weak.append(_exponent(more * base[batch] / step_s, more))
+                    if batch * more in base:
+                        strong.append(_exponent(base[batch * more] / step_s, more))
+    return [
+        {"fixed": fixed, "pairs": len(values), **_quantiles(values)}
+        for fixed, values in (("batch of each GPU", weak), ("global batch", strong))
+        if values
+    ]
+
+
+def _exponent(speedup: float, gpus: float) -> float:
+    return math.log(speedup) / math.log(gpus)
+
+
+def _quantiles(values: list[float]) -> dict[str, float]:
+    tenths = statistics.quantiles(values, n=10)
+    return {"p10": round(tenths[0], 2), "p50": round(tenths[4], 2), "p90": round(tenths[8], 2)}
+
+
+def _placements(path: Path) -> Steps:
+    """A placement is one digit a node: its GPUs."""
+    steps: Steps = {}
+    for row in _rows(path):
+        placement = row["placement"].strip()
+        gpus = sum(int(digit) for digit in placement)
+        _, times = steps.setdefault(placement, (gpus, {}))
+        times.setdefault(float(row["local_bsz"]), float(row["step_time"]))
+    return steps
+
+
+def _replicas(path: Path) -> Steps:
+    """The best step time of each number of GPUs, over the nodes they were spread on."""
+    steps: Steps = {}
+    for row in _rows(path):
+        gpus = int(float(row["num_replicas"]))
+        _, times = steps.setdefault(str(gpus), (gpus, {}))
+        batch, step_s = float(row["local_bsz"]), float(row["step_time"])
+        times[batch] = min(times.get(batch, math.inf), step_s)
+    return steps
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as stream:
+        return list(csv.DictReader(stream))
 
 
 def main() -> None:
@@ -253,9 +423,7 @@ def main() -> None:
         if options.trace and options.trace not in trace.name:
             continue
         cache: dict[str, Any] = {}
-        columns[trace.kind][trace.name] = (
-            f"real: {trace.real or 'nothing'}; made up: {trace.made_up or 'nothing'}"
-        )
+        columns[trace.kind][trace.name] = trace.about
         for name in VARIANTS:
             began = time.perf_counter()
             found = list(replay(trace, name, options.half, embedder, embedder.threshold, cache))

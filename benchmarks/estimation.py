@@ -1,13 +1,13 @@
 """How good are run times predicted at submission, on every public trace?
 
-    python benchmarks/estimation.py --data DATA [--first 20000] [--only NAME ...] [--workers 1]
+    python benchmarks/estimation.py --data DATA [--first 5000] [--only NAME ...] [--workers 1]
+        [--keep-baselines] [--metadata]
 
 Jobs come in order of submission, a run time is learned at its true end, and jobs of the second half
 that completed are scored (nobody knows how long the others would have run). Constants were chosen
 on the four traces of `DEVELOPMENT` (estimation_traces.py); all others were not looked at.
 
     mixture          schedmate's experts, combined and calibrated online (retrieval/mixture.py)
-    with trees       the same with the boosted trees below as one more expert
     requested        the requested time
     median           the running median of all completed
     last two         the mean of the user's last two completed (Tsafrir, Etsion, Feitelson 2007)
@@ -21,27 +21,37 @@ Where a baseline has nothing to say the running median stands in. Point predicti
 distribution of their own last 400 errors, so that every method has a pinball loss and an interval.
 
 Costs are CPU time. Pinball is the mean over 25 levels, on log seconds. "Best expert" is the lowest
-pinball of a single expert of that trace in hindsight (the trees too, where they are among them).
+pinball of a single expert of that trace in hindsight. With `--keep-baselines` the baselines' rows
+are those that were recorded before: they do not depend on schedmate.
+
+`--metadata` measures instead what is known of the work, on the traces that name it (`NAMED`, their
+first `--first` jobs): `nothing` is the mixture without names, `names` with them as groups, `similar
+jobs` with the Scheduling Advisor over the same names as one more expert, as in an estimate.
 """
 
 from __future__ import annotations
 
 import argparse
-import heapq
 import math
 import time
 from collections import defaultdict, deque
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _record import record
-from estimation_traces import DEVELOPMENT, Job, coded, traces
+from _record import record, recorded
+from estimation_traces import DEVELOPMENT, Job, coded, in_order, traces
 
+from schedmate.jobs import JobRecord, WorkloadMetadata
+from schedmate.retrieval.advisor import SchedulingAdvisor
+from schedmate.retrieval.embedders import load_embedder
 from schedmate.retrieval.experts import LEVELS, OWN_EXPERTS, P10, P50, P90, Errors, Submission
+from schedmate.retrieval.history import MemoryHistory
+from schedmate.retrieval.learning import SIMILAR
 from schedmate.retrieval.mixture import Mixture
 
 FITS = 6
@@ -49,7 +59,18 @@ WINDOW = 6_000
 TREE_LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)
 COLD = ((0, 10), (10, 100), (100, 1000))
 BASELINES = ("requested", "median", "last two", "user mean", "user geometric mean", "last", "trees")
-METHODS = ("mixture", "with trees", *BASELINES)
+METHODS = ("mixture", *BASELINES)
+NAMED = {
+    "LLNL-Atlas-2006-2.1-cln": "executable",
+    "LLNL-Thunder-2007-1.1-cln": "executable",
+    "NASA-iPSC-1993-3.1-cln": "executable",
+    "UniLu-Gaia-2014-1": "executable",
+    "supercloud": "kind of job, constraint, resources",
+    "eagle": "job name",
+    "openb": "all resources",
+    "image generation": "kind, checkpoint, adapters",
+}
+"""What the name of a job's work is, on the traces that have one."""
 
 
 class Past:
@@ -70,11 +91,11 @@ class Past:
         sums[0] += 1
         sums[1] += job.run_s
         sums[2] += log_s
-        self.all.add(log_s)
+        self.all.add(log_s, job.ended)
 
     def points(self, asked: Submission) -> dict[str, float]:
         """Baselines' predictions [log s]; those with nothing to say give the running median."""
-        middle = float(self.all.quantiles()[P50]) if self.all.count else math.log(3600.0)
+        middle = float(self.all.of(math.inf)[1][P50]) if self.all.count else math.log(3600.0)
         count, total, logs = self.sums.get(asked.user, (0.0, 0.0, 0.0))
         of_user = self.last.get((asked.user,)) if asked.user is not None else None
         like = self.last.get(asked.groups()[0][1])
@@ -106,17 +127,6 @@ class Past:
         return row
 
 
-def in_order(jobs: list[Job]) -> Iterator[tuple[int, list[int]]]:
-    """Each job's number, with those of the jobs that ended before its submission, by their ends."""
-    running: list[tuple[float, int]] = []
-    for number, job in enumerate(jobs):
-        ended = []
-        while running and running[0][0] <= job.asked.submitted:
-            ended.append(heapq.heappop(running)[1])
-        yield number, ended
-        heapq.heappush(running, (job.ended, number))
-
-
 def baselines(
     jobs: list[Job],
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], np.ndarray]:
@@ -130,13 +140,13 @@ def baselines(
         for one in ended:
             if not jobs[one].cut:
                 for name, point in points[one].items():
-                    errors[name].add(math.log(jobs[one].run_s) - point)
+                    errors[name].add(math.log(jobs[one].run_s) - point, jobs[one].ended)
             past.learn(jobs[one])
         points.append(past.points(jobs[number].asked))
         features[number] = past.features(jobs[number].asked)
         for name, point in points[number].items():
             own = errors[name]
-            quantiles[name][number] = point + (own.quantiles() if own.count else 0.0)
+            quantiles[name][number] = point + (own.of(math.inf)[1] if own.count else 0.0)
     raw = {name: np.array([one[name] for one in points]) for name in errors}
     return quantiles, raw, features
 
@@ -188,27 +198,23 @@ def _all_levels(row: np.ndarray) -> np.ndarray:
 
 
 class Online:
-    """A mixture driven through a trace, and what it and its experts said."""
+    """A mixture driven through a trace, and what it and its experts said; `similar` are quantiles
+    [jobs, levels] of similar jobs, as one more expert."""
 
-    def __init__(self, jobs: list[Job], trees: np.ndarray | None) -> None:
+    def __init__(self, jobs: list[Job], similar: np.ndarray | None = None) -> None:
         self.jobs = jobs
-        self.trees = trees
-        self.quantiles = np.full((len(jobs), len(LEVELS)), np.nan, np.float32)
-        self.points = np.full(len(jobs), np.nan)
-        names = OWN_EXPERTS if trees is None else (*OWN_EXPERTS, "trees")
-        self.experts = np.full((len(names), len(jobs)), np.nan, np.float32)
-        self.names = names
+        self.similar = similar
+        self.quantiles = np.full((len(jobs), len(LEVELS)), math.log(3600.0), np.float32)
+        self.points = np.full(len(jobs), math.log(3600.0))
+        self.experts = np.full((len(OWN_EXPERTS) + (similar is not None), len(jobs)), np.nan)
         self.learn_s = self.predict_s = 0.0
         self._run()
 
     def asked(self, number: int) -> Submission:
         asked = self.jobs[number].asked
-        if self.trees is None:
+        if self.similar is None:
             return asked
-        return Submission(
-            asked.submitted, asked.user, asked.name, asked.size, asked.request_s, asked.kind,
-            {"trees": self.trees[number].astype(float)},
-        )  # fmt: skip
+        return replace(asked, extra={SIMILAR: self.similar[number]})
 
     def _run(self) -> None:
         mixture = Mixture()
@@ -227,8 +233,6 @@ class Online:
                 learned += len(ended)
                 predicted += 1
             if forecast is None:
-                self.quantiles[number] = math.log(3600.0)
-                self.points[number] = math.log(3600.0)
                 continue
             self.quantiles[number] = forecast.quantiles
             self.points[number] = forecast.point
@@ -247,37 +251,96 @@ def pinball(quantiles: np.ndarray, truth: np.ndarray) -> np.ndarray:
     return np.maximum(LEVELS * off, (LEVELS - 1) * off).mean(axis=1)
 
 
-def measured(jobs: list[Job]) -> Iterator[dict[str, Any]]:
+def measured(jobs: list[Job], with_baselines: bool) -> Iterator[dict[str, Any]]:
     """A row for each method."""
-    quantiles, points, features = baselines(jobs)
-    quantiles["trees"], fits = boosted(jobs, features)
-    unfitted = np.isnan(quantiles["trees"][:, 0])
-    plain = Online(jobs, None)
-    with_trees = Online(jobs, quantiles["trees"])
-    quantiles["trees"] = np.where(unfitted[:, None], quantiles["median"], quantiles["trees"])
-    quantiles |= {"mixture": plain.quantiles, "with trees": with_trees.quantiles}
-    points |= {"trees": quantiles["trees"][:, P50].astype(float)}
-    points |= {"mixture": plain.points, "with trees": with_trees.points}
     truth = np.log([job.run_s for job in jobs])
     done = np.array([not job.cut for job in jobs])
     scored = np.flatnonzero(done & (np.arange(len(jobs)) >= len(jobs) // 2))
     if not len(scored):
         return
-    for name in METHODS:
-        rows, point = quantiles[name][scored].astype(float), points[name][scored]
-        online = {"mixture": plain, "with trees": with_trees}.get(name)
-        row = {"method": name, **scores(rows, point, truth[scored])}
-        if online is not None:
-            losses = online.experts[:, scored].mean(axis=1)
-            best = int(np.argmin(losses))
-            row["best expert"] = f"{online.names[best]} {losses[best]:.4f}"
-            row["over best"] = round(float(row["pinball"] / losses[best] - 1), 4)
-            row["ms learn"] = round(online.learn_s * 1e3, 3)
-            row["ms predict"] = round(online.predict_s * 1e3, 3)
-        else:
-            row["fits"] = fits if name == "trees" else ""
-        row |= cold(quantiles[name].astype(float), truth, done, jobs)
-        yield row
+    online = Online(jobs)
+    losses = online.experts[:, scored].mean(axis=1)
+    best = int(np.nanargmin(losses)) if np.isfinite(losses).any() else 0
+    own = scores(online.quantiles[scored].astype(float), online.points[scored], truth[scored])
+    yield {
+        "method": "mixture",
+        **own,
+        "best expert": f"{OWN_EXPERTS[best]} {losses[best]:.4f}",
+        "over best": round(float(own["pinball"] / losses[best] - 1), 4),
+        "ms learn": round(online.learn_s * 1e3, 3),
+        "ms predict": round(online.predict_s * 1e3, 3),
+        **cold(online.quantiles.astype(float), truth, done, jobs),
+    }
+    if not with_baselines:
+        return
+    quantiles, points, features = baselines(jobs)
+    trees, fits = boosted(jobs, features)
+    quantiles["trees"] = np.where(np.isnan(trees[:, :1]), quantiles["median"], trees)
+    points["trees"] = quantiles["trees"][:, P50].astype(float)
+    for name in BASELINES:
+        rows = quantiles[name].astype(float)
+        yield {
+            "method": name,
+            **scores(rows[scored], points[name][scored], truth[scored]),
+            "fits": fits if name == "trees" else "",
+            **cold(rows, truth, done, jobs),
+        }
+
+
+def similar(jobs: list[Job]) -> np.ndarray:
+    """What the Scheduling Advisor says at each submission: quantiles [jobs, levels] of log seconds,
+    NaN where it abstains."""
+    records = [
+        JobRecord.model_validate(
+            {
+                "job_id": str(number),
+                "metadata": WorkloadMetadata.model_validate(
+                    {
+                        "model_config": {"model_name": job.asked.name},
+                        "training_config": {"user": job.asked.user, "size": job.asked.size},
+                    }
+                ),
+                "state": "FAILED" if job.cut else "COMPLETED",
+                "submit_time": job.asked.submitted,
+                "end_time": job.ended,
+                "duration_s": job.run_s,
+            }
+        )
+        for number, job in enumerate(jobs)
+    ]
+    history = MemoryHistory(load_embedder())
+    history.prepare(record.metadata for record in records)
+    advisor = SchedulingAdvisor(history)
+    told = np.full((len(jobs), len(LEVELS)), np.nan)
+    for number, ended in in_order(jobs):
+        for one in ended:
+            history.add(records[one])
+        asked = records[number]
+        estimate = advisor.estimate(asked.metadata, asked.launch, asked.submit_time, explain=False)
+        if estimate.quantiles_s and not estimate.abstained:
+            told[number] = np.log(np.maximum(estimate.quantiles_s, 1.0))
+    return told
+
+
+def known_work(name: str, jobs: list[Job]) -> Iterator[dict[str, Any]]:
+    """A row for each that may be known of the work, on a trace that names it."""
+    truth = np.log([job.run_s for job in jobs])
+    done = np.array([not job.cut for job in jobs])
+    scored = np.flatnonzero(done & (np.arange(len(jobs)) >= len(jobs) // 2))
+    nameless = [replace(job, asked=replace(job.asked, name=None)) for job in jobs]
+    for known, online in (
+        ("nothing", Online(nameless)),
+        ("names", Online(jobs)),
+        ("similar jobs", Online(jobs, similar(jobs))),
+    ):
+        rows = online.quantiles[scored].astype(float)
+        yield {
+            "trace": name,
+            "jobs": len(jobs),
+            "name": NAMED[name],
+            "known": known,
+            **scores(rows, online.points[scored], truth[scored]),
+        }
 
 
 def scores(rows: np.ndarray, point: np.ndarray, truth: np.ndarray) -> dict[str, Any]:
@@ -331,7 +394,7 @@ def means(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
                 }
 
 
-def of_trace(data: Path, name: str, first: int) -> list[dict[str, Any]]:
+def of_trace(data: Path, name: str, first: int, with_baselines: bool) -> list[dict[str, Any]]:
     """The rows of one trace, of its first jobs."""
     import sklearn.ensemble  # noqa: F401 - its threads are known once it is loaded
     from threadpoolctl import threadpool_limits
@@ -339,29 +402,51 @@ def of_trace(data: Path, name: str, first: int) -> list[dict[str, Any]]:
     threadpool_limits(1)
     began = time.process_time()
     jobs = dict(traces(data))[name]()
-    used = jobs[:first]
-    rows = [{"trace": name, "jobs": f"{len(used)} of {len(jobs)}", **row} for row in measured(used)]
+    about = {"trace": name, "jobs": f"{min(first, len(jobs))} of {len(jobs)}"}
+    rows = [{**about, **row} for row in measured(jobs[:first], with_baselines)]
     for row in rows:  # a long run that is stopped has shown what it had
         print(row, flush=True)
-    print(name, len(used), f"{time.process_time() - began:.0f} CPU s", flush=True)
+    print(name, f"{time.process_time() - began:.0f} CPU s", flush=True)
     return rows
 
 
 def main() -> None:
-    """A row for each trace and method, then the means."""
+    """A row for each trace and method, then the means; or what knowing the work adds."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="folder with the traces")
-    parser.add_argument("--first", type=int, default=20_000, help="jobs of a trace that are used")
+    parser.add_argument("--first", type=int, default=5000, help="jobs of a trace that are used")
     parser.add_argument("--only", nargs="*", help="names of traces (default: all)")
     parser.add_argument("--workers", type=int, default=1, help="traces at a time")
+    parser.add_argument("--keep-baselines", action="store_true", help="take their recorded rows")
+    parser.add_argument("--metadata", action="store_true", help="what knowing the work adds")
     given = parser.parse_args()
-    names = given.only or [name for name, _ in traces(given.data)]
+    readers = dict(traces(given.data))
+    if given.metadata:
+        named: list[dict[str, Any]] = []
+        for name in given.only or NAMED:
+            named += known_work(name, readers[name]()[: given.first])
+            print(*named[-3:], sep="\n", flush=True)
+        record("estimation_metadata", named, first=given.first, embedder=load_embedder().id)
+        return
+    names = given.only or list(readers)
+    before = recorded("estimation")
+    if given.keep_baselines and before.get("first") != given.first:
+        parser.error(f"the recorded baselines are of the first {before.get('first')} jobs")
     rows: list[dict[str, Any]] = []
     with ProcessPoolExecutor(given.workers) as pool:
-        each = pool.map(of_trace, repeat(given.data), names, repeat(given.first))
-        for of_one in each:
+        each = pool.map(
+            *(of_trace, repeat(given.data), names, repeat(given.first)),
+            repeat(not given.keep_baselines),
+        )
+        for name, of_one in zip(names, each, strict=True):
             rows += of_one
-    record("estimation", [*rows, *means(rows)], first=given.first, development=list(DEVELOPMENT))
+            if given.keep_baselines:
+                kept = [row for row in before["rows"] if row["trace"] == name]
+                rows += [row for row in kept if row["method"] in BASELINES]
+    meta = {"first": given.first, "development": list(DEVELOPMENT)}
+    if given.keep_baselines:
+        meta["baselines"] = before.get("baselines") or f"of commit {before['commit']}"
+    record("estimation", [*rows, *means(rows)], **meta)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
 Every estimator is asked at submission and knows what had ended by then; what is counted is the
 second half of each trace (completed jobs only: nobody knows how long the others would have run).
 The advisor's constants were chosen on the first halves. What a trace says of its jobs is in
-interval_traces.py. The image generation requests are the only ones that say what is computed; the
+estimation_traces.py. The image generation requests are the only ones that say what is computed; the
 others say who asked for how many GPUs, or no more than how many.
 
     advisor           the Scheduling Advisor as it is, by SchedulingAdvisor and the bundled embedder
@@ -22,7 +22,6 @@ Where the advisor or the group has no answer, the global median stands in for it
 from __future__ import annotations
 
 import argparse
-import heapq
 import math
 import statistics
 import time
@@ -34,7 +33,7 @@ from typing import Any
 import numpy as np
 from _figure import save
 from _record import RESULTS, record
-from interval_traces import traces, whole
+from estimation_traces import METADATA, in_order, records
 
 from schedmate.jobs import JobRecord
 from schedmate.report import charts
@@ -133,17 +132,16 @@ def answers(jobs: list[JobRecord]) -> Iterator[tuple[float, dict[str, float | No
     targets = [at for at in range(begin, len(jobs)) if not jobs[at].censored]
     chosen = set(targets[:: max(1, math.ceil(len(targets) / MOST))])
     fits = set(np.linspace(begin, len(jobs), FITS + 1).astype(int)[:-1].tolist())
-    running: list[tuple[float, int]] = []
     described: dict[int, list[float]] = {}
-    for at, job in enumerate(jobs):
-        while running and running[0][0] <= (job.submit_time or 0.0):
-            ended = heapq.heappop(running)[1]
-            row = described.pop(ended)
-            if not jobs[ended].censored:
+    for at, ended in in_order(jobs):
+        job = jobs[at]
+        for one in ended:
+            row = described.pop(one)
+            if not jobs[one].censored:
                 tree.rows.append(row)
-                tree.targets.append(math.log(jobs[ended].duration_s or 1.0))
-            past.add(jobs[ended])
-            history.add(jobs[ended])
+                tree.targets.append(math.log(jobs[one].duration_s or 1.0))
+            past.add(jobs[one])
+            history.add(jobs[one])
         described[at] = past.features(job)
         if at in fits:
             tree.learn()
@@ -158,7 +156,6 @@ def answers(jobs: list[JobRecord]) -> Iterator[tuple[float, dict[str, float | No
                 told[title] = advisor.estimate(job.metadata, job.launch, job.submit_time).duration_s
             assert job.duration_s is not None
             yield job.duration_s, told
-        heapq.heappush(running, (job.end_time or 0.0, at))
 
 
 def main() -> None:
@@ -171,7 +168,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     data = parser.parse_args().data
     rows: list[dict[str, Any]] = []
-    for name, jobs in (*traces(data, []), *whole(data)):
+    for name, jobs in records(data, names=(*METADATA, "Venus, whole", "PAI, sample")):
         began = time.process_time()
         found = list(answers(jobs))
         took = time.process_time() - began

@@ -20,8 +20,7 @@ from typing import Any
 
 import numpy as np
 from _record import record
-from estimation import in_order
-from estimation_traces import DEVELOPMENT, Job, traces
+from estimation_traces import DEVELOPMENT, Job, in_order, traces
 
 from schedmate.jobs import FAILURE_AGES_S
 from schedmate.retrieval.experts import Submission

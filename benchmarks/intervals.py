@@ -1,12 +1,13 @@
 """Do eight of ten jobs end within p10 to p90, and how wide is that?
 
-    python benchmarks/intervals.py DATA [--swf LOG.swf ...] [--half first] [--strange]
+    python benchmarks/intervals.py DATA [--swf LOG.swf ...] [--half first] [--strange | --spread]
 
-Every job of a real trace (`interval_traces.py` says what stands in for code) is estimated from the
-jobs that had ended when it was submitted. Targets completed: nobody knows how long another would
-have run. Constants were chosen on the first half of each trace; what is recorded is the second.
+Every job of a real trace (`estimation_traces.py` says what stands in for code) is estimated from
+the jobs that had ended when it was submitted. Targets completed: nobody knows how long another
+would have run. Constants were chosen on the first half of each trace; the second is recorded.
 With `--strange` nothing is learned from the trace: neither its own jobs nor its line in
-schedmate/retrieval/spread.yaml say how far runs lie apart, as on a new cluster.
+schedmate/retrieval/spread.yaml say how far runs lie apart, as on a new cluster. With `--spread`
+it is measured instead how far they do, which is what that file holds (`interval_spread`).
 
 `covered` should be 80 %; the range after it is Wilson's of 95 %, as if jobs were independent, which
 runs of one user are not. `below` and `above` are the targets that ended before p10 or after p90.
@@ -17,11 +18,14 @@ and Raftery, 2007): log(p90 / p10), plus ten times how far outside the target wa
 from __future__ import annotations
 
 import argparse
-import heapq
+import ast
+import itertools
+import json
 import math
 import statistics
 import time
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,13 +33,14 @@ from unittest.mock import patch
 
 import numpy as np
 from _record import record
-from interval_traces import traces
+from estimation_traces import in_order, records
 
 from schedmate.base.data import load
 from schedmate.jobs import Estimate, JobRecord
 from schedmate.retrieval import run_time
 from schedmate.retrieval.advisor import SchedulingAdvisor, workload_fingerprint
 from schedmate.retrieval.history import MemoryHistory
+from schedmate.retrieval.run_time import adjust, grouped_quantile
 
 LINES = {
     "NASA": "NASA iPSC/860, 1993",
@@ -89,15 +94,14 @@ def cases(jobs: list[JobRecord], half: str) -> Iterator[Case]:
     history.prepare(job.metadata for job in jobs)
     advisor = SchedulingAdvisor(history)
     known = {job.job_id: job for job in jobs}
-    running: list[tuple[float, int]] = []
-    for at, job in enumerate(jobs[:end]):
-        while running and running[0][0] <= (job.submit_time or 0.0):
-            history.add(jobs[heapq.heappop(running)[1]])
+    for at, ended in in_order(jobs[:end]):
+        job = jobs[at]
+        for one in ended:
+            history.add(jobs[one])
         if at in chosen:
             estimate = advisor.estimate(job.metadata, job.launch, job.submit_time)
             if not estimate.abstained:
                 yield _case(job, estimate, known)
-        heapq.heappush(running, (job.end_time or 0.0, at))
 
 
 def _case(job: JobRecord, estimate: Estimate, known: dict[str, JobRecord]) -> Case:
@@ -187,6 +191,100 @@ def strange(trace: str) -> Iterator[None]:
     run_time.measured_spreads.cache_clear()
 
 
+# How far apart are runs of the same work? What schedmate/retrieval/spread.yaml holds.
+
+
+def distances(data: Path, swf: list[Path]) -> None:
+    """On the first half of each trace, completed jobs alone: the factor within which 80 % of run
+    times lie of the one before them, for the same work (`exact`) and for work that is only similar,
+    every group of such jobs counting the same; for requests of another number of steps, after the
+    correction for length; and, from Gavel's throughputs, between types of GPU."""
+    rows: list[dict[str, Any]] = []
+    for name, jobs in records(data, swf):
+        done = [job for job in jobs[: len(jobs) // 2] if not job.censored]
+        rows.append(_distance(name, "exact", _pairs(done, lambda job: job.metadata.fingerprint())))
+        similar = _pairs(done, lambda job: str(job.metadata.model.model_name))
+        others = [
+            (group, one, other)
+            for group, one, other in similar
+            if workload_fingerprint(one.metadata) != workload_fingerprint(other.metadata)
+        ]
+        rows.append(_distance(name, "similar", others))
+        longer = _pairs(done, lambda job: workload_fingerprint(job.metadata))
+        longer = [
+            pair
+            for pair in longer
+            if pair[1].metadata.training.iters != pair[2].metadata.training.iters
+        ]
+        for least, most in ((1.0, 1.5), (1.5, 3.0), (3.0, math.inf)):
+            part = [pair for pair in longer if least < _correction(*pair[1:]) <= most]
+            rows.append(_distance(name, f"length, {least} to {most} times", part))
+    rows = [row for row in rows if row["pairs"] >= 10]
+    throughputs = data / "gavel/simulation_throughputs.json"
+    if throughputs.exists():
+        rows.append(_gpu_types(throughputs))
+    record("interval_spread", rows, half="first", seed="none: nothing is drawn")
+
+
+Pair = tuple[Hashable, JobRecord, JobRecord]
+
+
+def _pairs(jobs: Iterable[JobRecord], key: Any) -> list[Pair]:
+    """Group, a job, and the one of its group that was submitted before it."""
+    groups: dict[Hashable, list[JobRecord]] = defaultdict(list)
+    for job in jobs:
+        groups[key(job)].append(job)
+    return [
+        (name, new, old) for name, one in groups.items() for old, new in itertools.pairwise(one)
+    ]
+
+
+def _correction(new: JobRecord, old: JobRecord) -> float:
+    factor = adjust(new.metadata, new.launch, old).factor
+    return max(factor, 1 / factor)
+
+
+def _distance(trace: str, what: str, pairs: list[Pair]) -> dict[str, Any]:
+    logs: dict[Hashable, list[float]] = defaultdict(list)
+    for group, new, old in pairs:
+        assert new.duration_s
+        assert old.duration_s
+        factor = adjust(new.metadata, new.launch, old).factor
+        logs[group].append(abs(math.log(new.duration_s / (old.duration_s * factor))))
+    distance = grouped_quantile(logs.values(), 0.8)
+    return {
+        "trace": trace,
+        "pairs of": what,
+        "pairs": len(pairs),
+        "groups": len(logs),
+        "80 % within a factor of": None if distance is None else round(math.exp(distance), 2),
+    }
+
+
+def _gpu_types(path: Path) -> dict[str, Any]:
+    """Gavel measured each model alone on a K80, a P100 and a V100."""
+    rates: dict[str, dict[Any, float]] = {
+        gpu: {ast.literal_eval(key): one["null"] for key, one in table.items()}
+        for gpu, table in json.loads(path.read_text()).items()
+        if gpu in ("k80", "p100", "v100")
+    }
+    logs = [
+        [abs(math.log(rates[one][key] / rates[other][key]))]
+        for one, other in itertools.combinations(rates, 2)
+        for key in rates[one]
+        if key[1] == 1 and rates[one][key] and rates[other].get(key)
+    ]
+    distance = grouped_quantile(logs, 0.8)
+    assert distance is not None
+    return {
+        "trace": "Gavel's throughputs",
+        "pairs of": "types of GPU",
+        "pairs": len(logs),
+        "groups": len(logs),
+        "80 % within a factor of": round(math.exp(distance), 2),
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path, help="directory of the traces")
@@ -194,10 +292,14 @@ def main() -> None:
     parser.add_argument("--half", choices=("first", "second"), default="second")
     parser.add_argument("--name", default="intervals", help="what to call the result")
     parser.add_argument("--strange", action="store_true", help="learn nothing from the trace")
+    parser.add_argument("--spread", action="store_true", help="how far apart runs lie")
     options = parser.parse_args()
+    if options.spread:
+        distances(options.data, options.swf)
+        return
     table: list[dict[str, Any]] = []
     timing = {}
-    for name, jobs in traces(options.data, options.swf):
+    for name, jobs in records(options.data, options.swf):
         began = time.perf_counter()
         with strange(name) if options.strange else nullcontext():
             found = list(cases(jobs, options.half))

@@ -1,6 +1,8 @@
 """What are run-time estimates worth in a queue with backfill, and is that queue like the real one?
 
     python benchmarks/queues.py --data DATA [--trace KTH-SP2-1996-2 ...] [--first 6000]
+    python benchmarks/queues.py --data DATA --trace ALCF-Theta-2023 --order EASY --windows 20 \
+        --first 12000 --name theta
 
 Real jobs of public logs, with the recorded run time, size, requested time and wait, on as many
 processors as the machine had. `queues_fidelity`: policy `slurm` (EASY by requested times, in order
@@ -8,7 +10,7 @@ of submission) on the first jobs of each log, its waits beside the recorded ones
 share of all waiting time during which as many processors as the job asked for were idle: backfill
 leaves some for reservations; what goes beyond has causes that the log does not hold.
 
-`queues_estimates`: `WINDOWS` windows of `JOBS` jobs spread evenly over the same jobs, each from an
+`queues_estimates`: `--windows` parts of `JOBS` jobs, spread evenly over the same jobs, each from an
 empty machine, of which those after the first `WARM` count; the policies of `ORDERS`. What an
 estimator knows is what had ended by the recorded submission, in the recorded order, not in the
 simulated one: it is the same for every policy. Every run lasts as recorded (limits have cut it
@@ -27,8 +29,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from _record import record
-from estimation import Past, in_order
-from estimation_traces import Job, traces
+from estimation import Past
+from estimation_traces import Job, in_order, traces
 
 from schedmate.retrieval.mixture import Mixture
 from schedmate.schedulers import Cluster
@@ -41,7 +43,7 @@ from schedmate.schedulers.sim.workload import Workload
 
 PROCESSORS = {"KTH-SP2-1996-2": 100, "HPC2N-2002-2.1-cln": 240, "ALCF-Theta-2023": 4392}
 """Of the machine, by the head of the log; of Theta, its nodes."""
-WINDOWS, JOBS, WARM = 10, 600, 100
+JOBS, WARM = 600, 100
 EASY = "slurm:limits=false:qos=0"
 ORDERS = {
     "EASY": EASY,
@@ -165,13 +167,16 @@ def fidelity(name: str, jobs: list[Job], processors: int) -> list[dict[str, Any]
     return lines
 
 
-def worth(name: str, jobs: list[Job], processors: int) -> list[dict[str, Any]]:
-    """What each estimator is worth in each order, over the windows of one trace."""
+def worth(
+    name: str, jobs: list[Job], processors: int, orders: list[str], windows: int
+) -> list[dict[str, Any]]:
+    """What each estimator is worth in each of these orders, over the windows of one trace."""
     told = predictions(jobs)
-    begins = np.linspace(len(jobs) // 20, len(jobs) - JOBS, WINDOWS).astype(int)
+    begins = np.linspace(len(jobs) // 20, len(jobs) - JOBS, windows).astype(int)
     lines = []
     draw = np.random.default_rng(0)
-    for title, policy in ORDERS.items():
+    for title in orders:
+        policy = ORDERS[title]
         means = {
             estimator: np.array(
                 [
@@ -206,21 +211,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--trace", nargs="+", choices=PROCESSORS, default=list(PROCESSORS))
-    parser.add_argument("--first", type=int, default=WINDOWS * JOBS, help="jobs of each trace")
+    parser.add_argument("--first", type=int, default=6000, help="jobs of each trace")
+    parser.add_argument("--order", nargs="+", choices=ORDERS, default=list(ORDERS))
+    parser.add_argument("--windows", type=int, default=10, help="windows of each trace")
+    parser.add_argument("--name", help="what to call the results")
     asked = parser.parse_args()
+    title = f"queues_{asked.name}" if asked.name else "queues"
     readers = dict(traces(asked.data))
     real: list[dict[str, Any]] = []
     values: list[dict[str, Any]] = []
     for name in asked.trace:
         jobs = readers[name]()[: asked.first]
         real += fidelity(name, jobs, PROCESSORS[name])
-        record("queues_fidelity", real, processors=PROCESSORS)
-        values += worth(name, jobs, PROCESSORS[name])
+        record(f"{title}_fidelity", real, processors=PROCESSORS)
+        values += worth(name, jobs, PROCESSORS[name], asked.order, asked.windows)
         record(
-            "queues_estimates",
+            f"{title}_estimates",
             values,
             processors=PROCESSORS,
-            jobs=f"{WINDOWS} windows of {JOBS}, {WARM} of each not counted",
+            jobs=f"{asked.windows} windows of {JOBS}, {WARM} of each not counted",
             skipped="windows with a mean delay below a minute by requested times",
         )
 

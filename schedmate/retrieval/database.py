@@ -22,8 +22,9 @@ from schedmate.base.journal import Connection
 DATABASE = "history.db"
 LOCK = "history.lock"
 """Held while the tables are made."""
-SCHEMA_VERSION = 2
-"""1 lacked what experts learn from, and indexes of runs; `schema.sql` adds what is missing."""
+SCHEMA_VERSION = 3
+"""1 lacked what experts learn from, and indexes of runs; 2 lacked the times of errors in what they
+learned. `schema.sql` adds what is missing and has everything learned anew."""
 APPLICATION_ID = 0x5343484D
 """Marks a SQLite file as a history of this program (`file history.db` shows it)."""
 PAGE = 8192

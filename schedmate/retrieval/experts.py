@@ -28,10 +28,10 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -56,17 +56,18 @@ RUNS_KEPT = 24
 """Runs of a group that count. Twice as many are kept, for looking back to a submission."""
 ERRORS_KEPT = 200
 """Errors of a guess, and runs of all jobs, that their quantiles are those of."""
-MEMORIES = {
-    "groups, short": (1.5, 0.7, False),
-    "groups, long": (10.0, 2.0, False),
-    "groups, bounds": (10.0, 2.0, True),
-}
-"""Half-life [runs] within a group, how many runs the parent counts as, and whether runs cut short
-count, as lower bounds."""
+SHORT, LONG = (1.5, 0.7), (10.0, 2.0)
+"""Memories: half-life [runs] within a group, and how many runs the parent counts as."""
+TYPICAL_HALF_LIFE = 4.0
 FEW = 8.0
 """Errors in a context that its parent context counts as."""
 ALL, ALL_SHARES = ("all",), ("all shares",)
 """Keys of the run times of all that completed, and of their shares of the requested times."""
+_FADING = {
+    half: 0.5 ** (np.arange(RUNS_KEPT)[::-1] / half)
+    for half in (SHORT[0], LONG[0], TYPICAL_HALF_LIFE)
+}
+"""Weights of the runs of a group by half-life, the latest last and worth 1."""
 _LAPLACE = np.where(LEVELS < 0.5, np.log(2 * LEVELS), -np.log(2 * (1 - LEVELS)))
 
 
@@ -124,17 +125,38 @@ Key = tuple[object, ...]
 P = TypeVar("P")
 
 
-class Part(Protocol):
-    """A part of what ended runs taught: kept in memory here, in a table by `learning.py`."""
+class Part:
+    """A part of what ended runs taught: kept in memory here, in a table by `learning.py`.
 
-    def dump(self) -> tuple[list[str], list[Sequence[float] | Floats]]:
+    `NUMBERS` and `TEXTS` name the attributes that it consists of: single numbers, lists and arrays,
+    and at most one list of texts.
+    """
+
+    __slots__ = ()
+    NUMBERS: ClassVar[tuple[str, ...]] = ()
+    TEXTS: ClassVar[tuple[str, ...]] = ()
+
+    def dump(self) -> tuple[list[str], list[Floats]]:
         """Its texts and its numbers, from which `load` makes it again, bit for bit."""
-        ...
+        texts = [text for name in self.TEXTS for text in getattr(self, name)]
+        return texts, [np.ravel(np.asarray(getattr(self, name), float)) for name in self.NUMBERS]
 
     @classmethod
     def load(cls, texts: list[str], numbers: list[Floats]) -> Self:
-        """The part that `dump` gave these of."""
-        ...
+        """The part that `dump` gave these of; raises `ValueError` if they cannot be."""
+        part = cls()
+        for name in cls.TEXTS:
+            setattr(part, name, texts)
+        for name, values in zip(cls.NUMBERS, numbers, strict=True):
+            kind = getattr(part, name)
+            if isinstance(kind, list):
+                setattr(part, name, values.tolist())
+            elif isinstance(kind, np.ndarray):
+                setattr(part, name, values.reshape(kind.shape) if kind.ndim > 1 else values)
+            else:
+                (number,) = values
+                setattr(part, name, type(kind)(number))
+        return part
 
 
 class Parts(Protocol):
@@ -147,23 +169,12 @@ class Parts(Protocol):
     def __setitem__(self, key: Key, part: Any, /) -> None: ...
 
 
-class Group:
+class Group(Part):
     """Ended runs of one group, in order of their ends."""
 
     __slots__ = ("cut", "ends", "jobs", "logs", "shares")
-
-    def dump(self) -> tuple[list[str], list[Sequence[float] | Floats]]:
-        """See `Part`."""
-        return self.jobs, [self.ends, self.logs, self.cut, self.shares]
-
-    @classmethod
-    def load(cls, texts: list[str], numbers: list[Floats]) -> Self:
-        """See `Part`."""
-        part = cls()
-        ends, logs, cut, shares = numbers
-        part.jobs, part.ends, part.logs = texts, ends.tolist(), logs.tolist()
-        part.cut, part.shares = [bool(one) for one in cut], shares.tolist()
-        return part
+    NUMBERS = ("ends", "logs", "cut", "shares")
+    TEXTS = ("jobs",)
 
     def __init__(self) -> None:
         self.ends: list[float] = []
@@ -189,47 +200,56 @@ class Group:
         return max(0, last - RUNS_KEPT), last
 
 
-class Errors:
-    """The latest values of one kind, such as the errors [log s] of a guess, and their quantiles."""
+class Errors(Part):
+    """The latest values of one kind, such as the errors [log s] of a guess, in order of the ends of
+    their runs, and their quantiles."""
 
-    __slots__ = ("_fresh", "_quantiles", "values")
+    __slots__ = ("_dropped", "_fresh", "_quantiles", "ends", "values")
+    NUMBERS = ("ends", "values", "_quantiles", "_fresh", "_dropped")
 
     def __init__(self) -> None:
+        self.ends: list[float] = []
         self.values: list[float] = []
         self._quantiles = np.zeros(0)
-        self._fresh = 0
+        self._fresh = self._dropped = 0
 
-    def dump(self) -> tuple[list[str], list[Sequence[float] | Floats]]:
-        """See `Part`."""
-        return [], [self.values, self._quantiles, [self._fresh]]
-
-    @classmethod
-    def load(cls, texts: list[str], numbers: list[Floats]) -> Self:
-        """See `Part`."""
-        part = cls()
-        values, part._quantiles, fresh = numbers
-        part.values, part._fresh = values.tolist(), int(fresh[0])
-        return part
-
-    def add(self, error: float) -> None:
+    def add(self, error: float, end: float) -> None:
         """Take in an error; the quantiles follow when enough have come in."""
-        self.values.append(error)
-        if len(self.values) > 2 * ERRORS_KEPT:
-            del self.values[:ERRORS_KEPT]
+        at = bisect_right(self.ends, end)
+        self.ends.insert(at, end)
+        self.values.insert(at, error)
+        if len(self.values) > 3 * ERRORS_KEPT:
+            del self.ends[:ERRORS_KEPT], self.values[:ERRORS_KEPT]
+            self._dropped += ERRORS_KEPT
         self._fresh += 1
         if self._fresh * 10 > self.count:
-            values = np.sort(self.values[-ERRORS_KEPT:])
-            at = (np.arange(len(values)) + 0.5) / len(values)
-            self._quantiles = np.interp(LEVELS, at, values)
+            self._quantiles = _even_quantiles(self.values[-ERRORS_KEPT:])
             self._fresh = 0
 
     @property
     def count(self) -> int:
         return min(len(self.values), ERRORS_KEPT)
 
-    def quantiles(self) -> Floats:
-        """At `LEVELS`; at least one error must be there."""
-        return self._quantiles
+    def of(self, moment: float) -> tuple[int, Floats]:
+        """How many counted at a moment, and their quantiles at `LEVELS`; of the earliest that are
+        kept, where those of that moment are no longer."""
+        last = bisect_right(self.ends, moment)
+        if last == len(self.ends):
+            return self.count, self._quantiles
+        if self._dropped:
+            last = max(last, ERRORS_KEPT)
+        values = self.values[max(0, last - ERRORS_KEPT) : last]
+        return len(values), _even_quantiles(values) if values else _NOTHING
+
+
+_NOTHING = np.full(len(LEVELS), np.nan)
+
+
+def _even_quantiles(values: list[float]) -> Floats:
+    """Quantiles at `LEVELS` of values that count the same."""
+    at = (np.arange(len(values)) + 0.5) / len(values)
+    quantiles: Floats = np.interp(LEVELS, at, np.sort(values))
+    return quantiles
 
 
 class Experts:
@@ -251,11 +271,11 @@ class Experts:
         names = (*OWN_EXPERTS, *job.extra)
         quantiles = np.full((len(names), len(LEVELS)), np.nan)
         said = Opinions(names, quantiles, np.zeros(len(names), bool), {}, groups, len(groups), 0, 0)
-        self._points(found, said)
+        self._points(job, found, said)
         self._nested(job, found, said)
         everything: Errors | None = self._parts.get(ALL)
         if everything is not None:
-            quantiles[OWN_EXPERTS.index("global")] = everything.quantiles()
+            quantiles[OWN_EXPERTS.index("global")] = everything.of(job.submitted)[1]
         for row, extra in enumerate(job.extra.values(), len(OWN_EXPERTS)):
             quantiles[row] = extra
         said.awake = ~np.isnan(quantiles[:, 0])
@@ -268,14 +288,14 @@ class Experts:
         for name, (point, context) in said.points.items():
             if not cut or log_s > point:
                 for depth in range(len(context) + 1):
-                    self._of(("errors", name, *context[:depth]), Errors).add(log_s - point)
+                    self._of(("errors", name, *context[:depth]), Errors).add(log_s - point, ended)
         share = log_s - math.log(job.request_s) if job.request_s else math.nan
         for _, key in said.groups:
             self._of(("group", *key), Group).add(ended, log_s, cut, share, job_id)
         if not cut:
-            self._of(ALL, Errors).add(log_s)
+            self._of(ALL, Errors).add(log_s, ended)
             if share == share:
-                self._of(ALL_SHARES, Errors).add(share)
+                self._of(ALL_SHARES, Errors).add(share, ended)
 
     def runs_behind(self, job: Submission, place: int, most: int = 16) -> list[str]:
         """Ids of the latest runs of the group at this place of `Submission.groups`."""
@@ -291,7 +311,7 @@ class Experts:
     def typical_log_s(self) -> float | None:
         """The median of the last runs of all [log s]."""
         everything: Errors | None = self._parts.get(ALL)
-        return None if everything is None else float(everything.quantiles()[P50])
+        return None if everything is None else float(everything.of(math.inf)[1][P50])
 
     def _of(self, key: Key, kind: type[P]) -> P:
         part: P | None = self._parts.get(key)
@@ -299,7 +319,9 @@ class Experts:
             part = self._parts[key] = kind()
         return part
 
-    def _with_errors(self, said: Opinions, name: str, point: float, *context: object) -> None:
+    def _with_errors(
+        self, said: Opinions, moment: float, name: str, point: float, *context: object
+    ) -> None:
         """A guess with the errors that such guesses made: of this context, shrunk to its parents"""
         said.points[name] = (point, context)
         spread = _LAPLACE
@@ -307,11 +329,14 @@ class Experts:
             errors: Errors | None = self._parts.get(("errors", name, *context[:depth]))
             if errors is None:
                 break
-            share = errors.count / (errors.count + FEW)
-            spread = share * errors.quantiles() + (1 - share) * spread
+            count, quantiles = errors.of(moment)
+            if not count:
+                break
+            share = count / (count + FEW)
+            spread = share * quantiles + (1 - share) * spread
         said.quantiles[OWN_EXPERTS.index(name)] = point + spread
 
-    def _points(self, found: list[_Found], said: Opinions) -> None:
+    def _points(self, job: Submission, found: list[_Found], said: Opinions) -> None:
         for place, kind, group, first, last in found:
             if said.points and kind != "this user":
                 continue
@@ -326,13 +351,13 @@ class Experts:
                 said.finest, said.runs = place, len(done)
                 said.apart = _apart(done)
                 several = min(len(done), 3)
-                self._with_errors(said, "last", done[-1], kind, said.apart, several)
-                weights = _fading(4.0)[-len(done) :]
+                self._with_errors(said, job.submitted, "last", done[-1], kind, said.apart, several)
+                weights = _FADING[TYPICAL_HALF_LIFE][-len(done) :]
                 mean = float(np.dot(weights, done) / weights.sum())
-                self._with_errors(said, "typical", mean, kind, said.apart, several)
+                self._with_errors(said, job.submitted, "typical", mean, kind, said.apart, several)
             if kind == "this user":
                 two = math.log((math.exp(done[-1]) + math.exp(done[-2:][0])) / 2)
-                self._with_errors(said, "last two", two, _apart(done[-4:]))
+                self._with_errors(said, job.submitted, "last two", two, _apart(done[-4:]))
 
     def _nested(self, job: Submission, found: list[_Found], said: Opinions) -> None:
         of_all: Errors | None = self._parts.get(ALL)
@@ -343,24 +368,24 @@ class Experts:
         for _, _, group, first, last in found:
             part = _Kept(
                 np.array(group.logs[first:last]),
-                np.array(group.cut[first:last]),
+                np.array(group.cut[first:last], bool),
                 np.array(group.shares[first:last]),
             )
             everything.append(part)
             kept.append(part.completed())
-        base = of_all.quantiles()
-        for name, (half, parent, bounds) in MEMORIES.items():
-            row = OWN_EXPERTS.index(name)
-            if bounds and not any(part.cut.any() for part in everything):
-                continue  # the same as without bounds: nothing of its own to say
-            said.quantiles[row] = _nested_quantiles(
-                everything if bounds else kept, "logs", base, half, parent
-            )
+        count, base = of_all.of(job.submitted)
+        if not count:
+            return
+        for name, memory in (("groups, short", SHORT), ("groups, long", LONG)):
+            quantiles = _nested_quantiles(kept, "logs", base, memory)
+            said.quantiles[OWN_EXPERTS.index(name)] = quantiles
+        if any(part.cut.any() for part in everything):  # else it would be the same
+            bounds = _nested_quantiles(everything, "logs", base, LONG)
+            said.quantiles[OWN_EXPERTS.index("groups, bounds")] = bounds
         shares: Errors | None = self._parts.get(ALL_SHARES)
-        if job.request_s and shares is not None:
-            half, parent, _ = MEMORIES["groups, long"]
-            anybody = shares.quantiles()
-            shape = _nested_quantiles(kept, "shares", anybody, half, parent)
+        count, anybody = (0, base) if shares is None else shares.of(job.submitted)
+        if job.request_s and count:
+            shape = _nested_quantiles(kept, "shares", anybody, LONG)
             asked = math.log(job.request_s)
             said.quantiles[OWN_EXPERTS.index("request")] = asked + shape
             said.quantiles[OWN_EXPERTS.index("request, anybody's")] = asked + anybody
@@ -386,11 +411,11 @@ class _Kept:
 
 
 def _nested_quantiles(
-    parts: list[_Kept], what: str, base: Floats, half: float, parent: float
+    parts: list[_Kept], what: str, base: Floats, memory: tuple[float, float]
 ) -> Floats:
     """Quantiles of nested groups, the finest first, each shrunk to the next, the last to `base`."""
     values = np.concatenate([*(getattr(part, what) for part in parts), base])
-    masses = _shrunk([len(part.logs) for part in parts], half, parent)
+    masses = _shrunk([len(part.logs) for part in parts], *memory)
     cut = np.concatenate([*(part.cut for part in parts), np.zeros(len(base), bool)])
     if np.isnan(values).any():
         stated = ~np.isnan(values)
@@ -399,25 +424,14 @@ def _nested_quantiles(
     return _quantiles(values[order], masses[order], cut[order])
 
 
-_FADING: dict[float, Floats] = {}
-
-
-def _fading(half: float) -> Floats:
-    """Weights of the runs of a group, the latest last and worth 1."""
-    if half not in _FADING:
-        _FADING[half] = 0.5 ** (np.arange(RUNS_KEPT)[::-1] / half)
-    return _FADING[half]
-
-
 def _shrunk(sizes: list[int], half: float, parent: float) -> Floats:
     """Masses of the runs of nested groups of these sizes, the finest first, and of 25 quantiles
     of all runs, which get what is left."""
-    fading = _fading(half)
     left, masses = 1.0, []
     for size in sizes:
         if not size:
             continue
-        weights = fading[-size:]
+        weights = _FADING[half][-size:]
         total = float(weights.sum())
         masses.append(weights * (left / (total + parent)))
         left *= parent / (total + parent)

@@ -13,13 +13,13 @@ node that was lost, memory that ran out. A run that was cancelled or reached its
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Self
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from schedmate.jobs import FAILURE_AGES_S, FAILURE_STATES, JobRecord
-from schedmate.retrieval.experts import Parts, Submission
+from schedmate.retrieval.experts import Part, Parts, Submission
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -44,24 +44,14 @@ CHECKED = 30.0
 """Runs of which about the same was said, and whose end is known, from which on it is said again."""
 
 
-class Fates:
+class Fates(Part):
     """Ended runs of one group by age: how many had run for each, and how many of these failed."""
 
     __slots__ = ("counts",)
+    NUMBERS = ("counts",)
 
     def __init__(self) -> None:
         self.counts = np.zeros((2, len(AGES)))
-
-    def dump(self) -> tuple[list[str], list[Sequence[float] | Floats]]:
-        """See `Part`."""
-        return [], [self.counts[0], self.counts[1]]
-
-    @classmethod
-    def load(cls, texts: list[str], numbers: list[Floats]) -> Self:
-        """See `Part`."""
-        part = cls()
-        part.counts = np.array(numbers)
-        return part
 
     def add(self, run_s: float, failed: bool) -> None:
         """Take in a run that ended."""
@@ -69,25 +59,15 @@ class Fates:
         self.counts[:, run_s >= AGES] += [[1.0], [float(failed)]]
 
 
-class Checks:
+class Checks(Part):
     """By age and bin: runs of which that was said and how many failed; of the latest ones the same,
     and the sum of the corrected probabilities."""
 
     __slots__ = ("counts",)
+    NUMBERS = ("counts",)
 
     def __init__(self) -> None:
         self.counts = np.zeros((5, len(AGES), BINS))
-
-    def dump(self) -> tuple[list[str], list[Sequence[float] | Floats]]:
-        """See `Part`."""
-        return [], [one.ravel() for one in self.counts]
-
-    @classmethod
-    def load(cls, texts: list[str], numbers: list[Floats]) -> Self:
-        """See `Part`."""
-        part = cls()
-        part.counts = np.array(numbers).reshape(part.counts.shape)
-        return part
 
     def corrected(self, said: Floats) -> tuple[Floats, NDArray[np.bool_]]:
         """By age, the probability, and whether it holds."""

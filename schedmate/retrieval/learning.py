@@ -33,7 +33,7 @@ from schedmate.jobs import (
     WorkloadMetadata,
 )
 from schedmate.retrieval.advisor import SchedulingAdvisor
-from schedmate.retrieval.database import Database, HistoryError
+from schedmate.retrieval.database import SCHEMA_VERSION, Database, HistoryError
 from schedmate.retrieval.experts import (
     ALL,
     LEVELS,
@@ -380,9 +380,8 @@ class StoredParts:
         if version != self._version or len(self._held) > HELD:
             self._held.clear()
             self._version = version
-        if not self._made:  # a history of an earlier schedmate that is only read has no such table
-            sql = "SELECT 1 FROM sqlite_master WHERE name = 'learned'"
-            self._made = bool(self._db.query(sql))
+        if not self._made:  # a history of an earlier schedmate that is only read has none or others
+            self._made = self._db.query("PRAGMA user_version")[0][0] == SCHEMA_VERSION
         self._asked.clear()
 
     def forget(self) -> None:
@@ -433,9 +432,8 @@ class StoredParts:
 def dumped(part: Part) -> bytes:
     """A part as it is stored: a line of JSON, then its numbers."""
     texts, numbers = part.dump()
-    arrays = [np.asarray(one, dtype=np.float64) for one in numbers]
-    head = json.dumps([texts, [len(one) for one in arrays]])
-    return head.encode() + b"\n" + np.concatenate(arrays).tobytes()
+    head = json.dumps([texts, [len(one) for one in numbers]])
+    return head.encode() + b"\n" + np.concatenate(numbers).tobytes()
 
 
 def _text(key: Key) -> str:

@@ -21,13 +21,12 @@ A run counts from its end. The state is a function of the ended runs in order of
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from schedmate.retrieval.experts import LEVELS, Experts, Key, Opinions, Parts, Submission
+from schedmate.retrieval.experts import LEVELS, Experts, Key, Opinions, Part, Parts, Submission
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -69,28 +68,17 @@ class Forecast:
     opinions: Opinions
 
 
-class Weights:
+class Weights(Part):
     """Bernstein online aggregation with sleeping experts."""
 
     __slots__ = ("count", "largest", "regret", "square")
+    NUMBERS = ("regret", "square", "largest", "count")
 
-    def __init__(self, experts: int) -> None:
+    def __init__(self, experts: int = 0) -> None:
         self.regret = np.zeros(experts)
         self.square = np.zeros(experts)
         self.largest = 0.1
         self.count = 0
-
-    def dump(self) -> tuple[list[str], list[Sequence[float] | Floats]]:
-        """See `experts.Part`."""
-        return [], [self.regret, self.square, [self.largest, self.count]]
-
-    @classmethod
-    def load(cls, texts: list[str], numbers: list[Floats]) -> Self:
-        """See `experts.Part`."""
-        part = cls(0)
-        part.regret, part.square, (part.largest, count) = numbers
-        part.count = int(count)
-        return part
 
     def of(self, awake: NDArray[np.bool_], prior: Floats) -> Floats:
         """Shares of those that speak."""
@@ -113,26 +101,15 @@ class Weights:
         return np.minimum(1.0 / self.largest, learned)
 
 
-class Shifts:
+class Shifts(Part):
     """By how much the levels of quantiles are shifted, so that each covers what it says."""
 
     __slots__ = ("count", "shifts")
+    NUMBERS = ("shifts", "count")
 
     def __init__(self) -> None:
         self.shifts = np.zeros(len(LEVELS))
         self.count = 0
-
-    def dump(self) -> tuple[list[str], list[Sequence[float] | Floats]]:
-        """See `experts.Part`."""
-        return [], [self.shifts, [self.count]]
-
-    @classmethod
-    def load(cls, texts: list[str], numbers: list[Floats]) -> Self:
-        """See `experts.Part`."""
-        part = cls()
-        part.shifts, count = numbers
-        part.count = int(count[0])
-        return part
 
     def learn(self, errors: Floats) -> None:
         """`errors` is the level of each quantile, less 1 where the run time was below it."""

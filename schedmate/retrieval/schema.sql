@@ -63,7 +63,9 @@ CREATE TRIGGER IF NOT EXISTS ended_now AFTER UPDATE ON jobs WHEN new.ended = 1 A
         INSERT INTO unlearned SELECT new.job_id
         WHERE NOT EXISTS (SELECT 1 FROM unlearned WHERE job_id = new.job_id);
     END;
+-- What an earlier version learned is of another form: all that ended is learned anew.
+DELETE FROM learned;
 INSERT OR IGNORE INTO unlearned SELECT job_id FROM jobs
-    WHERE ended = 1 AND NOT EXISTS (SELECT 1 FROM learned);
+    WHERE ended = 1;
 
 COMMIT;

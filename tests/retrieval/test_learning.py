@@ -77,9 +77,8 @@ def test_a_users_habit_gives_an_estimate_without_code_and_says_so(tmp_path: Path
         assert short.likely_short is not None
         assert long.likely_short is not None
         assert short.likely_short > 0.9 > 0.1 > long.likely_short
-        assert short.experts[0].runs
         assert short.past_jobs == len({run for one in short.experts for run in one.runs}) > 0
-        assert "this" in short.experts[0].text
+        assert any(one.runs and "this" in one.text for one in short.experts)
         assert sum(one.weight for one in short.experts) == pytest.approx(1, abs=0.3)
 
 
@@ -208,17 +207,25 @@ def test_runs_cut_short_and_jobs_that_never_ran_teach_no_run_time(tmp_path: Path
         assert ask(times, "user0").duration_p50_s == before
 
 
+@pytest.mark.parametrize(
+    "earlier",
+    [
+        (
+            "DROP TRIGGER ended_now; DROP TRIGGER ended_anew; DROP TABLE learned;"
+            "DROP TABLE unlearned; PRAGMA user_version = 1;"
+        ),
+        "UPDATE learned SET state = 'of another form'; PRAGMA user_version = 2;",
+    ],
+)
 def test_a_history_of_an_earlier_version_is_learned_whole_and_can_be_read_before(
-    tmp_path: Path,
+    tmp_path: Path, earlier: str
 ) -> None:
     history, times = opened(tmp_path)
     with history:
         history.add_many(month())
+        times.learn()
     with sqlite3.connect(tmp_path / "history.db") as database:
-        database.executescript(
-            "DROP TRIGGER ended_now; DROP TRIGGER ended_anew; DROP TABLE learned;"
-            "DROP TABLE unlearned; PRAGMA user_version = 1;"
-        )
+        database.executescript(earlier)
     with JobHistory.open(tmp_path, load_embedder(), read_only=True) as reader:
         settings = load_settings(history=str(tmp_path))
         assert ask(RunTimes.of(reader, settings), "user0").abstained

@@ -71,6 +71,13 @@ def test_a_run_counts_from_its_end_and_not_from_its_start() -> None:
     assert experts.opinions(submission(51.0)).points["last"][0] == pytest.approx(math.log(50.0))
     assert experts.runs_behind(submission(51.0), 0) == ["first"]
     assert experts.runs_behind(second, 0) == []
+    third = submission(60.0)
+    said = experts.opinions(third)
+    for number in range(8):  # errors of guesses and the runs of all count from then on, too
+        late = submission(55.0 + number / 10)
+        experts.learn(late, experts.opinions(late), 100.0 + number, math.log(9.0), False, "late")
+    assert np.array_equal(experts.opinions(third).quantiles, said.quantiles, equal_nan=True)
+    assert not np.array_equal(experts.opinions(submission(200.0)).quantiles, said.quantiles)
 
 
 def test_runs_cut_short_are_bounds_and_not_run_times() -> None:

@@ -337,7 +337,8 @@ class ExpertMixture(Estimator):
     def observe(self, job: Job, run_time_s: float, completed: bool) -> None:
         log_s = math.log(max(run_time_s, 1.0))
         # when it ended is not said, only that it has: before whatever is asked for next
-        self._mixture.learn(_submission(job, self._now), self._now, log_s, cut=not completed)
+        asked = _submission(job, min(job.submit_time, self._now))
+        self._mixture.learn(asked, self._now, log_s, cut=not completed)
 
 
 def _submission(job: Job, at: float) -> Submission:
