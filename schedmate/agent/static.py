@@ -136,9 +136,11 @@ def extract(
     complete = trace.complete and plan.complete
     # of a script that was not read to its end, another program may be the training
     stands = _NEVER_CONTRADICTED if plan.complete else _FROM_LAUNCH
-    for proof in metadata.evidence.values():
-        if not complete and proof.source not in stands:
+    for field, proof in metadata.evidence.items():
+        named = field == kinds.KIND and proof.source == "derived" and plan.complete
+        if not complete and not named and proof.source not in stands:
             proof.lower(_MAY_BE_MORE, "the program was not read to its end")
+    kinds.doubt_fields(metadata)
     took = time.monotonic() - start
     return Extraction(metadata, completed, warnings, took, plan.entry, not complete, contradicted)
 
@@ -259,12 +261,14 @@ def assemble(
     judged = confidence.judge_answers(answered, confidence.scene_of(trace, plan, lines))
     told = kinds.find_kind(trace, plan, judged)
     kind: JobKind = told.data
-    own = kinds.find_fields(kind, trace, plan, settings, judged, resources)
-    if kinds.has_own_fields(kind):
-        judged = own
-    else:
-        judged |= own
+    judged, is_training = kinds.fields_of(kind, trace, plan, settings, judged, resources)
+    if is_training:
         warnings.extend(of_length)
+    elif kind == "unknown":
+        warnings.append(
+            "what this job does is not known, and nothing that its program reaches trains a "
+            "model: it has no fields of trainings"
+        )
     for field, candidate in judged.items():
         section, _, key = field.partition(".")
         sections.setdefault(section, {})[key] = candidate.data
