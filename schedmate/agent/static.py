@@ -19,7 +19,6 @@ from schedmate.agent import Extraction
 from schedmate.agent.bounds import Budget
 from schedmate.agent.configs.reader import read_changed
 from schedmate.agent.fields import (
-    about,
     confidence,
     extras,
     kinds,
@@ -123,7 +122,7 @@ def extract(
     if trace.complete and plan.complete:
         warnings.extend(trace.refused)
     metadata = assemble(
-        trace, plan, completed, Lines(root), warnings, about.read_readmes(root, plan.entry)
+        trace, plan, completed, Lines(root), warnings, task.read_readmes(root, plan.entry)
     )
     contradicted = doubt_contradicted(metadata, given, missed, warnings)
     stated = metadata.sections()["training_config"]
@@ -211,7 +210,7 @@ def assemble(
     launch: LaunchConfig,
     lines: Lines,
     warnings: list[str],
-    readmes: Sequence[about.About] = (),
+    readmes: Sequence[task.About] = (),
 ) -> WorkloadMetadata:
     """Choose every field's value from what was seen, and from `readmes`.
 
@@ -225,7 +224,7 @@ def assemble(
     }
     evidence: dict[str, Evidence] = {}
 
-    name = model.find_model(trace, settings, plan.entry, readmes)
+    name = model.find_model(trace, settings, plan.entry)
     called = str(name.data) if name is not None else ""
     train, valid = find_datasets(trace, settings, plan, called)
     data = [train] if train is not None else []

@@ -15,8 +15,8 @@ from functools import cache
 from typing import Any, Protocol
 
 from schedmate.agent.fields import training
-from schedmate.agent.fields.about import README
 from schedmate.agent.fields.candidates import Candidate, Lines, is_known, only_letters, rules
+from schedmate.agent.fields.task import README
 from schedmate.agent.fields.training import COMPUTED
 from schedmate.agent.interp.trace import Trace
 from schedmate.agent.launch.plan import LaunchPlan
@@ -163,10 +163,9 @@ def judge_answers(answers: Mapping[str, Candidate], scene: Scene) -> dict[str, C
     for name, answer in answers.items():
         if answer.doubted:
             lower(name, answer.score / 100, answer.note or doubts.get(name) or "")
-        if answer.rule == README or (answer.place[0] or "").lower().endswith(_PROSE):
+        prose = (answer.place[0] or "").lower().endswith(_PROSE) and answer.source != "config"
+        if prose or answer.rule == README:
             lower(name, _SAID, "only prose says it, which no program reads")
-            if name == MODEL and TASK in answers and answers[TASK].rule == "model":
-                lower(TASK, _SAID, "it follows from a name that only prose says")
     return {
         name: replace(answers[name], sure=round(sure[name], 3), doubt=doubts.get(name) or None)
         for name in answers

@@ -84,7 +84,6 @@ def find_extras(trace: Trace, settings: list[Setting], lines: Lines) -> dict[str
     by_rule("parameter", by_field.values())
     by_field = unread | by_field
     training.compare_optimizers(makers, by_field, lines)
-    training.doubt_precision_on_cpu(trace, settings, by_field)
     by_rule("call", by_field.values())
     by_field = {
         field: replace(chosen, considered=[*weighed.get(field, ()), chosen])

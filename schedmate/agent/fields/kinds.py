@@ -322,8 +322,7 @@ def fields_of(
 ) -> tuple[dict[str, Candidate], bool]:
     """The fields that a job of this kind has, by dotted name, and whether it may be a training.
 
-    Only trainings have fields of trainings, and jobs of no known kind whose program was not
-    followed: of one that was, nothing that it reaches trains.
+    Only trainings have fields of trainings, and jobs of no known kind that may train out of sight.
 
     Args:
         kind: what it is; of a training, what it has besides the fields of trainings.
@@ -339,10 +338,10 @@ def fields_of(
 
 
 def _is_all(trace: Trace, plan: LaunchPlan) -> bool:
-    """Whether what was followed is all that the job does: it starts no program of its own."""
-    starts = _pattern("starts")
+    """Whether what was followed is all that the job does: nothing may train out of sight."""
+    elsewhere = _pattern("elsewhere")
     complete = bool(trace.calls) and trace.complete and plan.complete
-    return complete and not any(starts.search(event.path) for event in trace.calls)
+    return complete and not any(elsewhere.search(event.path) for event in trace.calls)
 
 
 def doubt_fields(metadata: WorkloadMetadata) -> None:

@@ -65,29 +65,25 @@ def built_models(trace: Trace) -> list[Candidate]:
             continue
         if classes.is_training_module(cls):
             out.append(_training_module(event, cls))
-            continue
-        if not classes.is_network(cls):
+        elif not classes.is_network(cls):
             candidate = None if event.inside else _made_of_networks(event, cls, makers)
             if candidate is None and id(cls) in fitted and not WRAPPER.search(cls.name):
-                made = event.result.origin if event.result is not None else None
-                candidate = Candidate(
-                    cls.name,
-                    made,
-                    prior.around_networks["of parameters"],
-                    "class constructed",
-                    AROUND,
-                )
-            if candidate is not None:
-                out.append(candidate)
-            continue
-        if NOT_NETWORK.search(cls.name) or any(OF_LOSS.search(c.name) for c in cls.mro()[1:]):
-            continue
-        score = _class_score(event, cls, optimised, parts) + (
-            prior.network["inside a wrapper"] if event.inside else 0
-        )
-        origin = event.result.origin if event.result is not None else None
-        out.append(Candidate(class_name(cls), origin, score, "class constructed", NETWORK))
+                score = prior.around_networks["of parameters"]
+                candidate = _constructed(event, cls.name, score, AROUND)
+            out += [candidate] if candidate is not None else []
+        elif not NOT_NETWORK.search(cls.name) and not any(
+            OF_LOSS.search(c.name) for c in cls.mro()[1:]
+        ):
+            score = _class_score(event, cls, optimised, parts)
+            score += prior.network["inside a wrapper"] if event.inside else 0
+            out.append(_constructed(event, class_name(cls), score, NETWORK))
     return out
+
+
+def _constructed(event: CallEvent, name: str, score: float, rule: str) -> Candidate:
+    """The model that a call constructs."""
+    origin = event.result.origin if event.result is not None else None
+    return Candidate(name, origin, score, "class constructed", rule)
 
 
 def _made_of_networks(event: CallEvent, cls: Class, makers: set[int]) -> Candidate | None:
@@ -97,43 +93,29 @@ def _made_of_networks(event: CallEvent, cls: Class, makers: set[int]) -> Candida
     """
     if re.match(r"Random|Dummy|Mock", cls.name):
         return None
-    origin = event.result.origin if event.result is not None else None
-    doubt = 0 if event.certain else prior.network["unsure"]
+    name, sure = cls.name, event.certain
     agent = _is_agent(cls.name)
     named_after = normal_name(event.target) == normal_name(cls.name)
     whole = is_whole(cls.name) and cls.name != "Agent"
+    named = TARGET.match(event.target) or event.target == "m" or _MAKER.match(event.function)
+    wrapper = WRAPPER.search(cls.name)
     if not agent and whole and (named_after or _WHOLE.match(event.target)):
-        return Candidate(
-            cls.name, origin, prior.around_networks["whole"] + doubt, "class constructed", AROUND
-        )
-    if agent and (TARGET.match(event.target) or _AGENT.match(event.target)):
-        name = re.sub(r"_?(Trainer|Learner)$", "", cls.name)
-        return Candidate(
-            name, origin, prior.around_networks["agent"] + doubt, "class constructed", AROUND
-        )
-    named = TARGET.match(event.target) or event.target == "m"
-    if not named and not _MAKER.match(event.function):
-        return None
-    if id(cls) in makers and event.target == "model" and not WRAPPER.search(cls.name):
-        return Candidate(
-            cls.name, origin, prior.around_networks["maker"] + doubt, "class constructed", AROUND
-        )
-    if _PLAIN_MODEL.search(cls.name):
+        row = "whole"
+    elif agent and (TARGET.match(event.target) or _AGENT.match(event.target)):
+        row, name = "agent", re.sub(r"_?(Trainer|Learner)$", "", cls.name)
+    elif named and id(cls) in makers and event.target == "model" and not wrapper:
+        row = "maker"
+    elif named and _PLAIN_MODEL.search(cls.name):
         own = cls.name.endswith("Agent") and not cls.name.startswith("Base")
-        telling = own and len(cls.name) > 6
-        score = prior.around_networks["named agent" if telling else "plain"]
-        return Candidate(cls.name, origin, score, "class constructed", AROUND)
-    if event.target in ("model", "net", "network") and not (
-        WRAPPER.search(cls.name) or classes.is_record(cls) or classes.is_dataset(cls)
+        row, sure = "named agent" if own and len(cls.name) > 6 else "plain", True
+    elif event.target in ("model", "net", "network") and not (
+        wrapper or classes.is_record(cls) or classes.is_dataset(cls)
     ):
-        return Candidate(
-            cls.name,
-            origin,
-            prior.around_networks["kept as model"] + doubt,
-            "class constructed",
-            AROUND,
-        )
-    return None
+        row = "kept as model"
+    else:
+        return None
+    score = prior.around_networks[row] + (0 if sure else prior.network["unsure"])
+    return _constructed(event, name, score, AROUND)
 
 
 def _is_agent(name: str) -> bool:
@@ -191,9 +173,7 @@ def _training_module(event: CallEvent, cls: Class) -> Candidate:
     name = name or cls.name
     if not wrapper and is_known(name, "models"):
         score += prior.network["known training module"]
-    return Candidate(
-        name, event.result.origin if event.result else None, score, "class constructed", NETWORK
-    )
+    return _constructed(event, name, score, NETWORK)
 
 
 # Models that third-party calls name.
@@ -367,38 +347,24 @@ def _generic_model(event: CallEvent) -> Candidate | None:
     if NOT_MODEL.search(last):
         return None
     if last in ("Sequential", "Model", "Trainer", "Module", "Functional"):
+        place = _call_origin(event)
         if event.owner is not None and event.function == "__init__":
             # built by the constructor of the program's own model class
-            return Candidate(
-                event.owner.name,
-                _call_origin(event),
-                score + prior.nameless_network["owner"],
-                "the class that builds it",
-            )
-        name_given = event.kwargs.get("name")
-        if (
-            name_given is not None
-            and isinstance(name_given.data, str)
-            and name_given.data not in ("model", "net")
-        ):
+            score += prior.nameless_network["owner"]
+            return Candidate(event.owner.name, place, score, "the class that builds it")
+        given = event.kwargs.get("name")
+        if given is not None and given.text is not None and given.text not in ("model", "net"):
             # of nested models the outermost is built last
-            place = event.site.line / 1e6
-            return Candidate(
-                name_given.data,
-                name_given.origin,
-                score + prior.nameless_network["own name"] + place,
-                "the model's own name",
-            )
+            score += prior.nameless_network["own name"] + event.site.line / 1e6
+            return Candidate(given.text, given.origin, score, "the model's own name")
         if event.function and not _BUILDER.match(event.function):
             # a function named as a class is, `DeepFM(features)`
             upper = event.function[:1].isupper()
             score += prior.nameless_network["like a class" if upper else "builder"]
             if not _STEP_OF_BUILDING.match(event.function):
-                note = "the function that builds it"
-                return Candidate(event.function, _call_origin(event), score, note)
+                return Candidate(event.function, place, score, "the function that builds it")
         score += prior.nameless_network["plain"]
-    origin = event.result.origin if event.result is not None else None
-    return Candidate(last, origin, score, "class constructed", LIBRARY_CLASS)
+    return _constructed(event, last, score, LIBRARY_CLASS)
 
 
 # How the networks that a program constructs are related: wholes, parts, losses, optimised ones.
