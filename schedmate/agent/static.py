@@ -253,14 +253,13 @@ def assemble(
     for key, candidate in beside.items():
         section = "dataset_config" if key == "num_workers" else "training_config"
         answers[f"{section}.{key}"] = candidate
-    resources = _resources(devices, plan, launch)
-    for key, candidate in resources.items():
+    for key, candidate in _resources(devices, plan, launch).items():
         answers[f"training_config.{key}"] = candidate
     answered = {field: candidate for field, candidate in answers.items() if candidate is not None}
     judged = confidence.judge_answers(answered, confidence.scene_of(trace, plan, lines))
     told = kinds.find_kind(trace, plan, judged)
     kind: JobKind = told.data
-    judged, is_training = kinds.fields_of(kind, trace, plan, settings, judged, resources)
+    judged, is_training = kinds.fields_of(kind, trace, plan, settings, judged)
     if is_training:
         warnings.extend(of_length)
     elif kind == "unknown":

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 from typing import Literal as Choice
 
 from schedmate.agent.configs.interpolation import (
@@ -39,6 +40,7 @@ from schedmate.agent.configs.trees import (
 )
 from schedmate.agent.configs.yaml_reader import read_yaml
 from schedmate.agent.values import Origin, Unknown, Value, lifted
+from schedmate.base.data import load
 from schedmate.base.errors import did_you_mean
 from schedmate.base.files import is_dir, is_file
 
@@ -348,34 +350,11 @@ def _package_of_entry(at: str, package: str) -> str | None:
 
 OverrideKind = Choice["change", "add", "force", "delete"]
 
-_VALUE_FLAGS = {
-    "--config-name": "config_name",
-    "-cn": "config_name",
-    "--config-path": "config_path",
-    "-cp": "config_path",
-    "--config-dir": "config_dir",
-    "-cd": "config_dir",
-    "--package": "",
-    "-p": "",
-    "--cfg": "",
-    "-c": "",
-    "--info": "",
-    "-i": "",
-    "--experimental-rerun": "",
-}
-_SWITCHES = {
-    "--multirun",
-    "-m",
-    "--run",
-    "-r",
-    "--resolve",
-    "--help",
-    "-h",
-    "--hydra-help",
-    "--version",
-    "--shell-completion",
-    "-sc",
-}
+_TABLES: dict[str, Any] = load("agent/configs/hydra.yaml")
+_VALUE_FLAGS: dict[str, str | None] = _TABLES["flags_with_a_value"]
+_SWITCHES = frozenset(_TABLES["switches"])
+BUILT_IN_GROUPS: dict[str, list[str]] = _TABLES["groups"]
+"""Hydra's own groups below `hydra/` and the options it ships; they say nothing of training."""
 _OVERRIDE = re.compile(
     r"(?P<sign>\+\+|\+|~|)(?P<key>[\w$./-]*)(?:@(?P<package>[\w$.:-]*))?(?:=(?P<value>.*))?",
     re.DOTALL,
@@ -430,8 +409,9 @@ def parse_command_line(tokens: Sequence[Value]) -> CommandLine:
         if name in _VALUE_FLAGS:
             following = None if equals else next(remaining, None)
             value = attached if equals else (following.data if following else None)
-            if _VALUE_FLAGS[name] and isinstance(value, str):
-                setattr(line, _VALUE_FLAGS[name], value)
+            attribute = _VALUE_FLAGS[name]
+            if attribute is not None and isinstance(value, str):
+                setattr(line, attribute, value)
         elif text in _SWITCHES:
             continue
         elif text.startswith("-"):
@@ -492,19 +472,6 @@ def _sweep_elements(text: str) -> list[LiteralData]:
 
 
 _HEADER = re.compile(r"#\s*@(\S+)\s+(\S+)\s*")
-
-BUILT_IN_GROUPS = {
-    "output": ("default",),
-    "launcher": ("basic",),
-    "sweeper": ("basic",),
-    "help": ("default",),
-    "hydra_help": ("default",),
-    "hydra_logging": ("default", "disabled", "none", "hydra_debug"),
-    "job_logging": ("default", "disabled", "none", "stdout"),
-    "callbacks": (),
-    "env": ("default",),
-}
-"""Hydra's own groups below `hydra/` and the options it ships; they say nothing of training."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -597,7 +564,7 @@ class ConfigSources:
 
 def _built_in_config(path: str) -> bool:
     parts = path.split("/")
-    return len(parts) == 3 and parts[0] == "hydra" and parts[2] in BUILT_IN_GROUPS.get(parts[1], ())
+    return len(parts) == 3 and parts[0] == "hydra" and parts[2] in BUILT_IN_GROUPS.get(parts[1], [])
 
 
 def _package_header(source: Source) -> str | None:

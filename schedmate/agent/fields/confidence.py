@@ -330,7 +330,6 @@ def _of_model(text: str, scene: Scene) -> dict[str, float]:
         "could be any model": bool(_PLAIN_NAME.fullmatch(text)),
         "around a model": bool(_AROUND.search(text)),
         "beside a model": bool(_BESIDE.search(text)),
-        "known dataset": scene.known(text, "datasets"),
         "of the script's name": len(text) > 2 and only_letters(text) in only_letters(stem),
         "of a configuration's name": len(text) > 2
         and any(
@@ -338,6 +337,13 @@ def _of_model(text: str, scene: Scene) -> dict[str, float]:
         ),
         "an identifier of a hub": text.count("/") == 1,
         "a class's name": bool(re.search(r"[a-z][A-Z]|^[A-Z][a-z]", text)),
+        **_of_name(text, scene),
+    }
+
+
+def _of_name(text: str, scene: Scene) -> dict[str, float]:
+    return {
+        "known dataset": scene.known(text, "datasets"),
         "small letters": text == text.lower() and text.isalpha(),
         "three letters or fewer": len(text) <= 3,
         "a long name": len(text) > 30,
@@ -356,16 +362,13 @@ _KIND_OF_DATA = re.compile(
 def _of_dataset(text: str, scene: Scene) -> dict[str, float]:
     model = scene.answers.get(MODEL)
     return {
-        "known dataset": scene.known(text, "datasets"),
         "known model": scene.known(text, "models"),
         "could be any data": bool(_KIND_OF_DATA.fullmatch(text)),
         "a path": "/" in text,
         "a path of several parts": text.count("/") > 1 or text.startswith(("/", ".")),
         "of a split": bool(re.search(r"(^|[-_/.])(train|val|valid|test|dev)", text, re.IGNORECASE)),
         "a class's name": bool(re.search(r"[a-z][A-Z]", text)),
-        "small letters": text == text.lower() and text.isalpha(),
-        "three letters or fewer": len(text) <= 3,
-        "a long name": len(text) > 30,
+        **_of_name(text, scene),
         "the model's name": model is not None
         and only_letters(text) == only_letters(str(model.data)),
     }

@@ -18,6 +18,7 @@ from schedmate.agent.fields.candidates import (
     is_ambiguous,
     is_known,
     is_launched,
+    pattern_of,
 )
 from schedmate.agent.fields.dataset_calls import uses_of_call
 from schedmate.agent.fields.dataset_names import CLASS_NAME, Use, as_written_points, dataset_of_path
@@ -40,9 +41,7 @@ from schedmate.agent.interp.trace import Trace
 from schedmate.agent.launch.plan import LaunchPlan
 from schedmate.agent.values import Origin, Unknown
 
-_OF_SAMPLES = re.compile(
-    r"(compute|calc|calculate|get|eval|evaluate)_(feature_stats|fid|kid|is$|inception)"
-)
+_OF_SAMPLES = pattern_of("dataset.of_samples")
 """Functions that measure how much a generator's samples are like the data."""
 _HELD_OUT = re.compile(r"(val|valid|validation|test)_(ds|dl|data|dataset|loader|dataloader)$")
 OTHER_SPLIT = "another split of the training set"
@@ -226,16 +225,9 @@ def _tells(train: Candidate) -> bool:
 # Words only, weaker the further they are from the launch; nothing in them is obeyed.
 
 
-_NOT_DATA = re.compile(
-    r"model|arch|net|resume|restore|ckpt|checkpoint|vocab|tokenizer|weight|pretrain|teacher|backbone|init|"
-    r"project|user|host|device|stat|label|class|optim|sched|metric|loss|config|cfg|script",
-    re.IGNORECASE,
-)
+_NOT_DATA = pattern_of("dataset.not_data")
 """Settings whose words are not about the data that this run trains on."""
-_RUN_NAME = re.compile(
-    r"out|log|save|result|dest|(run|exp|expt|experiment|job|wandb)_?(name|id|tag|title)|^(name|tag)$",
-    re.IGNORECASE,
-)
+_RUN_NAME = pattern_of("dataset.run_name")
 """Settings that name the run or its results, often after its data."""
 _PART = re.compile(r"[A-Za-z]+|\d+")
 LAUNCH = "name in the launch"

@@ -21,6 +21,7 @@ from schedmate.agent.fields.candidates import (
     by_rule,
     is_launched,
     is_number,
+    pattern_of,
     rule_argument,
     rules,
     source_bonus,
@@ -35,11 +36,7 @@ from schedmate.agent.values import Value
 SETTING = "setting"
 """Rule: a setting says it."""
 _STRINGS = {"optimizer", "precision"}
-_NOT_HERE = re.compile(
-    r"eval|valid|test|(?<![a-z])val(?![a-z])|teacher|discriminator|logger|wandb|(?<!batch_)sampl|infer|"
-    r"^(rollout|ref|reward(_model)?|critic|vllm\w*|generat\w*)$",
-    re.IGNORECASE,
-)
+_NOT_HERE = pattern_of("extras.not_here")
 _OTHER_INPUT = re.compile(r"encod|lstm|rnn|gru|pool|atten|layer|forward", re.IGNORECASE)
 """Parts of a model whose input is no picture."""
 _LATENT = re.compile(r"unet|nnet|latent|denoiser", re.IGNORECASE)

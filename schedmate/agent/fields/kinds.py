@@ -318,7 +318,6 @@ def fields_of(
     plan: LaunchPlan,
     settings: Sequence[Setting],
     answers: Mapping[str, Candidate],
-    resources: Mapping[str, Candidate],
 ) -> tuple[dict[str, Candidate], bool]:
     """The fields that a job of this kind has, by dotted name, and whether it may be a training.
 
@@ -330,18 +329,24 @@ def fields_of(
         plan: the program and its words.
         settings: the leaves of its settings.
         answers: the fields that were found as if it were a training.
-        resources: its GPUs and nodes.
     """
-    is_training = family(kind) == "training" and not (kind == "unknown" and _is_all(trace, plan))
-    own = _own_fields(kind, trace, plan, settings, answers, resources, is_training)
+    is_training = family(kind) == "training"
+    if kind == "unknown":
+        is_training = not _trains_nowhere(trace, plan, settings)
+    own = _own_fields(kind, trace, plan, settings, answers, is_training)
     return ({**answers, **own} if is_training else own), is_training
 
 
-def _is_all(trace: Trace, plan: LaunchPlan) -> bool:
-    """Whether what was followed is all that the job does: nothing may train out of sight."""
-    elsewhere = _pattern("elsewhere")
-    complete = bool(trace.calls) and trace.complete and plan.complete
-    return complete and not any(elsewhere.search(event.path) for event in trace.calls)
+def _trains_nowhere(trace: Trace, plan: LaunchPlan, settings: Sequence[Setting]) -> bool:
+    """Whether what was followed is all that the job does, and nothing in it is about training."""
+    elsewhere, about = _pattern("elsewhere"), _pattern("about_training")
+    return (
+        bool(trace.calls)
+        and trace.complete
+        and plan.complete
+        and not any(elsewhere.search(event.path) for event in trace.calls)
+        and not any(about.search(_words_of(part)) for one in settings for part in one.path)
+    )
 
 
 def doubt_fields(metadata: WorkloadMetadata) -> None:
@@ -364,14 +369,13 @@ def _own_fields(
     plan: LaunchPlan,
     settings: Sequence[Setting],
     answers: Mapping[str, Candidate],
-    resources: Mapping[str, Candidate],
     is_training: bool,
 ) -> dict[str, Candidate]:
     """The fields besides those of trainings."""
     known = program_of(plan)
     stated = [*_pairs(known, plan), *settings, *_of_calls(trace)]
     found: dict[str, Candidate] = {}
-    if kind in rules("kinds")["with_model"]:
+    if kind in rules("kinds")["with_model"] and not is_training:
         words = _positional(known, plan)
         named = list(known.model) if known is not None else []
         if known is not None and known.pairs:
@@ -397,8 +401,10 @@ def _own_fields(
             found.setdefault(f"job_config.{field}", candidate)
     if kind == "sweep":
         found |= _of_sweep(plan, answers, found)
-    if not is_training:
-        found |= {f"job_config.{name}": candidate for name, candidate in resources.items()}
+    for name in ("num_gpus", "num_nodes"):
+        devices = answers.get(f"training_config.{name}")
+        if devices is not None and not is_training:
+            found[f"job_config.{name}"] = devices
     return found
 
 

@@ -21,6 +21,7 @@ from schedmate.agent.fields.candidates import (
     is_known,
     is_launched,
     is_whole,
+    pattern_of,
     rules,
     source_bonus,
     text_of,
@@ -185,10 +186,7 @@ FILE_NAME, SCRIPT = "file name", "script"
 """Rules: the model is named by a configuration file, by the program's file."""
 _BY_NAME = (FILE_NAME, SCRIPT)
 
-_VARIANT = re.compile(
-    r"-?\d*+(-?(v?\d\w*+|rnn|gru|lstm|cnn|mlp|small|base|large|tiny|mini|huge|nano|medium|lite|xl|"
-    r"bc|her|per))*(?=-|$)"
-)
+_VARIANT = pattern_of("model.variant")
 """What says of a known model which one it is, up to the end of a word."""
 
 
@@ -277,27 +275,14 @@ def _known_model_in(stem: str) -> tuple[str, bool] | None:
     )
 
 
-BARE = re.compile(
-    r"(\w*(Classification|Segmentation|Detection|Regression|Prediction|Reconstruction|Training))?Task|"
-    r"(_?Serial|Noisy)Model|Model\d|Agent|Baseline|Generator[A-Z]\w*|"
-    r"(Base|My|Simple|The|Full|Dygraph|Static)?(Auto[eE]ncoder|[Gg]enerator|Model|Net|Network|Module|Backbone|Encoder|"
-    r"Decoder|Sequential|NN|Net[GD]|(Un|Self|Semi)Sup(ervised)?Model)"
-)
+BARE = pattern_of("model.bare")
 """Names of classes that could be of any model."""
 
 
 # Models that settings and configuration files name.
 
 
-_FILES = (
-    "cfg",
-    "weights",
-    "checkpoint",
-    "checkpointdir",
-    "pretrainedpath",
-    "loadpath",
-    "initmodel",
-)
+_FILES = word_list("model_files")
 """Settings that hold a file; only a file named after a known model names one."""
 
 _OF_BACKBONE, _BACKBONE_ALONE = "backbone of a section", "backbone"
@@ -549,12 +534,7 @@ def _configs_with_a_model(settings: list[Setting]) -> set[str]:
 # Classes that configuration files name for the program to construct.
 
 
-_WRONG_PART = re.compile(
-    r"language_?backbone|text_?backbone|optim|sched|data|loss|teacher|discriminator|logger|wandb|eval|ema|tokenizer|callback|metric|"
-    r"critic|reward|init_cfg|sampl|solver|vae|cond_stage|first_stage|pretransform|neck|head|aug|lora|slm$|vocoder|speaker|"
-    r"text_enc|content_enc|condition|checkpointer|^dis$",
-    re.IGNORECASE,
-)
+_WRONG_PART = pattern_of("model.wrong_part")
 
 
 def is_wrong_part(setting: Setting) -> bool:
@@ -562,28 +542,8 @@ def is_wrong_part(setting: Setting) -> bool:
     return any(_WRONG_PART.search(part) for part in setting.path[:-1])
 
 
-_MODEL_SECTION = re.compile(
-    r"^(model|net|nnet|network|network_g|net_g|module|arch|generator|unet|architecture|unet_config|"
-    r"init_args|denoiser|backbone_model|embedding_model|policy|transformer|enc|encoder)$"
-)
-_INNER = (
-    "net",
-    "network",
-    "network_config",
-    "network_g",
-    "net_g",
-    "unet",
-    "arch",
-    "architecture",
-    "unet_config",
-)
-
-
-_ASSEMBLY = re.compile(
-    r"(Cascade)?EncoderDecoder(Decoupled)?|(\w*Image)?Classifier|(TopDown|Topdown|BottomUp|Bottomup)\w*|"
-    r"Recognizer(2D|3D|GCN)|(Single|Two)StageDetector|BaseDetector|TextRecognizer|\w*Wrapper|"
-    r"MODNet|DiffusionEngine|Base\w*Model"
-)
+_MODEL_SECTION = pattern_of("model.model_section")
+_ASSEMBLY = pattern_of("model.assembly")
 """Classes that only put parts together, of which one gives the model its name."""
 
 
@@ -618,7 +578,9 @@ def models_from_classes(settings: list[Setting]) -> list[Candidate]:
         if _ASSEMBLY.fullmatch(name):
             out.extend(_assembled_models(setting, settings))
             score += prior.configured_class["assembly"]
-        inner = parts[-1] in _INNER and (len(parts) > 1 or parts[-1] == "network_g")
+        inner = parts[-1] in word_list("inner_sections") and (
+            len(parts) > 1 or parts[-1] == "network_g"
+        )
         if inner and any(re.fullmatch(r"(agent|algo(rithm)?)s?", part) for part in parts[:-1]):
             score += prior.configured_class["of an agent"]
         elif inner and parts[-1] != "unet_config":

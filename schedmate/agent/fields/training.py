@@ -20,10 +20,12 @@ from schedmate.agent.fields.candidates import (
     Lines,
     is_launched,
     is_number,
+    pattern_of,
     rule_argument,
     rules,
     text_of,
 )
+from schedmate.agent.fields.dataset_names import role_of_arguments
 from schedmate.agent.fields.settings import normal_name
 from schedmate.agent.interp.objects import Call, Instance
 from schedmate.agent.interp.trace import CallEvent, Trace
@@ -242,9 +244,6 @@ def _add_cast(event: CallEvent, by_field: Found) -> None:
 
 _LOADERS = ("torch.utils.data.DataLoader", "torch_geometric.loader.DataLoader")
 _EVALUATES = re.compile(r"(^|_)(val|valid|eval|test|dev|infer|generat)", re.IGNORECASE)
-_TRAINS = re.compile(r"(^|_)train", re.IGNORECASE)
-_SPLITS = ("split", "mode", "phase", "subset", "image_set", "set", "flag", "stage", "set_name")
-_SWITCHES = ("train", "is_train", "training", "is_training")
 _AROUND = 3
 """Datasets inside each other that are looked into: `Subset(CIFAR10(train=False), ids)`."""
 
@@ -292,15 +291,9 @@ def _role_of_data(value: Value, depth: int) -> bool | None:
     if not isinstance(data, Call | Instance) or depth > _AROUND:
         return None
     arguments = data.kwargs if isinstance(data, Call) else data.attrs
-    for name in _SWITCHES:
-        if name in arguments and isinstance(arguments[name].data, bool):
-            return bool(arguments[name].data)
-    for name in _SPLITS:
-        split = arguments[name].text if name in arguments else None
-        if split is not None and _EVALUATES.search(split):
-            return False
-        if split is not None and _TRAINS.search(split):
-            return True
+    evaluates = role_of_arguments(arguments)
+    if evaluates is not None:
+        return not evaluates
     inner = data.args if isinstance(data, Call) else list(data.attrs.values())
     roles = (_role_of_data(item, depth + 1) for item in inner[:4])
     return next((role for role in roles if role is not None), None)
@@ -313,11 +306,7 @@ _NAMED = 3
 """Further optimisers that are named."""
 _OF_TIME = re.compile(r"step|iter|epoch|warm|sched|decay|anneal|cos|progress", re.IGNORECASE)
 """What a rate that changes while the program trains is computed from."""
-_OPTIMIZER = re.compile(
-    r"adam|sgd|rmsprop|adagrad|adadelta|adafactor|lamb|lars|lion|muon|momentum|shampoo|sophia|soap|"
-    r"novograd|prodigy|ranger|lbfgs|rprop|yogi|adan$|galore|optimi[sz]er$",
-    re.IGNORECASE,
-)
+_OPTIMIZER = pattern_of("training.optimizer")
 _ALIKE = {"GradientDescent": "SGD"}
 _RATE_FIRST = re.compile(r"(keras|tensorflow|optax|mlx)\.")
 """Optimisers that are not given the parameters when they are made."""
