@@ -12,7 +12,7 @@ ConfigStore.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -200,20 +200,23 @@ def _extend_search_path(
         text = item.data if isinstance(item.data, str) else ""
         scheme, _, rest = text.rpartition("://")
         relative = rest.replace(".", "/") if scheme == "pkg" else rest
-        directory = _directory_inside(relative, [root, config_dir.parent, root / "src"], root)
+        bases = [root, config_dir.parent, root / "src"] if relative else []
+        directory = _first_inside((base / relative for base in bases), root, is_dir)
         if directory is None:
             warnings.append(f"search path '{text}' is not in the repository; it was left out")
         else:
             sources.directories.append(directory)
 
 
-def _directory_inside(path: str, bases: Sequence[Path], root: Path) -> Path | None:
-    """The first directory `path` names below one of `bases` that lies inside `root`."""
-    for base in bases:
+def _first_inside(
+    places: Iterable[Path], root: Path, is_there: Callable[[Path], bool]
+) -> Path | None:
+    """The first of `places` that is there and lies inside `root`, without links."""
+    for place in places:
         try:
-            directory = (base / path).resolve()
-            if path and is_dir(directory) and directory.is_relative_to(root.resolve()):
-                return directory
+            resolved = place.resolve()
+            if is_there(place) and resolved.is_relative_to(root.resolve()):
+                return resolved
         except (OSError, RuntimeError, ValueError):
             continue
     return None
@@ -529,16 +532,8 @@ class ConfigSources:
         return did_you_mean(name, sorted(beside))
 
     def _below(self, path: str, *, directory: bool) -> Path | None:
-        for parent in self.directories:
-            try:
-                place = parent / path
-                if is_dir(place) if directory else is_file(place):
-                    resolved = place.resolve()
-                    if resolved.is_relative_to(self._base):
-                        return resolved
-            except (OSError, RuntimeError, ValueError):
-                continue
-        return None
+        places = (parent / path for parent in self.directories)
+        return _first_inside(places, self._base, is_dir if directory else is_file)
 
     def _load(self, path: str) -> SourceConfig | None:
         stem = path.removesuffix(".yaml")

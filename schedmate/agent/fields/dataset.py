@@ -248,7 +248,7 @@ def find_hint(
 
 def _from_launch(settings: list[Setting], plan: LaunchPlan, any_name: bool) -> Candidate | None:
     """A well-known dataset in what the user gave for this launch: `--dump-root=data/cmu_arctic`."""
-    candidates = []
+    candidates, note = [], "a name in the launch"
     for setting in settings:
         text, origin = setting.value.data, setting.value.origin
         launched = origin is not None and origin.source in ("command", "script", "environment")
@@ -257,7 +257,7 @@ def _from_launch(settings: list[Setting], plan: LaunchPlan, any_name: bool) -> C
             name = _in_path(text) or (None if run or not any_name else _below_data(text))
             if name is not None:
                 score = prior.hint["name of the run" if run else "option of the launch"]
-                candidates.append(Candidate(name, origin, score, "a name in the launch", LAUNCH))
+                candidates.append(Candidate(name, origin, score, note, LAUNCH))
     before = ""
     for value in [*plan.argv, *plan.facts.values()]:
         text = value.data.text if isinstance(value.data, Unknown) else value.data
@@ -270,15 +270,8 @@ def _from_launch(settings: list[Setting], plan: LaunchPlan, any_name: bool) -> C
             )
             name = None if is_other_flag or text.startswith("-") else _in_path(text)
             if name is not None:
-                candidates.append(
-                    Candidate(
-                        name,
-                        value.origin,
-                        prior.hint["name of the run"],
-                        "a name in the launch",
-                        LAUNCH,
-                    )
-                )
+                score = prior.hint["name of the run"]
+                candidates.append(Candidate(name, value.origin, score, note, LAUNCH))
             before = text if "=" not in text else ""
     return best_candidate(candidates)
 

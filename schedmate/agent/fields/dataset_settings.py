@@ -143,13 +143,8 @@ def bare_place(settings: list[Setting]) -> Candidate | None:
         if bare is None or len(setting.path) > 1 or setting.kind == "globals":
             continue
         if (setting.explicit and _OWN_PLACE.fullmatch(text)) or _AT_HOME.match(text):
-            return Candidate(
-                bare[1],
-                setting.value.origin,
-                prior.dataset["folder"],
-                "a folder as written",
-                "folder",
-            )
+            score, note = prior.dataset["folder"], "a folder as written"
+            return Candidate(bare[1], setting.value.origin, score, note, "folder")
     return None
 
 
