@@ -42,7 +42,6 @@ _OTHER_INPUT = re.compile(r"encod|lstm|rnn|gru|pool|atten|layer|forward", re.IGN
 _LATENT = re.compile(r"unet|nnet|latent|denoiser", re.IGNORECASE)
 """Parts whose pictures may be smaller than the data's."""
 _SMALLEST_IMAGE = 16
-_SCHEDULE = re.compile(r"sched", re.IGNORECASE)
 _NUMBER = re.compile(r"\d{1,18}(\.\d+)?([eE]-?\d{1,2})?")
 
 
@@ -209,14 +208,10 @@ def _candidates_of(field: str, options: list[tuple[int, Setting]]) -> list[Candi
         )
         if setting.kind == "globals":
             score += prior.further["globals"]
-        if any(_SCHEDULE.search(part) for part in setting.path[:-1]):
-            score += prior.further["schedule"]
         if field == "lr" and "params" in setting.path[:-1]:
             score += prior.further["group"]
         if field == "image_size" and any(_LATENT.search(part) for part in setting.path[:-1]):
             score += prior.further["latent"]
-        if field == "optimizer" and not training.is_optimizer(str(data)):
-            score += prior.further["no optimiser"]
         out.append(Candidate(data, setting.value.origin, score, rule=SETTING))
     return out
 

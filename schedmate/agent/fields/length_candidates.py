@@ -109,7 +109,6 @@ def lengths_of_passes(
 
 def _points_of_while(loop: LoopEvent) -> float:
     score = prior.loop.sure("left", loop.certain)
-    score += prior.loop["deeper while"] * max(0, loop.depth - 1)
     gathers = loop.kind == "while" and loop.depth > 0 and not loop.has_backward
     return score + prior.loop["gathers"] if gathers else score
 
@@ -157,9 +156,7 @@ def lengths_from_loop(loop: LoopEvent, found: Lengths) -> None:
         if inside or (_times_round(loop) <= 1 and (not of_epochs or "episode" in text)):
             return  # once or a few times through something inside a step
         score = (
-            prior.loop.sure("for", loop.certain)
-            + (0 if loop.has_backward else prior.loop["no step"])
-            + prior.loop[_DEEPER[min(max(0, loop.depth), 3)]]
+            prior.loop.sure("for", loop.certain) + prior.loop[_DEEPER[min(max(0, loop.depth), 3)]]
         )
         if of_epochs:
             if not _OTHER_EPISODES.search(text):
@@ -279,21 +276,14 @@ def _setting_score(setting: Setting, number: float, steps: bool) -> float | None
         if number < CLIP:
             return None  # the frames of a video clip
         score += prior.length_setting["environment steps"]
-    if setting.kind == "globals":
-        score += prior.length_setting["globals"]
     counted_up = setting.kind == "globals" and len(setting.path) > 1  # by an object, so far
     one = setting.explicit and setting.key.startswith(
         ("max", "total", "train")
     )  # a trial of one step
     if number <= 1 and ((steps and not one) or counted_up or "episode" in setting.key):
         return None
-    if steps and number < FEW and not one:
-        if setting.source == "default":
-            return None
-        score += prior.length_setting["few"]
-    if "episode" in setting.key:
-        score += prior.length_setting["episode"]
-    return score
+    few = steps and number < FEW and not one
+    return None if few and setting.source == "default" else score
 
 
 # Lengths that trainers, runners and training arguments are given.
@@ -317,12 +307,7 @@ def lengths_from_call(event: CallEvent, found: Lengths) -> None:
             score = base + prior.length_call["steps"]
             found.steps.append(counted_length(step, score, unit=rule.get("unit")))
         if is_positive(epoch) and epoch is not None:
-            # `fit(epochs=30, initial_epoch=20)` goes on to the total
-            begun = event.kwargs.get("initial_epoch")
-            further = 0.0
-            if begun is not None:
-                further = prior.length_call["from the start" if begun.data == 0 else "further"]
-            found.epochs.append(counted_length(epoch, base + further))
+            found.epochs.append(counted_length(epoch, base))
         elif "default_epochs" in rule and (epoch is None or epoch.data is None):
             if not is_positive(step) and (step is None or step.known):
                 origin = Origin("library", text=f"{rule['text']}.{rule['epochs'][0]}")
@@ -421,7 +406,6 @@ def consumed_from_loop(loop: LoopEvent, found: Lengths) -> bool:
     if not loop.has_backward:
         return False
     score = prior.loop.sure("left", loop.certain)
-    score += prior.loop["deeper while"] * max(0, loop.depth - 1)
     end = End("leaves", loop.bound_text)
     number = whole_number(loop.bound.data)
     found.consumed.append(noted_length(number, loop.bound.origin, score, end, unit))
