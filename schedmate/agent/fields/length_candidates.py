@@ -109,6 +109,7 @@ def lengths_of_passes(
 
 def _points_of_while(loop: LoopEvent) -> float:
     score = prior.loop.sure("left", loop.certain)
+    score += prior.loop["deeper while"] * max(0, loop.depth - 1)
     gathers = loop.kind == "while" and loop.depth > 0 and not loop.has_backward
     return score + prior.loop["gathers"] if gathers else score
 
@@ -406,6 +407,7 @@ def consumed_from_loop(loop: LoopEvent, found: Lengths) -> bool:
     if not loop.has_backward:
         return False
     score = prior.loop.sure("left", loop.certain)
+    score += prior.loop["deeper while"] * max(0, loop.depth - 1)
     end = End("leaves", loop.bound_text)
     number = whole_number(loop.bound.data)
     found.consumed.append(noted_length(number, loop.bound.origin, score, end, unit))
