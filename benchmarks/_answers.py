@@ -39,7 +39,7 @@ HELPERS = {
 OF = {
     "_optimizer": "optimizer", "_own_optimizer": "optimizer", "_compiled": "optimizer",
     "_of_section": "optimizer", "_precision": "precision", "_cast": "precision",
-    "_with_others": "optimizer", "_computed": "lr", "on_cpu": "precision",
+    "_with_others": "optimizer", "_computed": "lr",
 }  # fmt: skip
 """The field of what a function makes, where no variable of it says so."""
 made: list[tuple[Any, str, str]] = []

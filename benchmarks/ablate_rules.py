@@ -42,7 +42,7 @@ from schedmate.jobs import LaunchConfig
 LABELS = Path(__file__).parent / "labels/dev.jsonl"
 PATHS = MANDATORY_FIELDS | FURTHER_FIELDS
 SEED = 20261123
-CORE = ("about", "candidates", "confidence", "prior", "settings")
+CORE = ("candidates", "confidence", "prior", "settings")
 """Modules that everything else is made of."""
 EMPTY = (list, bool, str, dict, float, set)
 """Types whose empty value a function that is switched off gives in place of its results."""

@@ -18,7 +18,7 @@ from schedmate.base.data import load
 PACKAGE = Path(schedmate.__file__).parent
 BOUNDS = {
     "agent/fields/": 300,  # `MAX_TEXT` of agent/static.py, `MAX_NAME` of agent/syntax.py
-    "agent/fields/about.py": 2000,  # `_WIDE`
+    "agent/fields/task.py": 2000,  # `_WIDE`
     "agent/fields/dataset.py": 500,
     "agent/bounds.py": 200,  # `MAX_PATTERN`
     "agent/interp/trace.py": 300,  # the name of a class

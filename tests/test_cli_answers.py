@@ -19,7 +19,6 @@ REPOS = Path(__file__).parent / "fixtures" / "repos"
         ("command_line/rate_scaled_by_devices", "lr", 0.0015625, "args.lr * 0.5 * world_size"),
         ("command_line/rate_scaled_by_an_unknown", "lr", None, "args.lr * 0.5 * world_size"),
         ("models/two_optimisers", "optimizer", "Muon", "Muon (also AdamW (train.py:28))"),
-        ("command_line/precision_of_the_device", "precision", "fp32", "nullcontext()"),
         ("configurations/key_that_nobody_reads", "image_size", 512, "flowers.yaml:5"),
         ("configurations/section_for_each_model", "batch_size", 512, "default at train.py:14"),
         ("data/loader_factory", "batch_size", 64, "train.py"),

@@ -19,7 +19,6 @@ from schedmate.agent import Extraction
 from schedmate.agent.bounds import Budget
 from schedmate.agent.configs.reader import read_changed
 from schedmate.agent.fields import (
-    about,
     confidence,
     extras,
     kinds,
@@ -123,7 +122,7 @@ def extract(
     if trace.complete and plan.complete:
         warnings.extend(trace.refused)
     metadata = assemble(
-        trace, plan, completed, Lines(root), warnings, about.read_readmes(root, plan.entry)
+        trace, plan, completed, Lines(root), warnings, task.read_readmes(root, plan.entry)
     )
     contradicted = doubt_contradicted(metadata, given, missed, warnings)
     stated = metadata.sections()["training_config"]
@@ -136,9 +135,11 @@ def extract(
     complete = trace.complete and plan.complete
     # of a script that was not read to its end, another program may be the training
     stands = _NEVER_CONTRADICTED if plan.complete else _FROM_LAUNCH
-    for proof in metadata.evidence.values():
-        if not complete and proof.source not in stands:
+    for field, proof in metadata.evidence.items():
+        named = field == kinds.KIND and proof.source == "derived" and plan.complete
+        if not complete and not named and proof.source not in stands:
             proof.lower(_MAY_BE_MORE, "the program was not read to its end")
+    kinds.doubt_fields(metadata)
     took = time.monotonic() - start
     return Extraction(metadata, completed, warnings, took, plan.entry, not complete, contradicted)
 
@@ -209,7 +210,7 @@ def assemble(
     launch: LaunchConfig,
     lines: Lines,
     warnings: list[str],
-    readmes: Sequence[about.About] = (),
+    readmes: Sequence[task.About] = (),
 ) -> WorkloadMetadata:
     """Choose every field's value from what was seen, and from `readmes`.
 
@@ -223,7 +224,7 @@ def assemble(
     }
     evidence: dict[str, Evidence] = {}
 
-    name = model.find_model(trace, settings, plan.entry, readmes)
+    name = model.find_model(trace, settings, plan.entry)
     called = str(name.data) if name is not None else ""
     train, valid = find_datasets(trace, settings, plan, called)
     data = [train] if train is not None else []
@@ -252,19 +253,20 @@ def assemble(
     for key, candidate in beside.items():
         section = "dataset_config" if key == "num_workers" else "training_config"
         answers[f"{section}.{key}"] = candidate
-    resources = _resources(devices, plan, launch)
-    for key, candidate in resources.items():
+    for key, candidate in _resources(devices, plan, launch).items():
         answers[f"training_config.{key}"] = candidate
     answered = {field: candidate for field, candidate in answers.items() if candidate is not None}
     judged = confidence.judge_answers(answered, confidence.scene_of(trace, plan, lines))
     told = kinds.find_kind(trace, plan, judged)
     kind: JobKind = told.data
-    own = kinds.find_fields(kind, trace, plan, settings, judged, resources)
-    if kinds.has_own_fields(kind):
-        judged = own
-    else:
-        judged |= own
+    judged, is_training = kinds.fields_of(kind, trace, plan, settings, judged)
+    if is_training:
         warnings.extend(of_length)
+    elif kind == "unknown":
+        warnings.append(
+            "what this job does is not known, and nothing that its program reaches trains a "
+            "model: it has no fields of trainings"
+        )
     for field, candidate in judged.items():
         section, _, key = field.partition(".")
         sections.setdefault(section, {})[key] = candidate.data

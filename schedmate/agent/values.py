@@ -7,11 +7,10 @@ the result of following the code, is a `Value`: plain data plus an `Origin`. Con
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
-from schedmate.agent.bounds import MAX_ITEMS, MAX_NESTING, is_plain, measure
+from schedmate.agent.bounds import is_plain, measure
 from schedmate.jobs import Source
 
 
@@ -109,10 +108,6 @@ class Value:
         """The data without origins; what is not known, or expands too far, is None."""
         return _plain(self.data) if _bounded(self.data) else None
 
-    def leaves(self) -> Iterator[tuple[str, Value]]:
-        """Every scalar below this value with its dotted path, in order, `MAX_ITEMS` at most."""
-        return _leaves(self, "", 0, [MAX_ITEMS])
-
 
 def _bounded(data: Any) -> bool:
     """Whether `data` does not expand too far, whatever kinds of values it holds."""
@@ -127,21 +122,6 @@ def _plain(data: Any) -> Any:
     if isinstance(data, tuple):
         return tuple(_plain(item.data) for item in data)
     return data if data is None or isinstance(data, bool | int | float | str | bytes) else None
-
-
-def _leaves(value: Value, prefix: str, depth: int, left: list[int]) -> Iterator[tuple[str, Value]]:
-    left[0] -= 1
-    if depth > MAX_NESTING or left[0] < 0:
-        return
-    data = value.data
-    if isinstance(data, dict):
-        for key, item in data.items():
-            yield from _leaves(item, f"{prefix}.{key}" if prefix else str(key), depth + 1, left)
-    elif isinstance(data, list | tuple):
-        for index, item in enumerate(data):
-            yield from _leaves(item, f"{prefix}.{index}" if prefix else str(index), depth + 1, left)
-    else:
-        yield prefix, value
 
 
 class NumberValue(Value):

@@ -75,6 +75,7 @@ def test_a_loader_for_evaluation_tells_no_batch_size(
     tmp_path: Path, loader: str, size: int | None
 ) -> None:
     code = f"from torch.utils.data import DataLoader\nrows = open('x.yaml')\n{loader}\n"
+    code += "import trainlib\ntrainlib.fit()\n"
     assert _told(tmp_path, "x: 1", "batch_size", code) == size
 
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from schedmate.agent.static import extract
-from schedmate.jobs import LaunchConfig
+from schedmate.jobs import LaunchConfig, WorkloadMetadata
 
 REPOS = Path(__file__).parent.parent / "fixtures" / "repos"
 CASES = sorted(path.parent for path in REPOS.glob("*/*/case.yaml"))
@@ -56,6 +56,22 @@ def test_fields_and_their_evidence(root: Path) -> None:
         assert {key: evidence[key] for key in place} == place, field
     for warning in case.get("warnings", []):
         assert any(warning in text for text in found.warnings), found.warnings
+    assert_kept_to_its_kind(found.metadata)
+
+
+def assert_kept_to_its_kind(metadata: WorkloadMetadata) -> None:
+    """Others have no field of trainings; where a kind is unsure, no field of trainings is sure."""
+    sections = ("training_config", "dataset_config")
+    filled = {
+        f"{section}.{key}"
+        for section in sections
+        for key, value in metadata.sections()[section].items()
+        if value is not None
+    }
+    assert metadata.family == "training" or not filled
+    kind = metadata.evidence.get("job_kind")
+    if kind is None or kind.unsure:
+        assert all(metadata.evidence[field].unsure for field in filled)
 
 
 def test_each_has_a_name_of_its_own() -> None:

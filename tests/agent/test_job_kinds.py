@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from test_fixtures import assert_kept_to_its_kind
 
-from schedmate.agent.fields.candidates import rules
+from schedmate.agent.fields import kinds
+from schedmate.agent.fields.candidates import Candidate, rules
 from schedmate.agent.launch.launchers import known_program
 from schedmate.agent.static import extract
+from schedmate.agent.values import Origin
 from schedmate.base.data import load
 from schedmate.jobs import LaunchConfig, WorkloadMetadata
 from schedmate.jobs.metadata import JobKind, family
@@ -135,14 +138,47 @@ def test_the_kind_and_its_fields(
     assert found.evidence["job_kind"].value == kind
 
 
-@pytest.mark.parametrize(
-    "command", sorted({c for c, kind, _ in CASES if family(kind) != "training"})
-)
+@pytest.mark.parametrize("command", sorted({command for command, _, _ in CASES}))
 def test_no_field_of_trainings_is_filled_for_others(root: Path, command: str) -> None:
-    found = _found(root, command, gpus=8, nodes=2).sections()
-    assert not any(value is not None for value in found["training_config"].values())
-    assert not any(value is not None for value in found["dataset_config"].values())
-    assert (found["job_config"]["num_gpus"], found["job_config"]["num_nodes"]) == (8, 2)
+    found = _found(root, command, gpus=8, nodes=2)
+    assert_kept_to_its_kind(found)
+    if found.family != "training":
+        own = found.sections()["job_config"]
+        assert (own["num_gpus"], own["num_nodes"]) == (8, 2)
+        assert not found.evidence["job_config.num_gpus"].unsure
+
+
+@pytest.mark.parametrize("kind", get_args(JobKind))
+@pytest.mark.parametrize("sure", [0.5, 0.9])
+def test_whatever_tells_the_kind_decides_on_the_fields(
+    root: Path, kind: JobKind, sure: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = Candidate(kind, Origin("derived"), 50, sure=sure)
+    monkeypatch.setattr(kinds, "find_kind", lambda *_: told)
+    for command in ("python main.py --epochs 9 --batch_size 32", "python tuned.py"):
+        found = _found(root, command)
+        assert_kept_to_its_kind(found)
+        if kind != "unknown":
+            is_training = family(kind) == "training"
+            assert (found.get("training_config.iters") is not None) == is_training
+
+
+def test_what_computes_without_gradients_is_no_training(tmp_path: Path) -> None:
+    text = "import torch\nmodel = torch.nn.Linear(4, 4)\nbatch_size = 8\n"
+    infers = "with torch.no_grad():\n    out = model(torch.randn(batch_size, 4))\n"
+    (tmp_path / "run.py").write_text(text + infers)
+    (tmp_path / "main.py").write_text(text + infers + "torch.nn.MSELoss()(out, out)\n")
+    (tmp_path / "start.py").write_text(f"{text}import subprocess, sys\nsubprocess.run(sys.argv)\n")
+    (tmp_path / "entry.py").write_text(text + "print(model)\n")
+    found = [_found(tmp_path, f"python {name}.py") for name in ("run", "main", "start", "entry")]
+    told = ["batch inference", "evaluation", "unknown", "unknown"]
+    assert [metadata.job_kind for metadata in found] == told
+    assert [metadata.get("training_config.batch_size") for metadata in found] == [
+        None,
+        None,
+        8,
+        None,
+    ]  # of the third, another program may be the training
 
 
 def test_no_field_of_others_is_filled_for_trainings(root: Path) -> None:

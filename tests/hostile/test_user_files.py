@@ -40,7 +40,7 @@ DATABASE = "a database, whose library checks what it opens"
 ELSEWHERE = {
     "agent/configs/jsonnet.py": (2, REPOSITORY),
     "agent/configs/trees.py": (1, REPOSITORY),
-    "agent/fields/about.py": (1, REPOSITORY),
+    "agent/fields/task.py": (1, REPOSITORY),
     "agent/fields/candidates.py": (1, REPOSITORY),
     "agent/interp/libs/files.py": (1, REPOSITORY),
     "agent/interp/libs/parsers.py": (1, REPOSITORY),

@@ -12,10 +12,11 @@ ConfigStore.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 from typing import Literal as Choice
 
 from schedmate.agent.configs.interpolation import (
@@ -39,6 +40,7 @@ from schedmate.agent.configs.trees import (
 )
 from schedmate.agent.configs.yaml_reader import read_yaml
 from schedmate.agent.values import Origin, Unknown, Value, lifted
+from schedmate.base.data import load
 from schedmate.base.errors import did_you_mean
 from schedmate.base.files import is_dir, is_file
 
@@ -198,20 +200,23 @@ def _extend_search_path(
         text = item.data if isinstance(item.data, str) else ""
         scheme, _, rest = text.rpartition("://")
         relative = rest.replace(".", "/") if scheme == "pkg" else rest
-        directory = _directory_inside(relative, [root, config_dir.parent, root / "src"], root)
+        bases = [root, config_dir.parent, root / "src"] if relative else []
+        directory = _first_inside((base / relative for base in bases), root, is_dir)
         if directory is None:
             warnings.append(f"search path '{text}' is not in the repository; it was left out")
         else:
             sources.directories.append(directory)
 
 
-def _directory_inside(path: str, bases: Sequence[Path], root: Path) -> Path | None:
-    """The first directory `path` names below one of `bases` that lies inside `root`."""
-    for base in bases:
+def _first_inside(
+    places: Iterable[Path], root: Path, is_there: Callable[[Path], bool]
+) -> Path | None:
+    """The first of `places` that is there and lies inside `root`, without links."""
+    for place in places:
         try:
-            directory = (base / path).resolve()
-            if path and is_dir(directory) and directory.is_relative_to(root.resolve()):
-                return directory
+            resolved = place.resolve()
+            if is_there(place) and resolved.is_relative_to(root.resolve()):
+                return resolved
         except (OSError, RuntimeError, ValueError):
             continue
     return None
@@ -348,34 +353,11 @@ def _package_of_entry(at: str, package: str) -> str | None:
 
 OverrideKind = Choice["change", "add", "force", "delete"]
 
-_VALUE_FLAGS = {
-    "--config-name": "config_name",
-    "-cn": "config_name",
-    "--config-path": "config_path",
-    "-cp": "config_path",
-    "--config-dir": "config_dir",
-    "-cd": "config_dir",
-    "--package": "",
-    "-p": "",
-    "--cfg": "",
-    "-c": "",
-    "--info": "",
-    "-i": "",
-    "--experimental-rerun": "",
-}
-_SWITCHES = {
-    "--multirun",
-    "-m",
-    "--run",
-    "-r",
-    "--resolve",
-    "--help",
-    "-h",
-    "--hydra-help",
-    "--version",
-    "--shell-completion",
-    "-sc",
-}
+_TABLES: dict[str, Any] = load("agent/configs/hydra.yaml")
+_VALUE_FLAGS: dict[str, str | None] = _TABLES["flags_with_a_value"]
+_SWITCHES = frozenset(_TABLES["switches"])
+BUILT_IN_GROUPS: dict[str, list[str]] = _TABLES["groups"]
+"""Hydra's own groups below `hydra/` and the options it ships; they say nothing of training."""
 _OVERRIDE = re.compile(
     r"(?P<sign>\+\+|\+|~|)(?P<key>[\w$./-]*)(?:@(?P<package>[\w$.:-]*))?(?:=(?P<value>.*))?",
     re.DOTALL,
@@ -430,8 +412,9 @@ def parse_command_line(tokens: Sequence[Value]) -> CommandLine:
         if name in _VALUE_FLAGS:
             following = None if equals else next(remaining, None)
             value = attached if equals else (following.data if following else None)
-            if _VALUE_FLAGS[name] and isinstance(value, str):
-                setattr(line, _VALUE_FLAGS[name], value)
+            attribute = _VALUE_FLAGS[name]
+            if attribute is not None and isinstance(value, str):
+                setattr(line, attribute, value)
         elif text in _SWITCHES:
             continue
         elif text.startswith("-"):
@@ -493,19 +476,6 @@ def _sweep_elements(text: str) -> list[LiteralData]:
 
 _HEADER = re.compile(r"#\s*@(\S+)\s+(\S+)\s*")
 
-BUILT_IN_GROUPS = {
-    "output": ("default",),
-    "launcher": ("basic",),
-    "sweeper": ("basic",),
-    "help": ("default",),
-    "hydra_help": ("default",),
-    "hydra_logging": ("default", "disabled", "none", "hydra_debug"),
-    "job_logging": ("default", "disabled", "none", "stdout"),
-    "callbacks": (),
-    "env": ("default",),
-}
-"""Hydra's own groups below `hydra/` and the options it ships; they say nothing of training."""
-
 
 @dataclass(frozen=True, slots=True)
 class SourceConfig:
@@ -562,16 +532,8 @@ class ConfigSources:
         return did_you_mean(name, sorted(beside))
 
     def _below(self, path: str, *, directory: bool) -> Path | None:
-        for parent in self.directories:
-            try:
-                place = parent / path
-                if is_dir(place) if directory else is_file(place):
-                    resolved = place.resolve()
-                    if resolved.is_relative_to(self._base):
-                        return resolved
-            except (OSError, RuntimeError, ValueError):
-                continue
-        return None
+        places = (parent / path for parent in self.directories)
+        return _first_inside(places, self._base, is_dir if directory else is_file)
 
     def _load(self, path: str) -> SourceConfig | None:
         stem = path.removesuffix(".yaml")
@@ -597,7 +559,7 @@ class ConfigSources:
 
 def _built_in_config(path: str) -> bool:
     parts = path.split("/")
-    return len(parts) == 3 and parts[0] == "hydra" and parts[2] in BUILT_IN_GROUPS.get(parts[1], ())
+    return len(parts) == 3 and parts[0] == "hydra" and parts[2] in BUILT_IN_GROUPS.get(parts[1], [])
 
 
 def _package_header(source: Source) -> str | None:

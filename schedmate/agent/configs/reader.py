@@ -402,57 +402,41 @@ def parse_toml(text: str) -> dict[str, Any]:
         raise ValueError("is not usable TOML (a number too long)") from error
 
 
+_TOML_HEADER = re.compile(r"\[(\[?)([^\[\]]++)\]\]?\s*+(?:#.*)?")
+_TOML_KEY = re.compile(r"[\w.\"' -]++(?==)")
+_TOML_PART = re.compile(r"\"([^\"]*+)\"|'([^']*+)'|([\w-]++)")
+
+
 def _toml_lines(text: str) -> dict[tuple[object, ...], int]:
-    """The line of each statement of a valid TOML text, by the path it gives a value to."""
+    """The lines on which a TOML text begins a table or gives a value, by the path of what it is."""
     lines: dict[tuple[object, ...], int] = {}
     tables: dict[tuple[object, ...], int] = {}
     header: tuple[object, ...] = ()
-    for line, statement in _toml_statements(text):
-        if not statement.startswith("["):
-            path = (*header, *_path_of_statement(tomllib.loads(statement)))
-            lines.setdefault(path, line)
-            continue
-        names = _path_of_statement(tomllib.loads(statement))
-        array = statement.startswith("[[")
-        header = ()
-        for index, name in enumerate(names):
-            header = (*header, name)
-            if index == len(names) - 1 and array:
-                tables[header] = tables.get(header, -1) + 1
-            if header in tables:
-                header = (*header, tables[header])
-        lines.setdefault(header, line)
+    text = _TOML_TOKEN.sub(_without_long_string, text)
+    for number, line in enumerate(map(str.strip, text.split("\n")), 1):
+        if key := _TOML_KEY.match(line):
+            lines.setdefault((*header, *_toml_path(key[0])), number)
+        elif opened := _TOML_HEADER.fullmatch(line):
+            names, header = _toml_path(opened[2]), ()
+            for index, name in enumerate(names, 1):
+                header = (*header, name)
+                if index == len(names) and opened[1]:  # the next table of an array
+                    tables[header] = tables.get(header, -1) + 1
+                if header in tables:
+                    header = (*header, tables[header])
+            lines.setdefault(header, number)
     return lines
 
 
-def _toml_statements(text: str) -> list[tuple[int, str]]:
-    statements: list[tuple[int, str]] = []
-    start, start_line, line, depth = 0, 1, 1, 0
-    for match in _TOML_TOKEN.finditer(text + "\n"):
-        mark = match[0]
-        if mark in ("[", "{"):
-            depth += 1
-        elif mark in ("]", "}"):
-            depth -= 1
-        elif mark == "\n" and depth == 0:
-            statement = text[start : match.start()]
-            stripped = statement.strip()
-            if stripped and not stripped.startswith("#"):
-                statements.append((start_line, stripped))
-            start, start_line = match.end(), line + 1
-        line += mark.count("\n")
-    return statements
+def _without_long_string(token: re.Match[str]) -> str:
+    """A token as it stands; of a string of several lines only the lines."""
+    text = token[0]
+    return "\n" * text.count("\n") if text.startswith(('"""', "'''")) else text
 
 
-def _path_of_statement(data: Any) -> tuple[str, ...]:
-    """The keys of a table made by a single statement, down to its value."""
-    path: list[str] = []
-    while isinstance(data, dict) and len(data) == 1:
-        key, data = next(iter(data.items()))
-        path.append(key)
-        if isinstance(data, list) and data == [{}]:
-            break
-    return tuple(path)
+def _toml_path(dotted: str) -> list[str]:
+    """The parts of a dotted key of TOML, some of them quoted."""
+    return ["".join(parts) for parts in _TOML_PART.findall(dotted)]
 
 
 def read_ini(source: Source) -> Value:

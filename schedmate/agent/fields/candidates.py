@@ -32,6 +32,12 @@ def rules(name: str) -> dict[str, Any]:
     return loaded
 
 
+def pattern_of(name: str) -> re.Pattern[str]:
+    """A pattern of patterns.yaml, by `module.name`."""
+    module, _, own = name.partition(".")
+    return re.compile(rules("patterns")[module][own])
+
+
 _LEAST = 0.05
 """Least confidence that is reported."""
 

@@ -15,8 +15,8 @@ from functools import cache
 from typing import Any, Protocol
 
 from schedmate.agent.fields import training
-from schedmate.agent.fields.about import README
 from schedmate.agent.fields.candidates import Candidate, Lines, is_known, only_letters, rules
+from schedmate.agent.fields.task import README
 from schedmate.agent.fields.training import COMPUTED
 from schedmate.agent.interp.trace import Trace
 from schedmate.agent.launch.plan import LaunchPlan
@@ -163,10 +163,9 @@ def judge_answers(answers: Mapping[str, Candidate], scene: Scene) -> dict[str, C
     for name, answer in answers.items():
         if answer.doubted:
             lower(name, answer.score / 100, answer.note or doubts.get(name) or "")
-        if answer.rule == README or (answer.place[0] or "").lower().endswith(_PROSE):
+        prose = (answer.place[0] or "").lower().endswith(_PROSE) and answer.source != "config"
+        if prose or answer.rule == README:
             lower(name, _SAID, "only prose says it, which no program reads")
-            if name == MODEL and TASK in answers and answers[TASK].rule == "model":
-                lower(TASK, _SAID, "it follows from a name that only prose says")
     return {
         name: replace(answers[name], sure=round(sure[name], 3), doubt=doubts.get(name) or None)
         for name in answers
@@ -331,7 +330,6 @@ def _of_model(text: str, scene: Scene) -> dict[str, float]:
         "could be any model": bool(_PLAIN_NAME.fullmatch(text)),
         "around a model": bool(_AROUND.search(text)),
         "beside a model": bool(_BESIDE.search(text)),
-        "known dataset": scene.known(text, "datasets"),
         "of the script's name": len(text) > 2 and only_letters(text) in only_letters(stem),
         "of a configuration's name": len(text) > 2
         and any(
@@ -339,6 +337,13 @@ def _of_model(text: str, scene: Scene) -> dict[str, float]:
         ),
         "an identifier of a hub": text.count("/") == 1,
         "a class's name": bool(re.search(r"[a-z][A-Z]|^[A-Z][a-z]", text)),
+        **_of_name(text, scene),
+    }
+
+
+def _of_name(text: str, scene: Scene) -> dict[str, float]:
+    return {
+        "known dataset": scene.known(text, "datasets"),
         "small letters": text == text.lower() and text.isalpha(),
         "three letters or fewer": len(text) <= 3,
         "a long name": len(text) > 30,
@@ -357,16 +362,13 @@ _KIND_OF_DATA = re.compile(
 def _of_dataset(text: str, scene: Scene) -> dict[str, float]:
     model = scene.answers.get(MODEL)
     return {
-        "known dataset": scene.known(text, "datasets"),
         "known model": scene.known(text, "models"),
         "could be any data": bool(_KIND_OF_DATA.fullmatch(text)),
         "a path": "/" in text,
         "a path of several parts": text.count("/") > 1 or text.startswith(("/", ".")),
         "of a split": bool(re.search(r"(^|[-_/.])(train|val|valid|test|dev)", text, re.IGNORECASE)),
         "a class's name": bool(re.search(r"[a-z][A-Z]", text)),
-        "small letters": text == text.lower() and text.isalpha(),
-        "three letters or fewer": len(text) <= 3,
-        "a long name": len(text) > 30,
+        **_of_name(text, scene),
         "the model's name": model is not None
         and only_letters(text) == only_letters(str(model.data)),
     }

@@ -18,6 +18,7 @@ from schedmate.agent.fields.candidates import (
     is_ambiguous,
     is_known,
     is_launched,
+    pattern_of,
 )
 from schedmate.agent.fields.dataset_calls import uses_of_call
 from schedmate.agent.fields.dataset_names import CLASS_NAME, Use, as_written_points, dataset_of_path
@@ -40,9 +41,7 @@ from schedmate.agent.interp.trace import Trace
 from schedmate.agent.launch.plan import LaunchPlan
 from schedmate.agent.values import Origin, Unknown
 
-_OF_SAMPLES = re.compile(
-    r"(compute|calc|calculate|get|eval|evaluate)_(feature_stats|fid|kid|is$|inception)"
-)
+_OF_SAMPLES = pattern_of("dataset.of_samples")
 """Functions that measure how much a generator's samples are like the data."""
 _HELD_OUT = re.compile(r"(val|valid|validation|test)_(ds|dl|data|dataset|loader|dataloader)$")
 OTHER_SPLIT = "another split of the training set"
@@ -226,16 +225,9 @@ def _tells(train: Candidate) -> bool:
 # Words only, weaker the further they are from the launch; nothing in them is obeyed.
 
 
-_NOT_DATA = re.compile(
-    r"model|arch|net|resume|restore|ckpt|checkpoint|vocab|tokenizer|weight|pretrain|teacher|backbone|init|"
-    r"project|user|host|device|stat|label|class|optim|sched|metric|loss|config|cfg|script",
-    re.IGNORECASE,
-)
+_NOT_DATA = pattern_of("dataset.not_data")
 """Settings whose words are not about the data that this run trains on."""
-_RUN_NAME = re.compile(
-    r"out|log|save|result|dest|(run|exp|expt|experiment|job|wandb)_?(name|id|tag|title)|^(name|tag)$",
-    re.IGNORECASE,
-)
+_RUN_NAME = pattern_of("dataset.run_name")
 """Settings that name the run or its results, often after its data."""
 _PART = re.compile(r"[A-Za-z]+|\d+")
 LAUNCH = "name in the launch"
@@ -256,7 +248,7 @@ def find_hint(
 
 def _from_launch(settings: list[Setting], plan: LaunchPlan, any_name: bool) -> Candidate | None:
     """A well-known dataset in what the user gave for this launch: `--dump-root=data/cmu_arctic`."""
-    candidates = []
+    candidates, note = [], "a name in the launch"
     for setting in settings:
         text, origin = setting.value.data, setting.value.origin
         launched = origin is not None and origin.source in ("command", "script", "environment")
@@ -265,7 +257,7 @@ def _from_launch(settings: list[Setting], plan: LaunchPlan, any_name: bool) -> C
             name = _in_path(text) or (None if run or not any_name else _below_data(text))
             if name is not None:
                 score = prior.hint["name of the run" if run else "option of the launch"]
-                candidates.append(Candidate(name, origin, score, "a name in the launch", LAUNCH))
+                candidates.append(Candidate(name, origin, score, note, LAUNCH))
     before = ""
     for value in [*plan.argv, *plan.facts.values()]:
         text = value.data.text if isinstance(value.data, Unknown) else value.data
@@ -278,15 +270,8 @@ def _from_launch(settings: list[Setting], plan: LaunchPlan, any_name: bool) -> C
             )
             name = None if is_other_flag or text.startswith("-") else _in_path(text)
             if name is not None:
-                candidates.append(
-                    Candidate(
-                        name,
-                        value.origin,
-                        prior.hint["name of the run"],
-                        "a name in the launch",
-                        LAUNCH,
-                    )
-                )
+                score = prior.hint["name of the run"]
+                candidates.append(Candidate(name, value.origin, score, note, LAUNCH))
             before = text if "=" not in text else ""
     return best_candidate(candidates)
 

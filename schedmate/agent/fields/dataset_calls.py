@@ -17,10 +17,12 @@ from schedmate.agent.fields.candidates import (
     is_known,
     is_launched,
     matching_rules,
+    pattern_of,
     rule_argument,
     rules,
     source_bonus,
     text_of,
+    word_list,
 )
 from schedmate.agent.fields.dataset_names import (
     CLASS_NAME,
@@ -117,7 +119,7 @@ def _opened_by_rule(event: CallEvent, rule: dict[str, Any], last: str) -> list[U
         second = text_of(rule_argument(event, rule["then"])) if "then" in rule else None
         if second is not None and not text.endswith(second):
             text = f"{text}_{second}"
-        built = "subset" in rule and text.lower() in _BUILDERS
+        built = "subset" in rule and text.lower() in word_list("file_builders")
         if built:
             text = _built_from_file(event)
             name = dataset_name(text, path=True) if text is not None else None
@@ -174,18 +176,11 @@ def _name_in(text: str, rule: dict[str, Any], root: str | None) -> str | None:
     return name
 
 
-_BESIDE_DATA = re.compile(
-    r"(?<![a-z])vocab(?![a-z])[^/]*$|(^|/)(checkpoints?|ckpts?|pretrained\w*|weights|saved_models?)/|"
-    r"[-_](labels?|vocab|dict|stats|mean|std|classes|mapping)\.(npy|npz|pkl|pickle|pth?)$",
-    re.IGNORECASE,
-)
+_BESIDE_DATA = pattern_of("dataset_calls.beside_data")
 _OPENS = ("open", "io.open", "codecs.open", "tensorflow.io.gfile.GFile", "tensorflow.gfile.*")
 
 
-_KEPT_BETWEEN = re.compile(
-    r"(^|[/_-])(tmp|temp|temporary|cached?)([_-][^/]+)?/*$|[^/][_-](tmp|temp|cached?)/*$",
-    re.IGNORECASE,
-)
+_KEPT_BETWEEN = pattern_of("dataset_calls.kept_between")
 """A place where a program keeps what it made of its data: `tmp_dataset`, `data_cache`."""
 
 
@@ -207,10 +202,6 @@ def _is_data_file(text: str) -> bool:
         text,
         re.IGNORECASE,
     )
-
-
-_BUILDERS = ("json", "csv", "text", "parquet", "imagefolder", "audiofolder", "webdataset", "arrow",
-             "pandas")  # fmt: skip
 
 
 def _with_subset(event: CallEvent, rule: dict[str, Any], name: str) -> str:

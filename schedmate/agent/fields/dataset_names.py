@@ -5,7 +5,7 @@ evaluation.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from schedmate.agent.fields.candidates import (
     begins_known,
     is_ambiguous,
     is_known,
+    pattern_of,
     rule_argument,
     says_nothing,
     text_of,
@@ -24,9 +25,7 @@ from schedmate.agent.fields.candidates import (
 from schedmate.agent.interp.trace import CallEvent
 from schedmate.agent.values import UNSAID, Origin, Value
 
-_OF_CATALOGUE = re.compile(
-    r"^(?:tfds|hf|datasets):(\w[\w-]*?)([-_/](train|valid|validation|val|test))?$"
-)
+_OF_CATALOGUE = pattern_of("dataset_names.of_catalogue")
 """A name behind that of the catalogue it is in: `tfds:aeslc-train`."""
 
 
@@ -114,23 +113,9 @@ def library_dataset(name: str) -> str:
 # Names of datasets read out of paths.
 
 
-_EXTENSIONS = re.compile(
-    r"\.(json|jsonl|csv|tsv|txt|parquet|arrow|pkl|pickle|pt|pth|npy|npz|h5|hdf5|bin|yaml|yml|tar|gz|"
-    r"zip|lmdb|tfrecord|tfrecords|mat|xlsx|feather|db|zst|mdb|rec|list|lst|idx|vec|xml|data|dat|content|"
-    r"cites|allx|graph|xyz|extxyz|sdf|smi|smiles|mol2|lmdbs|pos|neg|rating|ratings|inter|tgz|bz2|xz|gzip|"
-    r"hdf|nc|zarr|h5ad|beton|mds|wds|avro|orc|ftr|sqlite|wav|scp|conllx?|conllu|bio|iob|tok|bpe|ids|"
-    r"svm|libsvm|libffm|edges?|edgelist|triples|manifest|memmap|npk|msgpack|records?)$",
-    re.IGNORECASE,
-)
-_SPLIT_SUFFIX = re.compile(
-    r"([-_./]?(training|train|validation|valid|val|test|eval|devel|dev)([-_]?(set|data|split|ing))?"
-    r"(?:19|20)?\d{0,4}([-_](files|list|filelist|labels?|annotations?|images?|ids?|manifest|meta|metadata|pairs))?)$",
-    re.IGNORECASE,
-)
-PLACEHOLDER = re.compile(
-    r"^(/?(path|your|my|some)[-_/ ]|<|\$|\{|\.\.\.|todo|xxx|/path|path/to|none$|null$|\?\?\?)",
-    re.IGNORECASE,
-)
+_EXTENSIONS = pattern_of("dataset_names.extensions")
+_SPLIT_SUFFIX = pattern_of("dataset_names.split_suffix")
+PLACEHOLDER = pattern_of("dataset_names.placeholder")
 
 
 def dataset_of_path(text: str) -> str | None:
@@ -248,10 +233,7 @@ def written_path(text: str) -> str | None:
     return cleaned if split or not (last in word_list("bare_folders") or last.isdigit()) else None
 
 
-_ANNOTATIONS = re.compile(
-    r"(instances|captions|person_keypoints|panoptic|stuff|image_info|annotations)"
-    r"[-_](train|val|test|minival|trainval)\w*"
-)
+_ANNOTATIONS = pattern_of("dataset_names.annotations")
 """Files in COCO's format, whatever data they annotate."""
 
 
@@ -279,10 +261,7 @@ def is_generic(stem: str) -> bool:
     return bool(re.fullmatch(rf"{split}|(part|shard|chunk|split)([-_]?\d+)+", lowered))
 
 
-STANDS_FOR = re.compile(
-    r"(?=.*(NAME|PATH|DIR|DATA|FILE|FOLDER|WHICH|YOUR))[A-Z]+(_[A-Z]+)+|your[-_ ]?\w*|"
-    r"__\w+__|.*[-_]here"
-)
+STANDS_FOR = pattern_of("dataset_names.stands_for")
 """What a reader is to replace: `DATASET_NAME`, `your_data`, `__name__`."""
 
 
@@ -312,28 +291,15 @@ def is_path(text: str) -> bool:
 # Words that tell training data from evaluation data, and what is opened in which role.
 
 
-EVAL = re.compile(
-    r"(^|[^a-z])(cv|tt|dt|val|valid|validation|eval|evaluation|test|testing|dev|heldout|holdout)"
-    r"(?![a-z]*(ue|ues|uat))",
-    re.IGNORECASE,
-)
-EVAL_WORD = re.compile(
-    r"val(id|idation)?$|^(val(?!u)|valid|test|eval|dev(?!ic|el))|_(val|valid|test|eval|dev)(_|$)|"
-    r"((?<!inter)val|valid|(?<!la)test|eval|dev)_?(set|data|dataset|loader|dl|ds|iter|split|env)",
-    re.IGNORECASE,
-)
+EVAL = pattern_of("dataset_names.eval")
+EVAL_WORD = pattern_of("dataset_names.eval_word")
 _EVAL_FILE = re.compile(r"(^|/)eval(uat(e|or|ion))?(_\w+)?(/|\.py$)", re.IGNORECASE)
 CLASS_NAME = "the name of its class"
 """Rule: nothing names the dataset but the class that reads it."""
 TRAIN_WORD = re.compile(r"train", re.IGNORECASE)
 
 
-_NOT_FOR_DATA = re.compile(
-    r"((\w+_)?(out|outf|output|log|logs|save|result|results|ckpt|checkpoint|resume|weights?|model|network|"
-    r"pretrained|pretrained_model|hyp|hparams?|config|cfg|vocab|tokenizer|exp|work|run|reverb|noise|rirs?|musan)"
-    r"(_?(dir|path|file|root|folder|name|prefix|name_or_path|data))?|name|o)",
-    re.IGNORECASE,
-)
+_NOT_FOR_DATA = pattern_of("dataset_names.not_for_data")
 
 
 def is_not_for_data(origin: Origin | None) -> bool:
@@ -379,13 +345,9 @@ def role_of_call(event: CallEvent, rule: dict[str, Any], text: str | None) -> bo
 
 def role_of_class(event: CallEvent) -> bool | None:
     """Whether a dataset class is made for evaluation: by its arguments, its name or its place."""
-    for key, value in event.kwargs.items():
-        if key in ("train", "is_train", "training", "is_training") and isinstance(value.data, bool):
-            return not value.data
-        if key in ("split", "mode", "phase", "subset", "set", "stage", "partition", "image_set"):
-            role = _role_of_word(text_of(value) or "", EVAL, EVAL_WORD)
-            if role is not None:
-                return role
+    told = role_of_arguments(event.kwargs)
+    if told is not None:
+        return told
     texts = [value.data for value in event.args if isinstance(value.data, str)]
     for text in texts:
         if text in ("train", "training", "trainval"):
@@ -399,6 +361,24 @@ def role_of_class(event: CallEvent) -> bool | None:
         *(_role_of_word(tail, EVAL) for tail in tails),
     )
     return _first_role(event, roles)
+
+
+_SWITCHES = ("train", "is_train", "training", "is_training")
+_SPLITS = frozenset(
+    ("split", "mode", "phase", "subset", "set", "stage", "partition", "image_set", "flag")
+)
+
+
+def role_of_arguments(arguments: Mapping[str, Value]) -> bool | None:
+    """Whether data is for evaluation by what it was made with: `train=False`, `split="val"`."""
+    for key, value in arguments.items():
+        if key in _SWITCHES and isinstance(value.data, bool):
+            return not value.data
+        if key in _SPLITS:
+            role = _role_of_word(text_of(value) or "", EVAL, EVAL_WORD)
+            if role is not None:
+                return role
+    return None
 
 
 def _role_of_word(word: str, *evaluates: re.Pattern[str]) -> bool | None:

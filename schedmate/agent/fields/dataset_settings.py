@@ -15,10 +15,12 @@ from schedmate.agent.fields.candidates import (
     begins_known,
     best_candidate,
     is_known,
+    pattern_of,
     rules,
     says_nothing,
     source_bonus,
     text_of,
+    word_list,
 )
 from schedmate.agent.fields.dataset_names import (
     class_dataset,
@@ -97,11 +99,7 @@ def _whole_name(setting: Setting) -> str:
     return text.removeprefix("./") if isinstance(text, str) else ""
 
 
-_OTHER_SECTION = re.compile(
-    r"optim|sched|model|net|trainer|logger|callback|wandb|hydra|metric|pipeline|infer|predict|"
-    r"tokenizer|colou?rs?$|transforms?$",
-    re.IGNORECASE,
-)
+_OTHER_SECTION = pattern_of("dataset_settings.other_section")
 _SPLITS = re.compile(r"((train|val|test|valid|trainval|(no)?minival|dummy)(,|$))+", re.IGNORECASE)
 _NO_DATA = re.compile(r"\.(py|sh|jpe?g|png|gif|webp|mp4|avi)$|^corpora\.\w+$", re.IGNORECASE)
 """What describes or prepares data, one sample, and what spaCy calls a section of its own."""
@@ -145,13 +143,8 @@ def bare_place(settings: list[Setting]) -> Candidate | None:
         if bare is None or len(setting.path) > 1 or setting.kind == "globals":
             continue
         if (setting.explicit and _OWN_PLACE.fullmatch(text)) or _AT_HOME.match(text):
-            return Candidate(
-                bare[1],
-                setting.value.origin,
-                prior.dataset["folder"],
-                "a folder as written",
-                "folder",
-            )
+            score, note = prior.dataset["folder"], "a folder as written"
+            return Candidate(bare[1], setting.value.origin, score, note, "folder")
     return None
 
 
@@ -192,17 +185,12 @@ def _name_tail(text: str) -> str:
     return text.rstrip("/").rsplit("/", 1)[-1]
 
 
-_RECORDED_BY = ("random", "medium", "expert", "medium-replay", "medium-expert", "full-replay",
-                "human", "cloned")  # fmt: skip
-"""Whose behaviour an offline data set is a record of, in D4RL's terms."""
-
-
 def _with_config_name(settings: list[Setting], setting: Setting, name: str) -> str:
     """`dataset_name` with its `dataset_config_name`, as Hugging Face scripts keep them."""
     key = setting.path[-1]
     if key not in ("dataset_name", "dataset"):
         return name
-    if name in _RECORDED_BY:
+    if name in word_list("recorded_by"):
         for other in settings:
             if other.path[:-1] == setting.path[:-1] and other.path[-1] in ("env", "env_name"):
                 task = text_of(other.value)
@@ -222,36 +210,10 @@ def _with_config_name(settings: list[Setting], setting: Setting, name: str) -> s
 
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 """`owner/name`, as hubs have them."""
-_DATA_KEY = re.compile(
-    r"^(\w*_)?(data|dataset|datasets|dset|corpus|manifest|filelist)(_?(dir|path|root|file|name|folder|"
-    r"location|list|source|home|base|id|key|set|config|yaml)s?)*(_?(train\w*|\w*(pretrain|finetune)s?"
-    r"(_?(dir|path|root|file|name|folder|location|list|source|home|base|id|key|set|config|yaml)s?)*))?$|"
-    r"^(rec|record|lmdb|csv|json|list|dir|path|file|tfrecord|img|image|text|txt|src)s?_train$|"
-    r"^train(ing)?_?\w*(dumpdir|_dir|_path|_file|_folder|_root|_list|_scp|_prefix|_manifest|_files)$|"
-    r"^train(ing)?_?(rec|record|lmdb|csv|json|jsonl|list|tfrecord|img|image|images|text|txt|src|input|"
-    r"data|dataset|shard|prefix|set|meta|hdf5|h5|npz|parquet|pattern|glob|location|source)s?"
-    r"(_?(dir|path|file|folder|root|list|name)s?)?$|"
-    r"^train_?[12ab]$",
-    re.IGNORECASE,
-)
-_EVAL_KEY = re.compile(
-    r"^(val|valid|validate|validation|eval|evaluation|dev|cv)_?(rec|record|lmdb|csv|json|jsonl|list|"
-    r"tfrecord|img|image|text|txt|src|input|data|dataset|shard|prefix|pref|set|hdf5|h5|npz|parquet|"
-    r"pattern|glob|location|source|path|file|manifest|folder|root|scp)s?"
-    r"(_?(dir|path|file|folder|root|list|name|prefix)s?)?$",
-    re.IGNORECASE,
-)
-_NOT_DATA_KEY = re.compile(
-    r"out|log|cache|save|model|num|worker|aug|loader|type|format|meta|stat|size|label|class|result|"
-    r"ckpt|checkpoint|feature|parallel|backend|column|key$|field|split|mode|cls|norm|sampler|seed|"
-    r"test|val|eval|dev|^cv_|tmp|temp|pred|output|run|repo|version|tag|dtype|prefix|suffix|shape|dim",
-    re.IGNORECASE,
-)
-_NOT_TRAIN_KEY = re.compile(
-    r"out|log|cache|save|model|num|result|ckpt|checkpoint|conf|cfg|label|vocab|stat|size|batch|class|"
-    r"script|pred|weight|resume|time|step|epoch|tokenizer",
-    re.IGNORECASE,
-)
+_DATA_KEY = pattern_of("dataset_settings.data_key")
+_EVAL_KEY = pattern_of("dataset_settings.eval_key")
+_NOT_DATA_KEY = pattern_of("dataset_settings.not_data_key")
+_NOT_TRAIN_KEY = pattern_of("dataset_settings.not_train_key")
 
 
 def training_settings(settings: list[Setting]) -> list[tuple[int, Setting]]:
@@ -346,10 +308,7 @@ def _holds_known(setting: Setting) -> bool:
 # Datasets of a configuration's sections: one for each loader, role or dataset.
 
 
-_EVAL_SECTION = re.compile(
-    r"(^|_)(val|valid|validation|eval|evaluation|dev|test|testing)(_|$|data|set|loader)",
-    re.IGNORECASE,
-)
+_EVAL_SECTION = pattern_of("dataset_settings.eval_section")
 
 
 def section_evaluates(setting: Setting) -> bool:
@@ -359,14 +318,8 @@ def section_evaluates(setting: Setting) -> bool:
     )
 
 
-_DATA_SECTION = re.compile(
-    r"(data|datasets?|corpus)(_?(config|cfg|conf|args|params))?", re.IGNORECASE
-)
-_PLACE = re.compile(
-    r"((processed|local|remote|base|input|full)_)?(src|source|path|root|dir|directory|folder|file|location|uri|url|lmdb|shard|manifest|filelist)s?"
-    r"(_?(path|dir|file)s?)?",
-    re.IGNORECASE,
-)
+_DATA_SECTION = pattern_of("dataset_settings.data_section")
+_PLACE = pattern_of("dataset_settings.place")
 """`src` of `dataset: {train: {src: data/x}}`: what it is the place of, its sections tell."""
 
 
@@ -386,10 +339,7 @@ _MIXTURE = re.compile(r"sources|(data(set)?_?)?mix(ture|er)", re.IGNORECASE)
 """Sections of weights, one a dataset: `sources: {dclm: 90, code: 10}`."""
 
 
-_PLACE_KEY = re.compile(
-    r"(?P<name>[a-z][\w-]*?)[-_](data[-_]?)?(path|dir|root|shards|folder|file|location)s?",
-    re.IGNORECASE,
-)
+_PLACE_KEY = pattern_of("dataset_settings.place_key")
 
 
 def datasets_from_sections(settings: list[Setting]) -> list[Candidate]:
@@ -434,11 +384,6 @@ def datasets_from_sections(settings: list[Setting]) -> list[Candidate]:
     return out
 
 
-_PLACES = ("data_root", "ann_file", "img_dir", "root", "dataset_dir",
-                "dataset_root", "data_dir", "data_path", "dataset_path", "anno_path",
-                "names")  # fmt: skip
-
-
 def datasets_from_loaders(settings: list[Setting], role: str) -> Candidate | None:
     """The dataset of a config with a section per loader, as OpenMMLab's configs have.
 
@@ -449,16 +394,14 @@ def datasets_from_loaders(settings: list[Setting], role: str) -> Candidate | Non
     classes = class_keys("path", "class", "name")
     by_loader: dict[str, Setting] = {}
     for setting in settings:
-        parts = setting.path[:-1]
-        if (
-            setting.kind == "config"
-            and any(loader.match(part) for part in parts)
-            and (any("data" in part.lower() for part in parts))
-        ) and (setting.path[-1] in (*classes, *_PLACES) or setting.path[-1].startswith("dataroot")):
-            if setting.path[-1] not in classes or re.match(
-                rf"dataset|{role}", parts[-1], re.IGNORECASE
-            ):
-                by_loader.setdefault(setting.path[-1], setting)
+        parts, key = setting.path[:-1], setting.path[-1]
+        of_data = setting.kind == "config" and any("data" in part.lower() for part in parts)
+        if not (of_data and any(map(loader.match, parts))):
+            continue
+        place = key in word_list("loader_places") or key.startswith("dataroot")
+        named = key in classes and re.match(rf"dataset|{role}", parts[-1], re.IGNORECASE)
+        if named or (place and key not in classes):
+            by_loader.setdefault(key, setting)
     options: list[Candidate] = []
     for key, setting in by_loader.items():
         text = setting.value.data
@@ -483,9 +426,7 @@ def datasets_from_loaders(settings: list[Setting], role: str) -> Candidate | Non
 # `dataset: {_component_: torchtune.datasets.alpaca_cleaned_dataset}`, `data: {class_path: X}`.
 
 
-_COMPONENT_SECTION = re.compile(
-    r"(train(ing)?_?)?(data|dataset|datasets|data_?module)", re.IGNORECASE
-)
+_COMPONENT_SECTION = pattern_of("dataset_settings.component_section")
 _BUILDERS = re.compile(r"_?(data_?set|data_?module|builder|factory|data)s?$")
 
 

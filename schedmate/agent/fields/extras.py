@@ -21,6 +21,7 @@ from schedmate.agent.fields.candidates import (
     by_rule,
     is_launched,
     is_number,
+    pattern_of,
     rule_argument,
     rules,
     source_bonus,
@@ -35,17 +36,12 @@ from schedmate.agent.values import Value
 SETTING = "setting"
 """Rule: a setting says it."""
 _STRINGS = {"optimizer", "precision"}
-_NOT_HERE = re.compile(
-    r"eval|valid|test|(?<![a-z])val(?![a-z])|teacher|discriminator|logger|wandb|(?<!batch_)sampl|infer|"
-    r"^(rollout|ref|reward(_model)?|critic|vllm\w*|generat\w*)$",
-    re.IGNORECASE,
-)
+_NOT_HERE = pattern_of("extras.not_here")
 _OTHER_INPUT = re.compile(r"encod|lstm|rnn|gru|pool|atten|layer|forward", re.IGNORECASE)
 """Parts of a model whose input is no picture."""
 _LATENT = re.compile(r"unet|nnet|latent|denoiser", re.IGNORECASE)
 """Parts whose pictures may be smaller than the data's."""
 _SMALLEST_IMAGE = 16
-_SCHEDULE = re.compile(r"sched", re.IGNORECASE)
 _NUMBER = re.compile(r"\d{1,18}(\.\d+)?([eE]-?\d{1,2})?")
 
 
@@ -84,7 +80,6 @@ def find_extras(trace: Trace, settings: list[Setting], lines: Lines) -> dict[str
     by_rule("parameter", by_field.values())
     by_field = unread | by_field
     training.compare_optimizers(makers, by_field, lines)
-    training.doubt_precision_on_cpu(trace, settings, by_field)
     by_rule("call", by_field.values())
     by_field = {
         field: replace(chosen, considered=[*weighed.get(field, ()), chosen])
@@ -213,14 +208,10 @@ def _candidates_of(field: str, options: list[tuple[int, Setting]]) -> list[Candi
         )
         if setting.kind == "globals":
             score += prior.further["globals"]
-        if any(_SCHEDULE.search(part) for part in setting.path[:-1]):
-            score += prior.further["schedule"]
         if field == "lr" and "params" in setting.path[:-1]:
             score += prior.further["group"]
         if field == "image_size" and any(_LATENT.search(part) for part in setting.path[:-1]):
             score += prior.further["latent"]
-        if field == "optimizer" and not training.is_optimizer(str(data)):
-            score += prior.further["no optimiser"]
         out.append(Candidate(data, setting.value.origin, score, rule=SETTING))
     return out
 

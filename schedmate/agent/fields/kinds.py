@@ -4,7 +4,8 @@ The kind follows, in this order, from a program that is known by its name (`laun
 from the search for hyper-parameters that a run reaches, from a flag or word that switches the
 program's mode, from the name of what runs together with whether a training step is reached, from
 other calls that are reached (a server that listens, `generate`, a writer of data), from settings
-that only trainings have, and from the program's folder. The patterns are in kinds.yaml.
+that only trainings have, from computing without gradients, and from the program's folder. The
+patterns are in kinds.yaml.
 
 A job that is no training has none of the fields of trainings: those of its kind are looked up
 among its settings by the names that kinds.yaml lists.
@@ -31,7 +32,7 @@ from schedmate.agent.launch.plan import LaunchPlan
 from schedmate.agent.launch.shell_expansion import token
 from schedmate.agent.units import ITERS, UNIT
 from schedmate.agent.values import Origin, Value
-from schedmate.jobs.metadata import JobKind, family
+from schedmate.jobs.metadata import SURE, JobKind, WorkloadMetadata, family
 
 KIND = "job_kind"
 _OFF = frozenset({"false", "no", "0", "none", "off", "f", "n", ""})
@@ -133,7 +134,7 @@ def _by_evidence(
         if (answer := answers.get(field)) is not None:
             note = f"{field} is set, which only trainings have"
             return _Told("training", answer.origin, _sure("fields"), note)
-    return _in_folder(plan)
+    return _without_gradients(trace) or _in_folder(plan)
 
 
 # What each kind of evidence tells.
@@ -268,6 +269,22 @@ def _reached(trace: Trace) -> _Told | None:
     return None
 
 
+def _without_gradients(trace: Trace) -> _Told | None:
+    """The kind of a run that computes without gradients and, as far as is known, never with them.
+
+    One that computes a loss all the same scores a model.
+    """
+    events = list(_certain(trace))
+    event = next((one for one in events if _pattern("without_gradients").search(one.path)), None)
+    if event is None or any(map(makes_optimizer, trace.calls)):
+        return None
+    scores = any(_pattern("losses").search(one.path) for one in events)
+    kind: JobKind = "evaluation" if scores else "batch inference"
+    return _Told(
+        kind, _site(event), _sure("without gradients"), f"calls {event.path}, and nothing trains"
+    )
+
+
 def _in_folder(plan: LaunchPlan) -> _Told | None:
     folder = str(PurePosixPath(plan.entry or ".").parent).lower()
     for kind, pattern in _patterns("folders").items():
@@ -280,7 +297,7 @@ def _of_training(told: _Told, trace: Trace, plan: LaunchPlan) -> _Told:
     """A training as what it begins with: nothing, trained weights, or a language model's policy."""
     begins = _patterns("begins")
     first: tuple[JobKind, ...] = ("RL post-training", "fine-tuning", "evaluation")
-    texts = [plan.program, plan.entry or "", *map(token, plan.argv)]
+    texts = [plan.program, f"{plan.cwd}/{plan.entry or ''}", *map(token, plan.argv)]
     for kind in first:
         text = next((text for text in texts if begins[kind].search(text.lower())), None)
         if text is not None and not (kind == "evaluation" and told.sure > _sure("reached")):
@@ -295,20 +312,16 @@ def _of_training(told: _Told, trace: Trace, plan: LaunchPlan) -> _Told:
 # The fields of the kinds that are no training.
 
 
-def has_own_fields(kind: JobKind) -> bool:
-    """Whether jobs of this kind are described by `find_fields` alone."""
-    return family(kind) != "training"
-
-
-def find_fields(
+def fields_of(
     kind: JobKind,
     trace: Trace,
     plan: LaunchPlan,
     settings: Sequence[Setting],
-    answers: Mapping[str, Candidate | None],
-    resources: Mapping[str, Candidate],
-) -> dict[str, Candidate]:
-    """The fields of a job of this kind, by dotted name.
+    answers: Mapping[str, Candidate],
+) -> tuple[dict[str, Candidate], bool]:
+    """The fields that a job of this kind has, by dotted name, and whether it may be a training.
+
+    Only trainings have fields of trainings, and jobs of no known kind that may train out of sight.
 
     Args:
         kind: what it is; of a training, what it has besides the fields of trainings.
@@ -316,12 +329,53 @@ def find_fields(
         plan: the program and its words.
         settings: the leaves of its settings.
         answers: the fields that were found as if it were a training.
-        resources: its GPUs and nodes.
     """
+    is_training = family(kind) == "training"
+    if kind == "unknown":
+        is_training = not _trains_nowhere(trace, plan, settings)
+    own = _own_fields(kind, trace, plan, settings, answers, is_training)
+    return ({**answers, **own} if is_training else own), is_training
+
+
+def _trains_nowhere(trace: Trace, plan: LaunchPlan, settings: Sequence[Setting]) -> bool:
+    """Whether what was followed is all that the job does, and nothing in it is about training."""
+    elsewhere, about = _pattern("elsewhere"), _pattern("about_training")
+    return (
+        bool(trace.calls)
+        and trace.complete
+        and plan.complete
+        and not any(elsewhere.search(event.path) for event in trace.calls)
+        and not any(about.search(_words_of(part)) for one in settings for part in one.path)
+    )
+
+
+def doubt_fields(metadata: WorkloadMetadata) -> None:
+    """No field of a training is surer than it is that the job is a training.
+
+    Args:
+        metadata: of the job; the confidence of its evidence is lowered in place.
+    """
+    kind = metadata.evidence.get(KIND)
+    sure = kind.confidence if kind is not None else _sure("folder")
+    if sure < SURE:
+        for field, proof in metadata.evidence.items():
+            if field.startswith(("training_config.", "dataset_config.")):
+                proof.lower(sure, "whether the job is a training is not sure")
+
+
+def _own_fields(
+    kind: JobKind,
+    trace: Trace,
+    plan: LaunchPlan,
+    settings: Sequence[Setting],
+    answers: Mapping[str, Candidate],
+    is_training: bool,
+) -> dict[str, Candidate]:
+    """The fields besides those of trainings."""
     known = program_of(plan)
     stated = [*_pairs(known, plan), *settings, *_of_calls(trace)]
     found: dict[str, Candidate] = {}
-    if kind in rules("kinds")["with_model"]:
+    if kind in rules("kinds")["with_model"] and not is_training:
         words = _positional(known, plan)
         named = list(known.model) if known is not None else []
         if known is not None and known.pairs:
@@ -347,8 +401,10 @@ def find_fields(
             found.setdefault(f"job_config.{field}", candidate)
     if kind == "sweep":
         found |= _of_sweep(plan, answers, found)
-    if has_own_fields(kind):
-        found |= {f"job_config.{name}": candidate for name, candidate in resources.items()}
+    for name in ("num_gpus", "num_nodes"):
+        devices = answers.get(f"training_config.{name}")
+        if devices is not None and not is_training:
+            found[f"job_config.{name}"] = devices
     return found
 
 

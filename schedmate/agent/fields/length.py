@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from schedmate.agent.fields import length_candidates as consuming
 from schedmate.agent.fields import prior, training
 from schedmate.agent.fields.candidates import (
     EXPLICIT,
@@ -22,6 +21,7 @@ from schedmate.agent.fields.candidates import (
     is_launched,
     is_number,
     matching_rules,
+    pattern_of,
     rule_argument,
     rules,
     source_bonus,
@@ -30,6 +30,9 @@ from schedmate.agent.fields.candidates import (
 from schedmate.agent.fields.length_candidates import (
     ENDLESS,
     Length,
+    Lengths,
+    consumed_from_loop,
+    consumed_from_settings,
     is_about_another,
     is_inner,
     lengths_from_call,
@@ -76,25 +79,23 @@ def choose_length(
 def _likeliest(
     trace: Trace, settings: list[Setting], plan: LaunchPlan
 ) -> tuple[Candidate, Unit] | None:
-    epochs: list[Length] = []
-    steps: list[Length] = []
-    consumed: list[Length] = []
+    found = Lengths()
     for event in trace.calls:
-        lengths_from_call(event, epochs, steps, consumed)
-    lengths_from_training_arguments(trace, epochs, steps)
-    by_rule("call", [*epochs, *steps, *consumed])
+        lengths_from_call(event, found)
+    lengths_from_training_arguments(trace, found)
+    by_rule("call", found.all())
     around: dict[int, LoopEvent] = {}
     inner: list[Value] = []
     for loop in _furthest_loops(trace.loops):
         if isinstance(loop.bound.data, Passes):
-            lengths_of_passes(loop, loop.bound.data, epochs, steps, settings)
+            lengths_of_passes(loop, loop.bound.data, found, settings)
         elif is_inner(loop, around.get(loop.depth - 1)):
             inner.append(loop.bound)
-        elif not consuming.consumed_from_loop(loop, consumed):
-            lengths_from_loop(loop, epochs, steps)
+        elif not consumed_from_loop(loop, found):
+            lengths_from_loop(loop, found)
         if loop.kind == "for":
             around[loop.depth] = loop
-    by_rule("loop", [*epochs, *steps, *consumed])
+    by_rule("loop", found.all())
     if not any(_is_unresolved(event) for event in trace.calls):
         counters = {loop.counter for loop in trace.loops if loop.kind == "for"}
         lengths_from_settings(
@@ -105,18 +106,16 @@ def _likeliest(
                 if (s.kind != "globals" or s.path[-1] not in counters)
                 and not any(s.value is bound for bound in inner)
             ],
-            epochs,
-            steps,
-            consumed,
+            found,
         )
-        consuming.consumed_from_settings(settings, consumed)
-    by_rule("setting", [*epochs, *steps, *consumed])
+        consumed_from_settings(settings, found)
+    by_rule("setting", found.all())
     unread = configuration_unread(plan, settings) or _limit_unknown(trace)
-    epoch, step = (_best_length(found, unread) for found in (epochs, steps))
+    epoch, step = (_best_length(each, unread) for each in (found.epochs, found.steps))
     if _is_endless(trace, epoch, step):
         return None
-    considered = [*epochs, *steps, *consumed]
-    whole = _best_length(consumed, unread)
+    considered = found.all()
+    whole = _best_length(found.consumed, unread)
     if whole is not None and all(
         other is None or other.score < whole.score for other in (epoch, step)
     ):
@@ -276,12 +275,7 @@ def _factor_of(candidate: Candidate | None, name: str) -> Factor | None:
 # What stands against a length: a program that trains nothing, a configuration that is missing.
 
 
-_EVALUATES = re.compile(
-    r"(^|[_.-])(val|valid|validate|validation|eval|evaluate|evaluation|test|infer|inference|predict|"
-    r"prediction|export|convert|demo|animate|visuali[sz]e|vis|render|view|viewer|verify|enjoy|play|"
-    r"generate|sample|sampling|benchmark|preprocess)([_.-]|$)",
-    re.IGNORECASE,
-)
+_EVALUATES = pattern_of("length.evaluates")
 _TRAINS = re.compile(r"train|tun(e|ing)|fit|learn", re.IGNORECASE)
 _TRAINING = re.compile(r"train(_\w+)?")
 """Functions that train, perhaps in processes of their own."""
@@ -330,9 +324,7 @@ _SWITCHED_OFF = (-1, 0)
 """Numbers by which programs turn a limit off."""
 _WORD = re.compile(r"[^\W\d_]+")
 _OFF_WORDS = frozenset({"none", "null", "nil", "auto", "default", "max", "all", "off", "full"})
-_SURELY_A_COUNT = re.compile(
-    r"epochs?$|^(max|num|n|total|train|training)\w*(steps|iters|iterations)$"
-)
+_SURELY_A_COUNT = pattern_of("length.surely_a_count")
 """Names whose values are numbers: `steps` alone may list what is to be done."""
 
 

@@ -7,7 +7,7 @@ there.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeGuard
 
 from schedmate.agent.fields import prior
@@ -16,9 +16,11 @@ from schedmate.agent.fields.candidates import (
     Candidate,
     is_number,
     matching_rules,
+    pattern_of,
     rule_argument,
     rules,
     source_bonus,
+    word_list,
 )
 from schedmate.agent.fields.settings import Setting, settings_named
 from schedmate.agent.interp.trace import CallEvent, LoopEvent, Trace
@@ -42,17 +44,8 @@ _ANY_COUNTER = re.compile(f"{_EPOCH.pattern}|{_STEP.pattern}|itr", re.IGNORECASE
 _CONSUMED_COUNTER = re.compile(r"(^|_|\b)(frame|n?img|kimg|interaction)s?($|_|\b)", re.IGNORECASE)
 """What training consumes, counted in place of its steps where there is much of it."""
 
-_NOT_TOTAL = re.compile(
-    r"per_(epoch|episode|rollout|game|traj)|eval|valid|test|log|save|warm|print|display|interval|freq|every|accum|micro|debug|"
-    r"dry|time_limit|patience|sample|gen|window|len\(|start|resume|begin|decay|inner|critic|disc|adv_|(?<![a-z])n_step|"
-    r"batch_size|burn|ckpt|checkpoint|vis|plot|grad|(^|[._])(enc|dec|encoder|decoder|beam|min)_",
-    re.IGNORECASE,
-)
-_OTHER_EPISODES = re.compile(
-    r"per_epoch|mini_?ep|ppo_?epoch|update_?epoch|opt(im)?_?epoch|learning_epoch|eval|test|valid|warm|seed|random|demo|"
-    r"episode_?(len|step)",
-    re.IGNORECASE,
-)
+_NOT_TOTAL = pattern_of("length_candidates.not_total")
+_OTHER_EPISODES = pattern_of("length_candidates.other_episodes")
 
 
 _UPDATE = re.compile(r"(^|_)update($|_)")
@@ -86,11 +79,7 @@ def _is_outer_run(outer: LoopEvent, loop: LoopEvent) -> bool:
 
 
 def lengths_of_passes(
-    loop: LoopEvent,
-    count: Passes,
-    epochs: list[Length],
-    steps: list[Length],
-    settings: list[Setting],
+    loop: LoopEvent, count: Passes, found: Lengths, settings: list[Setting]
 ) -> None:
     """A loop whose bound hangs on the length of the data, but not what the bound was made from."""
     made = count.epochs if count.steps is None else count.steps
@@ -112,10 +101,10 @@ def lengths_of_passes(
     end = End("loop", loop.bound_text)
     if count.steps is not None and _ANY_COUNTER.search(text):
         # the phases of a schedule each go on from where the last one ended
-        steps[:] = [s for s in steps if s.end != end or s.data > (made.number or 0)]
-        steps.append(counted_length(made, score, end))
+        found.steps = [s for s in found.steps if s.end != end or s.data > (made.number or 0)]
+        found.steps.append(counted_length(made, score, end))
     elif count.steps is None and (made.number or 0) > 1:
-        epochs.append(counted_length(made, score, end))
+        found.epochs.append(counted_length(made, score, end))
 
 
 def _points_of_while(loop: LoopEvent) -> float:
@@ -149,7 +138,7 @@ def _is_the_run(loop: LoopEvent, text: str) -> bool:
     return given and total and loop.certain and loop.depth == 0
 
 
-def lengths_from_loop(loop: LoopEvent, epochs: list[Length], steps: list[Length]) -> None:
+def lengths_from_loop(loop: LoopEvent, found: Lengths) -> None:
     if not is_positive(loop.bound):
         return
     counter = loop.counter.rsplit(".", 1)[-1]
@@ -160,28 +149,27 @@ def lengths_from_loop(loop: LoopEvent, epochs: list[Length], steps: list[Length]
     if loop.kind == "for":
         if not loop.has_backward and not counter_is_epoch:
             if _is_the_run(loop, text):
-                steps.append(counted_length(loop.bound, prior.loop["calls training"], end))
+                score = prior.loop["calls training"]
+                found.steps.append(counted_length(loop.bound, score, end))
             return
         of_epochs = counter_is_epoch or bound_is_epoch
         inside = loop.depth > 0 and _times_round(loop) < FEW and not of_epochs
         if inside or (_times_round(loop) <= 1 and (not of_epochs or "episode" in text)):
             return  # once or a few times through something inside a step
         score = (
-            prior.loop.sure("for", loop.certain)
-            + (0 if loop.has_backward else prior.loop["no step"])
-            + prior.loop[_DEEPER[min(max(0, loop.depth), 3)]]
+            prior.loop.sure("for", loop.certain) + prior.loop[_DEEPER[min(max(0, loop.depth), 3)]]
         )
         if of_epochs:
             if not _OTHER_EPISODES.search(text):
-                epochs.append(counted_length(loop.bound, score, end))
+                found.epochs.append(counted_length(loop.bound, score, end))
         elif (counter_is_step or _STEP.search(text)) and not _NOT_TOTAL.search(text):
-            steps.append(counted_length(_steps_of(loop), score + prior.loop["of steps"], end))
+            score += prior.loop["of steps"]
+            found.steps.append(counted_length(_steps_of(loop), score, end))
         elif _is_plain(loop, counter, text):
-            (epochs if loop.over_data else steps).append(
-                counted_length(loop.bound, score + prior.loop["plain"], end)
-            )
+            plain = counted_length(loop.bound, score + prior.loop["plain"], end)
+            (found.epochs if loop.over_data else found.steps).append(plain)
         return
-    _lengths_from_end(loop, counter, text, (epochs, steps))
+    _lengths_from_end(loop, counter, text, found)
 
 
 def _times_round(loop: LoopEvent) -> float:
@@ -203,21 +191,16 @@ def _counts_steps(loop: LoopEvent, counter: str, text: str) -> bool:
     return bool(_STEP.search(counter) or consumed)
 
 
-def _lengths_from_end(
-    loop: LoopEvent, counter: str, text: str, found: tuple[list[Length], list[Length]]
-) -> None:
+def _lengths_from_end(loop: LoopEvent, counter: str, text: str, found: Lengths) -> None:
     """What a `while` loop goes up to, or the count at which a loop is left."""
-    epochs, steps = found
-    counter_is_epoch = bool(_EPOCH.search(counter))
     end = End("leaves", text)
     gathers = loop.kind == "while" and loop.counter.startswith("len(")  # samples, before training
     if gathers or _NOT_TOTAL.search(text) or _times_round(loop) <= 1:
         return
     score = _points_of_while(loop)
-    if counter_is_epoch and loop.kind == "while":
-        epochs.append(counted_length(loop.bound, score, end))
-    elif counter_is_epoch:
-        epochs.append(counted_length(loop.bound, score + prior.loop["leaves at an epoch"], end))
+    if _EPOCH.search(counter):
+        score += prior.loop["leaves at an epoch"] if loop.kind != "while" else 0
+        found.epochs.append(counted_length(loop.bound, score, end))
     elif _counts_steps(loop, counter, text) or re.search(
         r"step|iter|itrs|update", text, re.IGNORECASE
     ):
@@ -231,41 +214,18 @@ def _lengths_from_end(
         elif re.search(r"global|total", f"{counter} {text}", re.IGNORECASE):
             # leaving the loop at a count of all steps comes before the last epoch
             score += prior.loop["total"]
-        steps.append(counted_length(loop.bound, score, end))
+        found.steps.append(counted_length(loop.bound, score, end))
 
 
 # Lengths that settings name: arguments, configuration files, module constants.
 
 
-_ENVIRONMENT_STEPS = frozenset(
-    [
-        "totaltimesteps",
-        "totalenvsteps",
-        "numenvsteps",
-        "numtimesteps",
-        "ntimesteps",
-        "maxtimesteps",
-        "totalframes",
-        "maxframes",
-        "numframes",
-        "numtrainframes",
-        "frames",
-        "envsteps",
-        "totalenvironmentsteps",
-    ]
-)
+_ENVIRONMENT_STEPS = word_list("environment_steps")
 """Reinforcement learning counts environment steps, whatever its loops count."""
 
-_PARTS_OF_OTHERS = re.compile(
-    r"eval|valid|test|infer|generat|profil|^val$|^env(ironment)?_?(args|kwargs|config|cfg|params?)$",
-    re.IGNORECASE,
-)
+_PARTS_OF_OTHERS = pattern_of("length_candidates.parts_of_others")
 _OPTIM = re.compile(r"optim\w*", re.IGNORECASE)
-_PARTS_NOT_LENGTH = re.compile(
-    r"warm|scheduler|sched|eval|valid|test|sampl|diffusion|decay|noise|generation|infer|beta|"
-    r"log|save|callback|distill|finetune_head|backbone|discriminator|ema|augment|transform",
-    re.IGNORECASE,
-)
+_PARTS_NOT_LENGTH = pattern_of("length_candidates.parts_not_length")
 
 
 def is_about_another(setting: Setting) -> bool:
@@ -278,17 +238,15 @@ def is_about_another(setting: Setting) -> bool:
     return any(_PARTS_NOT_LENGTH.search(part) for part in parents)
 
 
-def lengths_from_settings(
-    settings: list[Setting], epochs: list[Length], steps: list[Length], consumed: list[Length]
-) -> None:
+def lengths_from_settings(settings: list[Setting], found: Lengths) -> None:
     """Lengths that settings are named after."""
     names = rules("names")
     for rank, setting in settings_named(settings, names["duration"]):
         if not is_about_another(setting):
             sure = prior.length_setting["named"] + prior.length["rank"] * rank
             sure += source_bonus(setting.value.origin)
-            add_timed(setting.value, sure, epochs, steps, consumed)
-    for target, aliases in ((epochs, names["epochs"]), (steps, names["steps"])):
+            add_timed(setting.value, sure, found)
+    for target, aliases in ((found.epochs, names["epochs"]), (found.steps, names["steps"])):
         for rank, setting in settings_named(settings, aliases):
             if not is_positive(setting.value):
                 text = setting.value.data
@@ -297,14 +255,14 @@ def lengths_from_settings(
             if is_about_another(setting):
                 continue
             number = setting.value.data
-            optim = target is steps and any(_OPTIM.fullmatch(p) for p in setting.path[:-1])
+            optim = target is found.steps and any(_OPTIM.fullmatch(p) for p in setting.path[:-1])
             if optim and float(str(number)) < 100:
                 continue  # of the optimiser's own search
             data = int(number) if isinstance(number, str) else whole_number(number)
-            score = _setting_score(setting, data, target is steps)
+            score = _setting_score(setting, data, target is found.steps)
             if score is None:
                 continue
-            limit = target is steps and setting.key.startswith("max")
+            limit = target is found.steps and setting.key.startswith("max")
             end = End("limit") if limit and setting.explicit else None
             unit = ENVIRONMENT_STEP if setting.key in _ENVIRONMENT_STEPS else None
             score += prior.length["rank"] * rank
@@ -319,58 +277,46 @@ def _setting_score(setting: Setting, number: float, steps: bool) -> float | None
         if number < CLIP:
             return None  # the frames of a video clip
         score += prior.length_setting["environment steps"]
-    if setting.kind == "globals":
-        score += prior.length_setting["globals"]
     counted_up = setting.kind == "globals" and len(setting.path) > 1  # by an object, so far
     one = setting.explicit and setting.key.startswith(
         ("max", "total", "train")
     )  # a trial of one step
     if number <= 1 and ((steps and not one) or counted_up or "episode" in setting.key):
         return None
-    if steps and number < FEW and not one:
-        if setting.source == "default":
-            return None
-        score += prior.length_setting["few"]
-    if "episode" in setting.key:
-        score += prior.length_setting["episode"]
-    return score
+    few = steps and number < FEW and not one
+    return None if few and setting.source == "default" else score
 
 
 # Lengths that trainers, runners and training arguments are given.
 
 
-def lengths_from_call(
-    event: CallEvent, epochs: list[Length], steps: list[Length], consumed: list[Length]
-) -> None:
+def lengths_from_call(event: CallEvent, found: Lengths) -> None:
     for rule in matching_rules(event, "length"):
         base = prior.length_call.sure("trainer", event.certain)
         if event.in_loop:
             base += prior.length_call["in a loop"]
         if "duration" in rule:
-            _add_duration(rule_argument(event, rule["duration"]), base, epochs, steps, consumed)
+            duration = rule_argument(event, rule["duration"])
+            if is_number(duration):  # a bare one counts epochs
+                found.epochs.append(counted_length(duration, base))
+            elif duration is not None:
+                add_timed(duration, base, found)
             continue
         step = rule_argument(event, rule.get("steps", []))
         epoch = rule_argument(event, rule.get("epochs", []))
         if is_positive(step) and step is not None:
             score = base + prior.length_call["steps"]
-            steps.append(counted_length(step, score, unit=rule.get("unit")))
+            found.steps.append(counted_length(step, score, unit=rule.get("unit")))
         if is_positive(epoch) and epoch is not None:
-            # `fit(epochs=30, initial_epoch=20)` goes on to the total
-            begun = event.kwargs.get("initial_epoch")
-            further = 0.0
-            if begun is not None:
-                further = prior.length_call["from the start" if begun.data == 0 else "further"]
-            epochs.append(counted_length(epoch, base + further))
+            found.epochs.append(counted_length(epoch, base))
         elif "default_epochs" in rule and (epoch is None or epoch.data is None):
             if not is_positive(step) and (step is None or step.known):
                 origin = Origin("library", text=f"{rule['text']}.{rule['epochs'][0]}")
                 score = base + prior.length_call["default"]
-                epochs.append(noted_length(rule["default_epochs"], origin, score))
+                found.epochs.append(noted_length(rule["default_epochs"], origin, score))
 
 
-def lengths_from_training_arguments(
-    trace: Trace, epochs: list[Length], steps: list[Length]
-) -> None:
+def lengths_from_training_arguments(trace: Trace, found: Lengths) -> None:
     """Hugging Face training arguments parsed into a dataclass: positive max_steps wins."""
     for group in trace.settings:
         fields = group.value.data
@@ -378,33 +324,13 @@ def lengths_from_training_arguments(
             continue
         if "max_steps" in fields and "num_train_epochs" in fields:
             if is_positive(fields["max_steps"]):
-                steps.append(
-                    counted_length(fields["max_steps"], prior.length_call["arguments steps"])
-                )
+                score = prior.length_call["arguments steps"]
+                found.steps.append(counted_length(fields["max_steps"], score))
             elif is_positive(fields["num_train_epochs"]):
                 passes = fields["num_train_epochs"]
                 unsaid = passes.origin is not None and passes.origin.source == "library"
-                epochs.append(
-                    counted_length(
-                        passes, prior.length_call["arguments default" if unsaid else "arguments"]
-                    )
-                )
-
-
-def _add_duration(
-    value: Value | None,
-    base: float,
-    epochs: list[Length],
-    steps: list[Length],
-    consumed: list[Length],
-) -> None:
-    """Composer's `10ep`, `1000ba`, `5000sp` time strings; a bare number counts epochs."""
-    if value is None:
-        return
-    if is_number(value):
-        epochs.append(counted_length(value, base))
-        return
-    add_timed(value, base, epochs, steps, consumed)
+                score = prior.length_call["arguments default" if unsaid else "arguments"]
+                found.epochs.append(counted_length(passes, score))
 
 
 # Lengths in samples or tokens: what a run is to go through, rather than how often it steps.
@@ -424,29 +350,25 @@ _COUNTED_UNIT: tuple[tuple[Unit, re.Pattern[str]], ...] = (
         ),
     ),
 )
-_OTHER_COUNT = re.compile(
-    r"per_|_per|batch|eval|valid|test|log|save|warm|gen|len\(|max_new|context|vocab|interval|freq|"
-    r"every|seq|beam|diffusion",
-    re.IGNORECASE,
-)
+_OTHER_COUNT = pattern_of("length_candidates.other_count")
 """Names of counts that something else than the training ends at."""
 
 
 _TIMED_UNITS: dict[str, Unit] = {"sp": SAMPLE, "tok": TOKEN}
 
 
-def add_timed(
-    value: Value, score: float, epochs: list[Length], steps: list[Length], consumed: list[Length]
-) -> None:
+def add_timed(value: Value, score: float, found: Lengths) -> None:
     """Add a duration that is written with its unit, `10ep`, to those of its unit."""
     duration = timed_length(value)
     if duration is None:
         return
     number, written = duration
     if written in _TIMED_UNITS:
-        consumed.append(noted_length(number, value.origin, score, unit=_TIMED_UNITS[written]))
+        unit = _TIMED_UNITS[written]
+        found.consumed.append(noted_length(number, value.origin, score, unit=unit))
     else:
-        (epochs if written == "ep" else steps).append(noted_length(number, value.origin, score))
+        of_unit = found.epochs if written == "ep" else found.steps
+        of_unit.append(noted_length(number, value.origin, score))
 
 
 def consumed_unit(name: str) -> Unit | None:
@@ -454,7 +376,7 @@ def consumed_unit(name: str) -> Unit | None:
     return next((unit for unit, words in _COUNTED_UNIT if words.search(name)), None)
 
 
-def consumed_from_settings(settings: list[Setting], consumed: list[Length]) -> None:
+def consumed_from_settings(settings: list[Setting], found: Lengths) -> None:
     """Settings that are named after the samples or tokens of the whole training."""
     names = rules("names")["consumed"]
     for kind, aliases in names.items():
@@ -471,10 +393,10 @@ def consumed_from_settings(settings: list[Setting], consumed: list[Length]) -> N
             score = (
                 prior.length_setting["named"] + source_bonus(origin) + prior.length["rank"] * rank
             )
-            consumed.append(noted_length(whole_number(value), origin, score, unit=unit))
+            found.consumed.append(noted_length(whole_number(value), origin, score, unit=unit))
 
 
-def consumed_from_loop(loop: LoopEvent, consumed: list[Length]) -> bool:
+def consumed_from_loop(loop: LoopEvent, found: Lengths) -> bool:
     """Whether a loop counts samples or tokens, which it then adds where it ends the training."""
     text = f"{loop.counter} {loop.bound_text}"
     unit = consumed_unit(loop.counter) or consumed_unit(loop.bound_text)
@@ -487,9 +409,8 @@ def consumed_from_loop(loop: LoopEvent, consumed: list[Length]) -> bool:
     score = prior.loop.sure("left", loop.certain)
     score += prior.loop["deeper while"] * max(0, loop.depth - 1)
     end = End("leaves", loop.bound_text)
-    consumed.append(
-        noted_length(whole_number(loop.bound.data), loop.bound.origin, score, end, unit)
-    )
+    number = whole_number(loop.bound.data)
+    found.consumed.append(noted_length(number, loop.bound.origin, score, end, unit))
     return True
 
 
@@ -539,6 +460,19 @@ class Length(Candidate):
 
     unit: Unit | None = None
     end: End | None = None
+
+
+@dataclass(slots=True)
+class Lengths:
+    """What was found: lengths in epochs, in steps, and in samples or tokens."""
+
+    epochs: list[Length] = field(default_factory=list)
+    steps: list[Length] = field(default_factory=list)
+    consumed: list[Length] = field(default_factory=list)
+
+    def all(self) -> list[Length]:
+        """The lengths of all units."""
+        return [*self.epochs, *self.steps, *self.consumed]
 
 
 def whole_number(number: Any) -> Any:

@@ -1,19 +1,18 @@
 """`model_config.model_name`: the architecture that this launch trains.
 
-Chosen among what settings and configuration files name, what files and folders are called, what the
-README says, and what the code builds (`model_built.py`).
+Chosen among what settings and configuration files name, what files and folders are called, and what
+the code builds (`model_built.py`).
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from schedmate.agent.configs.trees import class_keys
 from schedmate.agent.fields import prior
-from schedmate.agent.fields.about import README, About
 from schedmate.agent.fields.candidates import (
     EXPLICIT,
     Candidate,
@@ -22,6 +21,7 @@ from schedmate.agent.fields.candidates import (
     is_known,
     is_launched,
     is_whole,
+    pattern_of,
     rules,
     source_bonus,
     text_of,
@@ -46,15 +46,10 @@ from schedmate.agent.interp.values import classes
 from schedmate.agent.values import Origin
 
 
-def find_model(
-    trace: Trace, settings: list[Setting], entry: str | None = None, readmes: Sequence[About] = ()
-) -> Candidate | None:
-    """The model's name, None when the code does not say.
-
-    `entry` is the program's file. `readmes` name what the code leaves nameless.
-    """
+def find_model(trace: Trace, settings: list[Setting], entry: str | None = None) -> Candidate | None:
+    """The model's name, None when the code does not say; `entry` is the program's file."""
     weighed = _weigh_sources(trace, settings, entry)
-    chosen = _choose_model(trace, settings, entry, readmes, weighed)
+    chosen = _choose_model(trace, settings, entry, weighed)
     return None if chosen is None else replace(chosen, considered=weighed.all)
 
 
@@ -62,7 +57,6 @@ def _choose_model(
     trace: Trace,
     settings: list[Setting],
     entry: str | None,
-    readmes: Sequence[About],
     weighed: _Sources,
 ) -> Candidate | None:
     chosen = _model_from_code(weighed, entry)
@@ -99,8 +93,7 @@ def _choose_model(
             return other
     if chosen is None:
         chosen = best_candidate(models_from_file_names(settings))
-    titles = (model_from_title(trace, readme) for readme in readmes if chosen is None)
-    return next((one for one in titles if one is not None), chosen)
+    return chosen
 
 
 def _is_telling(name: str) -> bool:
@@ -193,10 +186,7 @@ FILE_NAME, SCRIPT = "file name", "script"
 """Rules: the model is named by a configuration file, by the program's file."""
 _BY_NAME = (FILE_NAME, SCRIPT)
 
-_VARIANT = re.compile(
-    r"-?\d*+(-?(v?\d\w*+|rnn|gru|lstm|cnn|mlp|small|base|large|tiny|mini|huge|nano|medium|lite|xl|"
-    r"bc|her|per))*(?=-|$)"
-)
+_VARIANT = pattern_of("model.variant")
 """What says of a known model which one it is, up to the end of a word."""
 
 
@@ -218,14 +208,9 @@ def models_from_file_names(settings: list[Setting]) -> list[Candidate]:
 
 def models_from_experiments(settings: list[Setting]) -> list[Candidate]:
     """Known models among the names that configuration files give themselves."""
+    score, note = prior.model["experiment name"], "the configuration's name"
     return [
-        Candidate(
-            setting.value.data,
-            setting.value.origin,
-            prior.model["experiment name"],
-            "the configuration's name",
-            FILE_NAME,
-        )
+        Candidate(setting.value.data, setting.value.origin, score, note, FILE_NAME)
         for setting in settings
         if setting.path == ("name",) and setting.kind == "config"
         if isinstance(setting.value.data, str) and is_known(setting.value.data, "models")
@@ -252,14 +237,9 @@ def models_from_entry(trace: Trace, entry: str | None) -> list[Candidate]:
 def models_from_folder_names(settings: list[Setting]) -> list[Candidate]:
     """Models after which configuration files or the folders that hold them are named."""
     files = {setting.owner for setting in settings if setting.kind == "config"}
+    score, note = prior.model["configuration place"], "the configuration's place"
     return [
-        Candidate(
-            part,
-            Origin("config", file, 1),
-            prior.model["configuration place"],
-            "the configuration's place",
-            FILE_NAME,
-        )
+        Candidate(part, Origin("config", file, 1), score, note, FILE_NAME)
         for file in sorted(files)
         for part in file.rsplit(".", 1)[0].split("/")
         if is_whole(part) and not is_known(part, "datasets")
@@ -295,62 +275,14 @@ def _known_model_in(stem: str) -> tuple[str, bool] | None:
     )
 
 
-# Models that a README names, and when it is asked.
-
-
-_KIND = re.compile(
-    r"(GAN|VAE|Diffusion|Transformers?|CNN|RNN|LSTM|GNN|LLM|RL|NLP|Segmentation|Detection|"
-    r"Classification)s?",
-    re.IGNORECASE,
-)
-"""Headings that name a kind of model, of which the repository may have many."""
-BARE = re.compile(
-    r"(\w*(Classification|Segmentation|Detection|Regression|Prediction|Reconstruction|Training))?Task|"
-    r"(_?Serial|Noisy)Model|Model\d|Agent|Baseline|Generator[A-Z]\w*|"
-    r"(Base|My|Simple|The|Full|Dygraph|Static)?(Auto[eE]ncoder|[Gg]enerator|Model|Net|Network|Module|Backbone|Encoder|"
-    r"Decoder|Sequential|NN|Net[GD]|(Un|Self|Semi)Sup(ervised)?Model)"
-)
+BARE = pattern_of("model.bare")
 """Names of classes that could be of any model."""
-
-
-def model_from_title(trace: Trace, readme: About) -> Candidate | None:
-    """The README's name for it, where that is a model's or the program's own names have it."""
-    name = readme.name
-    letters = normal_name(name)
-    if not re.fullmatch(r"[A-Za-z][\w+.-]*", name, re.ASCII) or _KIND.fullmatch(name):
-        return None
-    if letters in word_list("script_words"):
-        return None
-    if len(letters) < 3 or not trace.calls:
-        return None
-    own = {event.cls.name for event in trace.calls if event.cls is not None}
-    own |= set(trace.functions)
-    mentioned = any(letters in normal_name(text) for text in own)
-    if not mentioned and not is_known(name, "models"):
-        return None  # nothing that the program makes or calls is named so
-    if is_known(name, "datasets") and not is_known(name, "models"):
-        return None
-    return Candidate(
-        name,
-        Origin("code", readme.file, readme.line),
-        prior.model["README"],
-        "the README's heading",
-        README,
-    )
 
 
 # Models that settings and configuration files name.
 
 
-_FILES = (
-    "cfg",
-    "weights",
-    "checkpoint",
-    "checkpointdir",
-    "pretrainedpath",
-    "loadpath",
-    "initmodel",
-)
+_FILES = word_list("model_files")
 """Settings that hold a file; only a file named after a known model names one."""
 
 _OF_BACKBONE, _BACKBONE_ALONE = "backbone of a section", "backbone"
@@ -602,12 +534,7 @@ def _configs_with_a_model(settings: list[Setting]) -> set[str]:
 # Classes that configuration files name for the program to construct.
 
 
-_WRONG_PART = re.compile(
-    r"language_?backbone|text_?backbone|optim|sched|data|loss|teacher|discriminator|logger|wandb|eval|ema|tokenizer|callback|metric|"
-    r"critic|reward|init_cfg|sampl|solver|vae|cond_stage|first_stage|pretransform|neck|head|aug|lora|slm$|vocoder|speaker|"
-    r"text_enc|content_enc|condition|checkpointer|^dis$",
-    re.IGNORECASE,
-)
+_WRONG_PART = pattern_of("model.wrong_part")
 
 
 def is_wrong_part(setting: Setting) -> bool:
@@ -615,28 +542,8 @@ def is_wrong_part(setting: Setting) -> bool:
     return any(_WRONG_PART.search(part) for part in setting.path[:-1])
 
 
-_MODEL_SECTION = re.compile(
-    r"^(model|net|nnet|network|network_g|net_g|module|arch|generator|unet|architecture|unet_config|"
-    r"init_args|denoiser|backbone_model|embedding_model|policy|transformer|enc|encoder)$"
-)
-_INNER = (
-    "net",
-    "network",
-    "network_config",
-    "network_g",
-    "net_g",
-    "unet",
-    "arch",
-    "architecture",
-    "unet_config",
-)
-
-
-_ASSEMBLY = re.compile(
-    r"(Cascade)?EncoderDecoder(Decoupled)?|(\w*Image)?Classifier|(TopDown|Topdown|BottomUp|Bottomup)\w*|"
-    r"Recognizer(2D|3D|GCN)|(Single|Two)StageDetector|BaseDetector|TextRecognizer|\w*Wrapper|"
-    r"MODNet|DiffusionEngine|Base\w*Model"
-)
+_MODEL_SECTION = pattern_of("model.model_section")
+_ASSEMBLY = pattern_of("model.assembly")
 """Classes that only put parts together, of which one gives the model its name."""
 
 
@@ -671,7 +578,9 @@ def models_from_classes(settings: list[Setting]) -> list[Candidate]:
         if _ASSEMBLY.fullmatch(name):
             out.extend(_assembled_models(setting, settings))
             score += prior.configured_class["assembly"]
-        inner = parts[-1] in _INNER and (len(parts) > 1 or parts[-1] == "network_g")
+        inner = parts[-1] in word_list("inner_sections") and (
+            len(parts) > 1 or parts[-1] == "network_g"
+        )
         if inner and any(re.fullmatch(r"(agent|algo(rithm)?)s?", part) for part in parts[:-1]):
             score += prior.configured_class["of an agent"]
         elif inner and parts[-1] != "unet_config":
@@ -686,46 +595,27 @@ def models_from_classes(settings: list[Setting]) -> list[Candidate]:
 
 def _assembled_models(setting: Setting, settings: list[Setting]) -> list[Candidate]:
     """The name of an assembly: from its configuration file's name, its head, or its backbone."""
-    candidates: list[Candidate] = []
-    rule = "part of an assembly"
-    file = setting.owner.rsplit("/", 1)[-1].rsplit(".", 1)[0]
-    for word in re.split(r"[_.]", file):
-        if is_known(word, "models") and not is_known(word, "datasets"):
-            candidates.append(
-                Candidate(
-                    word,
-                    setting.value.origin,
-                    prior.part_of_an_assembly["file name"],
-                    "the configuration's name",
-                    rule,
-                )
-            )
-            break
+    points, rule = prior.part_of_an_assembly, "part of an assembly"
+    words = re.split(r"[_.]", setting.owner.rsplit("/", 1)[-1].rsplit(".", 1)[0])
+    known = (w for w in words if is_known(w, "models") and not is_known(w, "datasets"))
+    origin, note = setting.value.origin, "the configuration's name"
+    candidates = [
+        Candidate(word, origin, points["file name"], note, rule) for word in islice(known, 1)
+    ]
+    section = [part.lower() for part in setting.path[:-1]]
     for other in settings:
         parts = [part.lower() for part in other.path]
-        if other.owner != setting.owner or len(parts) < 3:
+        text = text_of(other.value)
+        if other.owner != setting.owner or len(parts) < 3 or parts[:-2] != section or text is None:
             continue
         if parts[-1] not in class_keys("path", "class", "tag"):
             continue
-        text = text_of(other.value)
-        if parts[:-2] != [part.lower() for part in setting.path[:-1]] or text is None:
-            continue
-        name = text.rsplit(".", 1)[-1]
+        name, origin = text.rsplit(".", 1)[-1], other.value.origin
         if parts[-2] == "backbone":
-            candidates.append(
-                Candidate(
-                    name, other.value.origin, prior.part_of_an_assembly["backbone"], rule=rule
-                )
-            )
+            candidates.append(Candidate(name, origin, points["backbone"], rule=rule))
         elif parts[-2] == "decode_head" and is_known(name, "models"):
-            candidates.append(
-                Candidate(
-                    name.removesuffix("Head"),
-                    other.value.origin,
-                    prior.part_of_an_assembly["head"],
-                    rule=rule,
-                )
-            )
+            head = name.removesuffix("Head")
+            candidates.append(Candidate(head, origin, points["head"], rule=rule))
     return candidates
 
 

@@ -16,6 +16,7 @@ from schedmate.agent.fields.candidates import (
     is_known,
     is_whole,
     matching_rules,
+    pattern_of,
     rule_argument,
     rules,
     source_bonus,
@@ -32,12 +33,8 @@ NETWORK, AROUND, LIBRARY_CLASS = "network", "around networks", "library class"
 """Rules: what is constructed is a network, a class made of some, or a library's."""
 CONSTRUCTED = frozenset({NETWORK, AROUND, LIBRARY_CLASS})
 
-_AGENT = re.compile(
-    r"(\w*_)?(agent|algo|algorithm|learner|trainer|ppo|sac|dqn|ddpg|td3|a2c)s?\d*$", re.IGNORECASE
-)
-_WHOLE = re.compile(
-    r"(\w*_)?(gan|vae|model|net|network|solver|trainer|ddpm|diffusion)\d*$", re.IGNORECASE
-)
+_AGENT = pattern_of("model_built.agent")
+_WHOLE = pattern_of("model_built.whole")
 _PLAIN_MODEL = re.compile(r"(Model([A-Z]\w{0,5})?|Net|Network|Transformer|GAN|VAE|Agent)$")
 _MAKER = re.compile(r"(make|build|create|get)_(model|net|network|agent|policy)$", re.IGNORECASE)
 _SHELF = re.compile(r"(\w+_)?(activations?|norm(alization)?s?|loss(es)?)", re.IGNORECASE)
@@ -65,29 +62,25 @@ def built_models(trace: Trace) -> list[Candidate]:
             continue
         if classes.is_training_module(cls):
             out.append(_training_module(event, cls))
-            continue
-        if not classes.is_network(cls):
+        elif not classes.is_network(cls):
             candidate = None if event.inside else _made_of_networks(event, cls, makers)
             if candidate is None and id(cls) in fitted and not WRAPPER.search(cls.name):
-                made = event.result.origin if event.result is not None else None
-                candidate = Candidate(
-                    cls.name,
-                    made,
-                    prior.around_networks["of parameters"],
-                    "class constructed",
-                    AROUND,
-                )
-            if candidate is not None:
-                out.append(candidate)
-            continue
-        if NOT_NETWORK.search(cls.name) or any(OF_LOSS.search(c.name) for c in cls.mro()[1:]):
-            continue
-        score = _class_score(event, cls, optimised, parts) + (
-            prior.network["inside a wrapper"] if event.inside else 0
-        )
-        origin = event.result.origin if event.result is not None else None
-        out.append(Candidate(class_name(cls), origin, score, "class constructed", NETWORK))
+                score = prior.around_networks["of parameters"]
+                candidate = _constructed(event, cls.name, score, AROUND)
+            out += [candidate] if candidate is not None else []
+        elif not NOT_NETWORK.search(cls.name) and not any(
+            OF_LOSS.search(c.name) for c in cls.mro()[1:]
+        ):
+            score = _class_score(event, cls, optimised, parts)
+            score += prior.network["inside a wrapper"] if event.inside else 0
+            out.append(_constructed(event, class_name(cls), score, NETWORK))
     return out
+
+
+def _constructed(event: CallEvent, name: str, score: float, rule: str) -> Candidate:
+    """The model that a call constructs."""
+    origin = event.result.origin if event.result is not None else None
+    return Candidate(name, origin, score, "class constructed", rule)
 
 
 def _made_of_networks(event: CallEvent, cls: Class, makers: set[int]) -> Candidate | None:
@@ -97,43 +90,29 @@ def _made_of_networks(event: CallEvent, cls: Class, makers: set[int]) -> Candida
     """
     if re.match(r"Random|Dummy|Mock", cls.name):
         return None
-    origin = event.result.origin if event.result is not None else None
-    doubt = 0 if event.certain else prior.network["unsure"]
+    name, sure = cls.name, event.certain
     agent = _is_agent(cls.name)
     named_after = normal_name(event.target) == normal_name(cls.name)
     whole = is_whole(cls.name) and cls.name != "Agent"
+    named = TARGET.match(event.target) or event.target == "m" or _MAKER.match(event.function)
+    wrapper = WRAPPER.search(cls.name)
     if not agent and whole and (named_after or _WHOLE.match(event.target)):
-        return Candidate(
-            cls.name, origin, prior.around_networks["whole"] + doubt, "class constructed", AROUND
-        )
-    if agent and (TARGET.match(event.target) or _AGENT.match(event.target)):
-        name = re.sub(r"_?(Trainer|Learner)$", "", cls.name)
-        return Candidate(
-            name, origin, prior.around_networks["agent"] + doubt, "class constructed", AROUND
-        )
-    named = TARGET.match(event.target) or event.target == "m"
-    if not named and not _MAKER.match(event.function):
-        return None
-    if id(cls) in makers and event.target == "model" and not WRAPPER.search(cls.name):
-        return Candidate(
-            cls.name, origin, prior.around_networks["maker"] + doubt, "class constructed", AROUND
-        )
-    if _PLAIN_MODEL.search(cls.name):
+        row = "whole"
+    elif agent and (TARGET.match(event.target) or _AGENT.match(event.target)):
+        row, name = "agent", re.sub(r"_?(Trainer|Learner)$", "", cls.name)
+    elif named and id(cls) in makers and event.target == "model" and not wrapper:
+        row = "maker"
+    elif named and _PLAIN_MODEL.search(cls.name):
         own = cls.name.endswith("Agent") and not cls.name.startswith("Base")
-        telling = own and len(cls.name) > 6
-        score = prior.around_networks["named agent" if telling else "plain"]
-        return Candidate(cls.name, origin, score, "class constructed", AROUND)
-    if event.target in ("model", "net", "network") and not (
-        WRAPPER.search(cls.name) or classes.is_record(cls) or classes.is_dataset(cls)
+        row, sure = "named agent" if own and len(cls.name) > 6 else "plain", True
+    elif event.target in ("model", "net", "network") and not (
+        wrapper or classes.is_record(cls) or classes.is_dataset(cls)
     ):
-        return Candidate(
-            cls.name,
-            origin,
-            prior.around_networks["kept as model"] + doubt,
-            "class constructed",
-            AROUND,
-        )
-    return None
+        row = "kept as model"
+    else:
+        return None
+    score = prior.around_networks[row] + (0 if sure else prior.network["unsure"])
+    return _constructed(event, name, score, AROUND)
 
 
 def _is_agent(name: str) -> bool:
@@ -191,22 +170,13 @@ def _training_module(event: CallEvent, cls: Class) -> Candidate:
     name = name or cls.name
     if not wrapper and is_known(name, "models"):
         score += prior.network["known training module"]
-    return Candidate(
-        name, event.result.origin if event.result else None, score, "class constructed", NETWORK
-    )
+    return _constructed(event, name, score, NETWORK)
 
 
 # Models that third-party calls name.
 
 
-_NOT_A_MODEL_CALL = re.compile(
-    r"^(torch\.(nn|optim|utils|cuda|distributed|jit|load|device|tensor|zeros|ones|randn|no_grad|"
-    r"autocast|amp|compile|save|manual_seed)|numpy|os\b|sys\b|logging|json|yaml|time|random|"
-    r"collections|paddle\.(nn\.\w+$|optimizer|io|static)|datetime|argparse|re\b|wandb|tensorboard|pathlib|typing|dataclasses|copy|math|"
-    r"functools|itertools|shutil|accelerate|deepspeed|omegaconf|hydra|open|print|jax\.(numpy|random|"
-    r"lax)|optax|tensorflow\.(constant|random|data|config|distribute|train|keras\.(Input|layers))|"
-    r"keras\.(Input|layers|optimizers|callbacks|losses|models\.load_model)|ray|absl|ml_collections)"
-)
+_NOT_A_MODEL_CALL = pattern_of("model_built.not_a_model_call")
 
 
 def models_from_calls(trace: Trace) -> list[Candidate]:
@@ -258,9 +228,7 @@ def _model_by_output(event: CallEvent, trace: Trace) -> Candidate | None:
 
 
 _TEXT_ENCODER = re.compile(r"(CLIPText|T5Encoder|TextEncoder)\w*\.from_pretrained$")
-_KIND = re.compile(
-    r"\.(?!\w*(Auto|Encoder|Text|Vision))([A-Z]\w+(For[A-Z]\w+|LMHeadModel|Model))\.from_pretrained$"
-)
+_KIND = pattern_of("model_built.kind")
 """Classes of pretrained models, which say what they load where the name is not known."""
 
 _GUIDE = re.compile(r"(Loss|Criterion|Discriminator|Conditioner|Embedder)$")
@@ -337,18 +305,10 @@ _METHODS = (
     "load_state_dict", "modules", "named_modules", "to", "cuda", "train", "eval", "apply",
 )  # fmt: skip
 
-_BUILDER = re.compile(
-    r"^_*(main|run|train|fit|setup|init|__\w+__|((build|create|get|make|define|load|init|construct|"
-    r"compile|prepare|setup|model)_?)+(the_)?(model|net|network|nn|keras_model)?s?|"
-    r"model|net|network|call|forward|fn|wrapper|worker|do_\w+|train_\w+|run_\w+)$",
-    re.IGNORECASE,
-)
+_BUILDER = pattern_of("model_built.builder")
 
 
-_STEP_OF_BUILDING = re.compile(
-    r"(add|apply|attach|append|transfer|freeze|unfreeze|extend|wrap|convert|update|modify|replace|"
-    r"copy|clone|restore|augment|evaluate|test|predict|save|compute|process|generate)_"
-)
+_STEP_OF_BUILDING = pattern_of("model_built.step_of_building")
 """Functions that do something to a model, and are not named after it."""
 
 
@@ -367,60 +327,36 @@ def _generic_model(event: CallEvent) -> Candidate | None:
     if NOT_MODEL.search(last):
         return None
     if last in ("Sequential", "Model", "Trainer", "Module", "Functional"):
+        place = _call_origin(event)
         if event.owner is not None and event.function == "__init__":
             # built by the constructor of the program's own model class
-            return Candidate(
-                event.owner.name,
-                _call_origin(event),
-                score + prior.nameless_network["owner"],
-                "the class that builds it",
-            )
-        name_given = event.kwargs.get("name")
-        if (
-            name_given is not None
-            and isinstance(name_given.data, str)
-            and name_given.data not in ("model", "net")
-        ):
+            score += prior.nameless_network["owner"]
+            return Candidate(event.owner.name, place, score, "the class that builds it")
+        given = event.kwargs.get("name")
+        if given is not None and given.text is not None and given.text not in ("model", "net"):
             # of nested models the outermost is built last
-            place = event.site.line / 1e6
-            return Candidate(
-                name_given.data,
-                name_given.origin,
-                score + prior.nameless_network["own name"] + place,
-                "the model's own name",
-            )
+            score += prior.nameless_network["own name"] + event.site.line / 1e6
+            return Candidate(given.text, given.origin, score, "the model's own name")
         if event.function and not _BUILDER.match(event.function):
             # a function named as a class is, `DeepFM(features)`
             upper = event.function[:1].isupper()
             score += prior.nameless_network["like a class" if upper else "builder"]
             if not _STEP_OF_BUILDING.match(event.function):
-                note = "the function that builds it"
-                return Candidate(event.function, _call_origin(event), score, note)
+                return Candidate(event.function, place, score, "the function that builds it")
         score += prior.nameless_network["plain"]
-    origin = event.result.origin if event.result is not None else None
-    return Candidate(last, origin, score, "class constructed", LIBRARY_CLASS)
+    return _constructed(event, last, score, LIBRARY_CLASS)
 
 
 # How the networks that a program constructs are related: wholes, parts, losses, optimised ones.
 
 
-PART = re.compile(
-    r"(Layer|Block|(RNN|MLP|CNN|GRU|LSTM|FF)Agent|Encoder|Decoder|Embedding|Embedder|Head|Attention|Actor|Critic|(Policy|Value|Actor|Critic|Q)Net(work)?|Policy|"
-    r"Value|Temperature|\w*Function|Twin\w*|Encoding|Conv\d?d?|Unit|Stem|Neck|Pool(ing)?|WithTTA|Stack|Module|Extractor)$"
-)
-WRAPPER = re.compile(
-    r"(Wrapper|WithLoss|WithCriterion|Bench(Train)?|Trainer|Engine|Task|Learner|Solver|System)$"
-)
+PART = pattern_of("model_built.part")
+WRAPPER = pattern_of("model_built.wrapper")
 _LOSS = re.compile(r"(loss|criterion|objective)(_?(fn|func|function|module))?", re.IGNORECASE)
 OF_LOSS = re.compile(r"(Loss|Criterion)$")
 _SHELF_OF_LOSSES = re.compile(r"(^|[._])(loss(es)?|criteri(on|a))$")
 _DECORATED = re.compile(r"_?(Decorat(or|ed)|Wrapp(er|ed)|Persistent)(Class|Cls)?")
-NOT_NETWORK = re.compile(
-    r"loss|criterion|(?<!sym)metric|stft$|spectrogram|mel_?filter|sampler|embedding$|scheduler|collat|augment|transform$|normaliz|"
-    r"dropout|activation|ema$|meter|mixup|optimizer|parallel$|lora|noise_?sched|schedule|"
-    r"preprocess|postprocess|norm$|tokenizer|logger|policyhead|flow$|(shift|crop|random\w*)s?aug$",
-    re.IGNORECASE,
-)
+NOT_NETWORK = pattern_of("model_built.not_network")
 
 
 def owners_of_calls(trace: Trace, path: str) -> set[int]:
@@ -536,37 +472,18 @@ def given_to_optimisers(trace: Trace) -> set[int]:
 # Names of variables and files that mean the model, or something that serves it.
 
 
-TARGET = re.compile(r"^(\w*_)?(model|net|network|classifier|policy|agent|backbone|generator|netg|"
-                     r"actor_critic|q_network|unet|transformer|student|"
-                     r"detector|llm|lm|ac|pi)(_\w*)?\d*$", re.IGNORECASE)  # fmt: skip
-AUXILIARY = re.compile(
-    r"teacher|ema|target|discriminator|netd|critic|loss|criterion|tokenizer|vae|text_encoder|"
-    r"reward|ref(erence)?_?model|ref_|head|emb(ed|_|$)|sampler|(?<!sym)metric|scheduler|extractor|vgg|lpips|averag|vocoder",
-    re.IGNORECASE,
-)
-MEASURING = re.compile(
-    r"(^|[/_])(fid|guidance|metrics?|eval\w*|lpips|inception|score|scoring|is_score)([/_.]|$)",
-    re.IGNORECASE,
-)
-PLAIN_FILE = re.compile(
-    r"__main__|models?|nets?|networks?|main|diffusion|train|pretrain|finetune|run|modules?|__init__|utils?",
-    re.IGNORECASE,
-)
+TARGET = pattern_of("model_built.target")
+AUXILIARY = pattern_of("model_built.auxiliary")
+MEASURING = pattern_of("model_built.measuring")
+PLAIN_FILE = pattern_of("model_built.plain_file")
 
-NOT_MODEL = re.compile(
-    r"(Registry|Config|ConfigDict|Cfg|Params|Args|Arguments|Options|Field|Factory|(?<!Model)Builder|Type|Enum|Space|Session|"
-    r"Processor|Tokenizer|(Arg|Argument|Config)Parser|Loader|Saver|Writer|Logger|Timer|Meter|Evaluator|Client|Frontend|"
-    r"Parallel|Buffer|(Replay|Rollout|Experience|Episode)Memory|(?<![Mm]etric)Metrics?|Sampler|Callback|Helper|"
-    r"Visuali[sz]er|Optimi[sz]er)$"
-)
+NOT_MODEL = pattern_of("model_built.not_model")
 """Names of classes that hold, make, serve or measure a model, and are none."""
 
 BACKBONES = ("backbone", "backbonename", "encoder", "encodername")
 """What a part of a network that has a name of its own is called, normalised."""
 
-KIND_OF_PART = re.compile(
-    r"transformer|(bi)?lstm|gru|c?rnn|cnn|mlp|attention|embedding|linear|identity", re.IGNORECASE
-)
+KIND_OF_PART = pattern_of("model_built.kind_of_part")
 """What a part of a network may be, in any network."""
 
 BUILT_WITH = re.compile(r"_(pytorch|tensorflow|keras|torch|tf2?|jax|flax|paddle)$")
@@ -581,28 +498,17 @@ _PLAIN_PARTS = frozenset(
 )
 """Parts of an import path that name no model."""
 
-_MODEL_FILE = re.compile(
-    r"\.(pt|pth|ckpt|bin|safetensors|ya?ml|h5|hdf5|keras|tf|gguf|onnx|cfg|msgpack|pkl|tflite|caffemodel|"
-    r"pdparams|nemo|t7)$"
-)
+_MODEL_FILE = pattern_of("model_built.model_file")
 
 
-_MODEL_SHELF = re.compile(
-    r"(checkpoints?|ckpts?|pre_?trained(_?models?)?|(saved_?)?models?|weights|(path|your)_\w+)/",
-    re.IGNORECASE,
-)
+_MODEL_SHELF = pattern_of("model_built.model_shelf")
 """A folder of models, which is no owner of one."""
 
-_FILLED_IN = re.compile(
-    r"^/?((path|folder|dir)[-_/]to|path|your|some)[^/]*/([^/]*/)?(?=[^/]+$)", re.IGNORECASE
-)
+_FILLED_IN = pattern_of("model_built.filled_in")
 """A folder that a reader is to replace by their own."""
 
 
-_NO_NAME = re.compile(
-    r"[A-Z]\w*_(PATH|DIR|FILE|FOLDER|NAME)|\d++(?:\.\d*+)?([kK]|[kK]?[hH]z|px)?|"
-    r"(algo|arch|model|net|network|agent|method|backbone)_name|[\[<].*[\]>]|(\S++\s++){4,}\S+"
-)
+_NO_NAME = pattern_of("model_built.no_name")
 """What is to be filled in, a size, a rate and a sentence: `MODEL_PATH`, `[model]`, `44k`."""
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
 
 from schedmate.agent.fields import prior
-from schedmate.agent.fields.about import README, About
 from schedmate.agent.fields.candidates import Candidate, rules
 from schedmate.agent.fields.settings import Setting, normal_name
 from schedmate.agent.interp.trace import CallEvent, Trace
 from schedmate.agent.values import Origin
+from schedmate.base.files import is_file
 from schedmate.jobs import TaskType
 
 _PLAIN = re.compile(
@@ -50,8 +52,6 @@ def find_task(
         library = Origin("library", text=program[1])
         weight = prior.task["program"]
         ballot.vote(program[0], weight, library, "program", f"program {program[1]}")
-    if model is not None and model.rule == README:
-        model = None
     _vote_names(model, datasets, words, ballot)
     _vote_calls(trace, words["calls"], words["imports"], ballot.vote)
     _vote_settings(settings, words, ballot.vote)
@@ -196,20 +196,6 @@ def _model_weight(name: str, domain: str, of_data: set[str]) -> float:
     return prior.task["multimodal model" if domain == "Multimodal" else "model"]
 
 
-def _vote_readme(readme: About, words: dict[str, Any], vote: Callable[..., None]) -> None:
-    """What the README is about: its heading says more than the lines below it."""
-    origin = Origin("code", readme.file, readme.line)
-    title, text = (re.sub(r"[_ ./]+", "-", part.lower()) for part in (readme.title, readme.text))
-    for domain, pattern in (*words["words"].items(), *words["models"].items()):
-        if re.search(pattern, title):
-            heading = f"the README's heading, {readme.title[:60]}"
-            vote(domain, prior.task["heading"], origin, README, heading)
-    for domain, pattern in words["words"].items():
-        if found := set(re.findall(pattern, text)):
-            weight = min(prior.task["text at most"], prior.task["word"] * len(found))
-            vote(domain, weight, origin, README, readme.file)
-
-
 def _vote_words(trace: Trace, table: dict[str, str], vote: Callable[..., None]) -> None:
     """What the program's own names are about: many different ones say more than one."""
     split = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[_/.]")
@@ -277,3 +263,90 @@ def _roots(pattern: object) -> set[str]:
     """The packages that a pattern of calls begins with."""
     root = re.match(r"^\^\(?([\w|]+)", str(pattern))
     return set(root[1].split("|")) if root else set()
+
+
+# What a repository says of itself: the heading and first lines of the README next to the program.
+#
+# Words only, and only for what the code leaves open; nothing in it is obeyed.
+
+
+README = "README"
+"""The rule of what only a README says."""
+_NAMES = ("README.md", "readme.md", "Readme.md", "README.rst", "README.txt", "README")
+_HEADING = re.compile(r"^\s{0,3}#{1,2}\s++(.+)$|<h1[^>]{0,200}>(.+?)</h1>", re.IGNORECASE)
+_UNDERLINE = re.compile(r"^(={4,}|-{4,})\s*$")
+_MARKUP = re.compile(
+    r"!?\[([^\]]{0,300})\]\([^)]{0,300}\)|<[^>]{1,300}>|[*`_]{1,3}(?=\S)|(?<=\S)[*`]{1,3}|:\w{1,60}:"
+)
+_LINES = 40
+_READ = 100_000
+_WIDE = 2000
+"""Characters of a line of the README that are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """A README: `title` is its heading, `line` the heading's line, `text` the words below it."""
+
+    file: str
+    line: int
+    title: str
+    text: str
+
+
+def read_readmes(root: Path, entry: str | None) -> list[About]:
+    """The READMEs that are about the program: the nearest one first, the repository's own last."""
+    readmes: list[About] = []
+    folder = (root / entry).parent if entry is not None else root
+    while True:
+        for name in _NAMES:
+            path = folder / name
+            if is_file(path) and not path.is_symlink():
+                about = _parse(path, root)
+                if about is not None:
+                    readmes.append(about)
+                    break
+        if folder == root or root not in folder.parents:
+            return readmes
+        folder = folder.parent
+
+
+def _parse(path: Path, root: Path) -> About | None:
+    try:
+        with path.open(encoding="utf-8", errors="replace") as stream:
+            lines = [line[:_WIDE] for line in stream.read(_READ).splitlines()]
+    except OSError:
+        return None
+    for number, line in enumerate(lines[:_LINES]):
+        match = _HEADING.search(line)
+        under = number > 0 and bool(_UNDERLINE.match(line)) and lines[number - 1].strip()
+        if match or under:
+            head = (match[1] or match[2]) if match else lines[number - 1]
+            title = _plain(heading_without_marks(head) if match and match[1] else head)
+            if title:
+                text = _plain(" ".join(lines[number + 1 : number + 1 + _LINES]))
+                return About(str(path.relative_to(root)), number + 1, title, text)
+    return None
+
+
+def heading_without_marks(heading: str) -> str:
+    """A heading without the marks that may close it; `#` alone is one of that name."""
+    return heading.rstrip().rstrip("#").rstrip() or heading.strip()[:1]
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\s+", " ", _MARKUP.sub(lambda m: m[1] or " ", text)).strip()
+
+
+def _vote_readme(readme: About, words: dict[str, Any], vote: Callable[..., None]) -> None:
+    """What the README is about: its heading says more than the lines below it."""
+    origin = Origin("code", readme.file, readme.line)
+    title, text = (re.sub(r"[_ ./]+", "-", part.lower()) for part in (readme.title, readme.text))
+    for domain, pattern in (*words["words"].items(), *words["models"].items()):
+        if re.search(pattern, title):
+            heading = f"the README's heading, {readme.title[:60]}"
+            vote(domain, prior.task["heading"], origin, README, heading)
+    for domain, pattern in words["words"].items():
+        if found := set(re.findall(pattern, text)):
+            weight = min(prior.task["text at most"], prior.task["word"] * len(found))
+            vote(domain, weight, origin, README, readme.file)

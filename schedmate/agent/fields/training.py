@@ -20,11 +20,13 @@ from schedmate.agent.fields.candidates import (
     Lines,
     is_launched,
     is_number,
+    pattern_of,
     rule_argument,
     rules,
     text_of,
 )
-from schedmate.agent.fields.settings import Setting, normal_name, settings_named
+from schedmate.agent.fields.dataset_names import role_of_arguments
+from schedmate.agent.fields.settings import normal_name
 from schedmate.agent.interp.objects import Call, Instance
 from schedmate.agent.interp.trace import CallEvent, Trace
 from schedmate.agent.interp.values import classes
@@ -242,9 +244,6 @@ def _add_cast(event: CallEvent, by_field: Found) -> None:
 
 _LOADERS = ("torch.utils.data.DataLoader", "torch_geometric.loader.DataLoader")
 _EVALUATES = re.compile(r"(^|_)(val|valid|eval|test|dev|infer|generat)", re.IGNORECASE)
-_TRAINS = re.compile(r"(^|_)train", re.IGNORECASE)
-_SPLITS = ("split", "mode", "phase", "subset", "image_set", "set", "flag", "stage", "set_name")
-_SWITCHES = ("train", "is_train", "training", "is_training")
 _AROUND = 3
 """Datasets inside each other that are looked into: `Subset(CIFAR10(train=False), ids)`."""
 
@@ -292,73 +291,12 @@ def _role_of_data(value: Value, depth: int) -> bool | None:
     if not isinstance(data, Call | Instance) or depth > _AROUND:
         return None
     arguments = data.kwargs if isinstance(data, Call) else data.attrs
-    for name in _SWITCHES:
-        if name in arguments and isinstance(arguments[name].data, bool):
-            return bool(arguments[name].data)
-    for name in _SPLITS:
-        split = arguments[name].text if name in arguments else None
-        if split is not None and _EVALUATES.search(split):
-            return False
-        if split is not None and _TRAINS.search(split):
-            return True
+    evaluates = role_of_arguments(arguments)
+    if evaluates is not None:
+        return not evaluates
     inner = data.args if isinstance(data, Call) else list(data.attrs.values())
     roles = (_role_of_data(item, depth + 1) for item in inner[:4])
     return next((role for role in roles if role is not None), None)
-
-
-# Precision on a device that has less of it: mixed precision is most often meant for GPUs.
-
-
-_REDUCED = ("fp16", "bf16", "amp", "fp8")
-_NOTHING = "contextlib.nullcontext"
-
-
-def doubt_precision_on_cpu(
-    trace: Trace, settings: list[Setting], by_field: dict[str, Candidate]
-) -> None:
-    """Doubt a reduced precision where the user chose the CPU, or follow the code that does.
-
-    A program that enters `nullcontext()` where it would cast, and casts nothing, computes in full
-    precision.
-    """
-    stated = by_field.get("precision")
-    if stated is None or stated.data not in _REDUCED or not _is_cpu_chosen(settings):
-        return
-    if any(_is_cast(event) for event in trace.calls):
-        return
-    nothing = next((e for e in trace.calls if e.certain and e.path == _NOTHING), None)
-    if nothing is not None:
-        note = "the job runs on the CPU, where the program casts nothing"
-        by_field["precision"] = Candidate(
-            "fp32", call_place(nothing), prior.further["nothing cast"], note
-        )
-    else:
-        note = "the job runs on the CPU, where nothing was seen to use it"
-        score = min(stated.score, prior.further["on the CPU at most"])
-        by_field["precision"] = replace(stated, score=score, note=note, doubted=True)
-
-
-def _is_cpu_chosen(settings: list[Setting]) -> bool:
-    """Whether the launch says that the CPU is used."""
-    table = rules("names")["cpu"]
-    devices = [s for _, s in settings_named(settings, table["devices"]) if s.explicit]
-    flags = [s for _, s in settings_named(settings, table["flags"]) if s.explicit]
-    switches = [s for _, s in settings_named(settings, table["gpu_flags"]) if s.explicit]
-    return (
-        any(str(s.value.data).lower().partition(":")[0] == "cpu" for s in devices)
-        or any(s.value.data is True for s in flags)
-        or any(s.value.data is False for s in switches)
-    )
-
-
-def _is_cast(event: CallEvent) -> bool:
-    """Whether this computes in a reduced precision."""
-    if event.path in AUTOCAST:
-        enabled = event.kwargs.get("enabled")
-        return enabled is None or enabled.data is not False
-    if event.path == "torch.nn.Module.to" and event.args:
-        return precision_name(event.args[0]) in _REDUCED
-    return event.path.endswith((".half", ".bfloat16"))
 
 
 # The optimiser and its learning rate: a pair that one call of the program is given.
@@ -368,11 +306,7 @@ _NAMED = 3
 """Further optimisers that are named."""
 _OF_TIME = re.compile(r"step|iter|epoch|warm|sched|decay|anneal|cos|progress", re.IGNORECASE)
 """What a rate that changes while the program trains is computed from."""
-_OPTIMIZER = re.compile(
-    r"adam|sgd|rmsprop|adagrad|adadelta|adafactor|lamb|lars|lion|muon|momentum|shampoo|sophia|soap|"
-    r"novograd|prodigy|ranger|lbfgs|rprop|yogi|adan$|galore|optimi[sz]er$",
-    re.IGNORECASE,
-)
+_OPTIMIZER = pattern_of("training.optimizer")
 _ALIKE = {"GradientDescent": "SGD"}
 _RATE_FIRST = re.compile(r"(keras|tensorflow|optax|mlx)\.")
 """Optimisers that are not given the parameters when they are made."""

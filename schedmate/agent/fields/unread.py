@@ -18,7 +18,7 @@ from typing import Any
 from schedmate.agent.configs.reader import read_config
 from schedmate.agent.configs.scalars import parse_scalar
 from schedmate.agent.configs.yaml_reader import BASE_KEY, read_detectron
-from schedmate.agent.fields.candidates import Candidate, is_whole, rules
+from schedmate.agent.fields.candidates import Candidate, is_whole, pattern_of, rules
 from schedmate.agent.fields.settings import Setting, all_settings, normal_name
 from schedmate.agent.interp.libs.libraries import record_defaults
 from schedmate.agent.interp.libs.parsers import flag_origin, parse_flags
@@ -345,9 +345,7 @@ NOTE = "no code of this run was seen to read this key"
 _LEAST_KEYS = 3
 _LEAST_SHARE = 0.5
 """Share of a file's keys that the code must spell, so that it is known to read them by name."""
-_BY_LIBRARY = re.compile(
-    r"merge_from|get_cfg|instantiate|build_from|fromfile|load_config|from_(file|config|dict|yaml)"
-)
+_BY_LIBRARY = pattern_of("unread.by_library")
 """How libraries are told to read configurations in ways of their own."""
 _DEEP = 3
 _MANY = 5_000

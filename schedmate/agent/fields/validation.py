@@ -11,7 +11,7 @@ import re
 from collections.abc import Container
 from typing import Literal
 
-from schedmate.agent.fields.candidates import text_of
+from schedmate.agent.fields.candidates import pattern_of, text_of, word_list
 from schedmate.agent.fields.dataset_names import is_path
 from schedmate.agent.fields.dataset_settings import placed_by_section, section_evaluates
 from schedmate.agent.fields.settings import Setting, normal_name
@@ -21,16 +21,9 @@ from schedmate.agent.interp.values import classes
 from schedmate.agent.interp.values.base import Passes
 from schedmate.agent.values import Origin, Value
 
-_EVAL_METRIC = re.compile(
-    r"(val|valid|validation|eval|dev)[\W_]++\w*(loss|acc|accuracy|error|f1|auc|miou|iou|map|mse|mae|"
-    r"psnr|bleu|wer|perplexity|ppl|score)\w*",
-    re.IGNORECASE,
-)
+_EVAL_METRIC = pattern_of("validation.eval_metric")
 _METRIC_LOG = (".add_scalar", ".log", ".log_metric")
-_HELD_OUT = re.compile(
-    r"(val|valid|validation|eval|dev)(set|data)?(size|split|ratio|fraction|frac|percent|percentage|"
-    r"splitpercentage|setsize)|splitdatasetratio"
-)
+_HELD_OUT = pattern_of("validation.held_out")
 _SPLIT = re.compile(r"load_dataset\(\).*\['(val|valid|validation|dev)'\]$")
 _TEST_SHARE = re.compile(r"(test|heldout|holdout)(size|split|ratio|fraction|frac)")
 _HELD = r"val|valid|validation|validate|eval|evaluation|dev|test|testing|heldout|holdout"
@@ -40,14 +33,8 @@ _HOLDS = (
 )
 _JOINED = re.compile(rf"({_HELD})({_HOLDS})|({_HOLDS})({_HELD})")
 """Words for loaded evaluation data: `valloader`, `test` with `set`."""
-_ABOUT = re.compile(
-    r"conf|config|cfg|k?w?args|params|names?|type|columns?|size|len|length|transforms?"
-)
-_HELD_OUT_PART = re.compile(
-    r"(i|idx|ids?|ind|inds|indices|index|x|y|xs|ys|mask|masks|df)_(val|valid|validation|dev)|(val|valid|validation|dev)_(i|idx|idxs|ids?|inds?|indices|index|x|y|xs|ys|"
-    r"mask|df|images|labels|texts|edges|nodes|triples)",
-    re.IGNORECASE,
-)
+_ABOUT = pattern_of("validation.about")
+_HELD_OUT_PART = pattern_of("validation.held_out_part")
 """Names of the held out part of arrays: `idx_val`, `X_val`, `val_mask`."""
 _SPLIT_NAME = {"val", "valid", "validation", "dev"}
 _OTHER_PART = {"train", "train_set", "train_data", "train_labeled", "test", "test_set", "test_data"}
@@ -55,28 +42,17 @@ _OTHER_PART = {"train", "train_set", "train_data", "train_labeled", "test", "tes
 _SPLITS = (".random_split", ".train_test_split")
 _TEST_LOADER = re.compile(r"(?<![a-z])test\w*_?(loader|dl|iter)$", re.IGNORECASE)
 _TEST_SET = re.compile(r"(?<![a-z])test\w*_?(data|set|ds)$", re.IGNORECASE)
-_EVAL_COUNT = re.compile(
-    r"(n|num|i)?(eval|val|valid|validation|validate|evaluation)"
-    r"(iters?|steps?|batches|intervals?|freq|frequency|every|everyn|everynepochs?|period|epochs?)|"
-    r"(check|run)?valevery(n|nepochs?|nsteps)?|checkvaleverynepochs?"
-)
+_EVAL_COUNT = pattern_of("validation.eval_count")
 
 
-_RESULT = re.compile(
-    r"_?(val|valid|validation|eval|dev)_?(loss|losses|acc|accuracy|error|err|f1|auc|miou|iou|map|mse|"
-    r"mae|rmse|psnr|ssim|bleu|wer|perplexity|ppl|scores?|metrics?|results?|stats|rewards?|returns?)"
-    r"(_\w+)?",
-    re.IGNORECASE,
-)
+_RESULT = pattern_of("validation.result")
 """Names of what an evaluation gives."""
 _ASKED = re.compile(r"(validate|dovalid(ation)?|doval|runvalidation|usevalidation)")
 """Switches that are off unless the user asks for validation."""
 
 _NEVER = re.compile(r"(test|eval|val|valid|validation)(freq|frequency|interval)")
 """How often to evaluate; -1 is never."""
-_EVAL_EPISODES = re.compile(
-    r"(n|num|max)?(eval|evaluation|test)n?(episodes?|rollouts|trials)|itestset"
-)
+_EVAL_EPISODES = pattern_of("validation.eval_episodes")
 _DO_EVAL = re.compile(r"(do|run|use|with)?(eval|evaluate|evaluation|val|validate|validation)")
 _SWITCH = re.compile(r"(do|run|use|with)(eval|evaluate|evaluation|val|validate|validation)")
 _NO_EVAL = re.compile(r"(no|skip|disable|without)(val|valid|validation|validate|eval|evaluation)")
@@ -208,12 +184,6 @@ def _is_loaded_name(name: str) -> bool:
     return bool(loaded_words and holds) or any(map(_JOINED.fullmatch, words))
 
 
-_EVAL_ARGUMENTS = ("val_dataloaders", "validation_data", "eval_dataset", "val_dataloader",
-                   "valid_loader", "val_loader", "eval_dataloader", "validation_split",
-                   "validation_generator", "validation_dataset", "valid_dataset", "val_dataset",
-                   "eval_set", "valid_sets", "dev_dataset", "validation_loader")  # fmt: skip
-
-
 _DEFINES = re.compile(r"(^|[._])define_\w*$|flags?$", re.IGNORECASE)
 """Calls that tell what settings a program has."""
 
@@ -231,7 +201,7 @@ def _is_evaluation(trace: Trace, event: CallEvent) -> bool:
         or bool(word and _RESULT.fullmatch(word))
         or any(
             key in event.kwargs and event.kwargs[key].data not in (None, 0, 0.0)
-            for key in _EVAL_ARGUMENTS
+            for key in word_list("evaluation_arguments")
             if not _DEFINES.search(event.path)
         )
         or _logs_evaluation(event)
@@ -291,12 +261,8 @@ _DATA_PLACE = re.compile(r"(val|valid|validation|eval)(data(set)?(dir|path|root|
 """Settings for the validation data's place, and how what follows is named for training."""
 _PLACE_SWITCH = re.compile(r"(do|run|use|with)?(eval|evaluate|evaluation|val|validate|validation)")
 _VALID_WORD = re.compile(r"validation|valid|val|eval|dev|predict")
-_EVAL_INTERVAL = re.compile(
-    r"(val|valid|validation|eval|evaluation)(interval|freq|frequency|every|period)"
-)
-_EVAL_LIST = re.compile(
-    r"(val|valid|validation|eval|evaluation|dev)(data|(data)?sets?|files?|paths?)"
-)
+_EVAL_INTERVAL = pattern_of("validation.eval_interval")
+_EVAL_LIST = pattern_of("validation.eval_list")
 
 
 def is_place_left_out(settings: list[Setting]) -> bool:
@@ -346,42 +312,18 @@ def given_place(settings: list[Setting]) -> Origin | None:
 # The functions of the repository that evaluate its model, among all that were called.
 
 
-_EVAL_CALL = re.compile(
-    r"^(\w*_)?(evaluate|validate|validation|evaluation|eval_one_epoch|test_one_epoch|"
-    r"val_one_epoch|estimate_loss|test|do_eval|run_eval|run_evaluation|evaluate_model|test_model|"
-    r"val|valid|eval_model|val_epoch|test_epoch|valid_epoch|eval_epoch|do_validation|eval_actor|eval_agent|eval_policy|evaluate_policy|eval_episodes)(_\w*)?$|^eval$",
-    re.IGNORECASE,
-)
-_CHECKS = re.compile(
-    r"_(conf(ig)?|cfg|opt|arg|param|setting|input|output|path|env|schema|file|key|name|hparam|setup|"
-    r"shape|type|device|field|value|version|token|url|spec|requirement|checkpoint|state|metadata|"
-    r"dataset_path|only|splits?|sampler|interval|freq|every|transforms?|augmentation|columns?|yaml|json|entry|consistency)\w*$",
-    re.IGNORECASE,
-)
+_EVAL_CALL = pattern_of("validation.eval_call")
+_CHECKS = pattern_of("validation.checks")
 """Functions such as `validate_config`: they check something, they do not evaluate."""
 
-_NOT_EVAL_CALL = re.compile(
-    r"evaluate_(actions?|loss|expression|polynomial)|^_*(assert|check|ensure|is|print|should)_|"
-    r"_and_validate$|^_*(resolve|post_?process|format|decode)_|^log_validation|(^|_)init(ialize)?_eval_(model|engine)|(smoke|unit)_?test|"
-    r"^_*(prepare|split|set|setup|load|read|get|copy|save|plot|show|parse|construct|collect)_(?!.*(evaluate|"
-    r"load|set|data|iter|dl|ds|envs?))",
-    re.IGNORECASE,
-)
+_NOT_EVAL_CALL = pattern_of("validation.not_eval_call")
 """Functions that evaluate a policy's actions or a formula, check what is valid, draw samples, or
 prepare what is no data."""
 
-_MEASURES = re.compile(
-    r"(^|_)(loss(es)?|acc|accs|accurac(y|ies)|metrics?|scores?|results?|err|errs|ious?|miou|f1|aucs?|auroc|"
-    r"rewards?|returns?|episodes|wins?|psnr|ssim|lpips|ppls?|perplexity|bleu|rouge|cider|wer|cer|fid|kid|"
-    r"precisions?|recalls?|correct|mse|mae|rmse|hits?|ndcg|mrr|kappa|dice|nll|elbo|bp[dbc]|evaluator|"
-    r"pred|preds|predict(ion)?s?|logits?|outputs?|topk|top1)(_(?!dir|path|file|folder)|$|\d)|no_grad|inference_mode|dataset|"
-    r"(train|net|data|valid|val|test|eval)_?(loader|set|dl|ds|iter|queue|generator)"
-)
+_MEASURES = pattern_of("validation.measures")
 """Names of what an evaluation goes over, does without, or comes to."""
 _MODEL = re.compile(r"(^|_)(model|net|network|policy|agent|actor)$")
-_ASKS = re.compile(
-    r"(\w*_)?(evaluat(e|ion)|validat(e|ion)|eval|test|val|valid|infer(ence)?|predict)(_\w*)?"
-)
+_ASKS = pattern_of("validation.asks")
 
 
 def evaluation_call(trace: Trace, but: Container[str] = ()) -> Site | None:

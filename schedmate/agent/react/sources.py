@@ -21,7 +21,7 @@ from functools import cache, cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from schedmate.agent.syntax import parse
+from schedmate.agent.syntax import parse_or_none
 from schedmate.base.data import load
 from schedmate.base.files import walk
 from schedmate.tools import RepoFiles
@@ -181,10 +181,7 @@ def _tokens_of_python(lines: list[str], tree: ast.Module | None) -> dict[int, li
 
 def syntax_tree(lines: list[str]) -> ast.Module | None:
     """The syntax tree of a program's lines; None if it is Python 2, invalid or too large."""
-    try:
-        return parse(_joined_lines(lines))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
+    return parse_or_none(_joined_lines(lines))
 
 
 def _joined_lines(lines: list[str]) -> str:

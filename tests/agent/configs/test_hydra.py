@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tree_leaves import leaves
 
 from schedmate.agent.configs.hydra import HydraResult, compose_hydra, parse_command_line
 from schedmate.agent.configs.trees import ConfigError
@@ -85,9 +86,9 @@ def test_a_resolved_interpolation_keeps_the_origin_of_the_value_it_names() -> No
 
 def test_every_leaf_has_an_origin() -> None:
     result = compose("config", "experiment=deep/long", "+db=one", "a.b=[1,{c:2}]")
-    leaves = list(result.config.leaves())
-    assert len(leaves) > 40
-    for path, leaf in leaves:
+    found = list(leaves(result.config))
+    assert len(found) > 40
+    for path, leaf in found:
         assert leaf.origin is not None, path
         assert leaf.origin.source in ("config", "command"), path
         if leaf.origin.source == "config":

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tree_leaves import leaves
 
 from schedmate.agent.configs.reader import read_config
 from schedmate.agent.configs.trees import ConfigError
@@ -64,7 +65,7 @@ def test_each_value_has_the_line_where_it_is_written(tmp_path: Path) -> None:
 
     places = {
         path: (leaf.data, leaf.origin.file, leaf.origin.line)
-        for path, leaf in config.leaves()
+        for path, leaf in leaves(config)
         if leaf.origin is not None
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tree_leaves import leaves
 
 from schedmate.agent.configs.gin import parse_gin
 from schedmate.agent.configs.reader import read_config
@@ -24,8 +25,7 @@ def read(root: Path, name: str, text: str | bytes) -> Value:
 
 def lines(value: Value) -> dict[str, tuple[object, int | None]]:
     return {
-        path: (leaf.data, leaf.origin.line if leaf.origin else None)
-        for path, leaf in value.leaves()
+        path: (leaf.data, leaf.origin.line if leaf.origin else None) for path, leaf in leaves(value)
     }
 
 

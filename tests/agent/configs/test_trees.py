@@ -12,6 +12,7 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tree_leaves import leaves
 
 from schedmate.agent.configs.gin import parse_gin
 from schedmate.agent.configs.hydra import compose_hydra
@@ -309,7 +310,7 @@ def test_no_file_raises_anything_but_config_error(raw: bytes) -> None:
             path = root / f"a{suffix}"
             path.write_bytes(raw)
             try:
-                for _, leaf in read_config(path, root).leaves():
+                for _, leaf in leaves(read_config(path, root)):
                     assert leaf.origin is None or (leaf.origin.line or 0) >= 1
             except ConfigError:
                 pass
