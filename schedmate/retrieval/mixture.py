@@ -37,6 +37,9 @@ CONTEXT_RUNS, USER_RUNS = 40.0, 40.0
 """Runs in a context, and of a user, from which on their own weights count for half."""
 STEP, LEAST_STEP = 0.025, 0.0025
 """The calibration's step: the first, and where it stops to decay (as count ** -0.5)."""
+_PACE = np.minimum(1.0, 10.0 * np.minimum(LEVELS, 1.0 - LEVELS))
+"""Share of the step that each level takes: one miss of the outermost ones, which miss seldom, would
+else send them to the end of the distribution for a hundred runs."""
 MEMORY = 0.998
 """What a loss still counts for at the next one: weights follow what changes."""
 PRIOR_WEIGHTS = {
@@ -114,7 +117,7 @@ class Shifts(Part):
     def learn(self, errors: Floats) -> None:
         """`errors` is the level of each quantile, less 1 where the run time was below it."""
         self.count += 1
-        self.shifts += max(STEP * self.count**-0.5, LEAST_STEP) * errors
+        self.shifts += max(STEP * self.count**-0.5, LEAST_STEP) * _PACE * errors
 
 
 class Mixture:
