@@ -78,7 +78,9 @@ def test_an_autoscaler_knows_the_past() -> None:
 
 def test_training_borrows_what_a_service_does_not_need() -> None:
     training = Workload.of([(0.0, 15.0, 2), (1.0, 100.0, 2)])
+    training.standby = {1: [(90.0, 95.0)]}
     workload = serving_workload(plan_replicas(LOAD, SERVICE), SERVICE, "chat", training)
+    assert workload.standby[4] == [(90.0, 95.0)]
     assert [job.terms.low for job in workload.jobs if job.terms] == [False] * 3 + [True] * 2
     outcome = run(workload, Spot(), "1x8")
     # The three replicas hold 6 of 8 GPUs. The first job takes the rest; the second runs from 20 on

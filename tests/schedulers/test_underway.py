@@ -23,11 +23,11 @@ from schedmate.schedulers import (
     Start,
     View,
 )
-from schedmate.schedulers.model import Terms
+from schedmate.schedulers.model import Cluster, Terms, gpus_in
 from schedmate.schedulers.policies.spot import Spot
 from schedmate.schedulers.sim.actions import DecisionError
-from schedmate.schedulers.sim.outcome.audit import LawBrokenError, audit, check_laws
-from schedmate.schedulers.sim.outcome.metrics import rare_numbers, spent
+from schedmate.schedulers.sim.outcome.audit import LawBrokenError, audit, check_laws, in_use
+from schedmate.schedulers.sim.outcome.metrics import PerJob, rare_numbers, spent, summary
 from schedmate.schedulers.sim.record import Eviction, Hold, Loan
 from schedmate.schedulers.sim.workload import Phase, Workload
 from tests.schedulers.worlds import CHEAP, Scripted, job, nodes, of, run
@@ -167,6 +167,11 @@ def test_gpus_are_lent_for_a_window_and_taken_back() -> None:
     assert numbers["lent_gpu_h"] == pytest.approx(40.0 / 3600)
     assert numbers["borrowed_gpu_h"] == pytest.approx(46.0 / 3600)
     assert numbers["longest_wait_for_lent_s"] == 3.0
+    cluster, used = Cluster.parse("1x2"), in_use(outcome).segments
+    numbers = summary(workload, cluster, outcome, PerJob.of(workload, outcome), None)
+    used_gpu_s = sum((one.end - one.start) * gpus_in(one.allocation) for one in used)
+    held_gpu_s = numbers["utilisation"] * 2 * numbers["makespan_h"] * 3600
+    assert held_gpu_s == pytest.approx(used_gpu_s)  # what is lent is not counted twice
 
 
 def test_lent_gpus_are_not_free_ones() -> None:

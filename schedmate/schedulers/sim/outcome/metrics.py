@@ -59,14 +59,16 @@ def summary(
     Times of jobs are of those that ended; `besides` counts those that did not.
     """
     if NEVER in outcome.end:
-        return _of_ended(workload, cluster, outcome) | rare_numbers(workload, outcome)
+        rare = rare_numbers(workload, outcome)
+        return _of_ended(workload, cluster, outcome, rare) | rare
     makespan = float(np.max(outcome.end) - workload.requests.submit_s[0])
     gpus = gpus_held(workload, outcome) if spent is None else spent.gpus
     held_gpu_s = _held_gpu_s(outcome, gpus)
+    rare = rare_numbers(workload, outcome)
     return {
         **_distribution(per_job.jct_s / HOUR, per_job.queue_s / HOUR),
         "makespan_h": makespan / HOUR,
-        "utilisation": held_gpu_s / (cluster.gpus * makespan) if makespan else 0.0,
+        "utilisation": _utilisation(cluster, held_gpu_s, rare, makespan),
         "gpu_time_h": None if spent is None else spent.hours(held_gpu_s),
         "fairness": fairness(workload, per_job.jct_s),
         "preemptions": outcome.decisions.get("Preempt", 0),
@@ -83,11 +85,21 @@ def summary(
             if (chosen := (per_job.gpus >= low) & (per_job.gpus <= high)).any()
         },
         "by_vc": _by_vc(workload, per_job),
-        **rare_numbers(workload, outcome),
+        **rare,
     }
 
 
-def _of_ended(workload: Workload, cluster: Cluster, outcome: Outcome) -> dict[str, Any]:
+def _utilisation(
+    cluster: Cluster, held_gpu_s: float, rare: dict[str, Any], makespan: float
+) -> float:
+    """Share of the cluster's GPU time that jobs held; what one lent to another counts once."""
+    held_gpu_s -= HOUR * rare.get("borrowed_gpu_h", 0.0)
+    return held_gpu_s / (cluster.gpus * makespan) if makespan else 0.0
+
+
+def _of_ended(
+    workload: Workload, cluster: Cluster, outcome: Outcome, rare: dict[str, Any]
+) -> dict[str, Any]:
     """The summary if some jobs never ended: times of the others, but all GPU time."""
     jobs, cut = ended_only(workload, outcome._replace(ledger=Ledger()))
     if not len(jobs):
@@ -99,7 +111,7 @@ def _of_ended(workload: Workload, cluster: Cluster, outcome: Outcome) -> dict[st
     makespan = max(outcome.segments.ends) - workload.jobs[0].submit_time
     held_gpu_s = _held_gpu_s(outcome, gpus_held(workload, outcome))
     numbers["makespan_h"] = makespan / HOUR
-    numbers["utilisation"] = held_gpu_s / (cluster.gpus * makespan) if makespan else 0.0
+    numbers["utilisation"] = _utilisation(cluster, held_gpu_s, rare, makespan)
     return numbers
 
 

@@ -198,6 +198,7 @@ def serving_workload(
     phases = {}
     if training is not None:
         phases = {len(jobs) + index: one for index, one in training.phases.items()}
+        standby |= {len(jobs) + index: one for index, one in training.standby.items()}
         for job in training.jobs:
             terms = replace(job.terms or Terms(), low=True)
             jobs.append(replace(job, index=len(jobs), terms=terms))
