@@ -1,8 +1,10 @@
 """What are run-time estimates worth in a queue with backfill, and is that queue like the real one?
 
     python benchmarks/queues.py --data DATA [--trace KTH-SP2-1996-2 ...] [--first 6000]
-    python benchmarks/queues.py --data DATA --trace ALCF-Theta-2023 --order EASY --windows 20 \
-        --first 12000 --name theta
+    python benchmarks/queues.py --data DATA --trace KTH-SP2-1996-2 HPC2N-2002-2.1-cln \
+        --windows 20 --first 12000 --name twenty
+    python benchmarks/queues.py --data DATA --trace ALCF-Theta-2023 --order EASY SJF \
+        --windows 20 --first 12000 --name theta
 
 Real jobs of public logs, with the recorded run time, size, requested time and wait, on as many
 processors as the machine had. `queues_fidelity`: policy `slurm` (EASY by requested times, in order
@@ -10,9 +12,9 @@ of submission) on the first jobs of each log, its waits beside the recorded ones
 share of all waiting time during which as many processors as the job asked for were idle: backfill
 leaves some for reservations; what goes beyond has causes that the log does not hold.
 
-`queues_estimates`: `--windows` parts of `JOBS` jobs, spread evenly over the same jobs, each from an
-empty machine, of which those after the first `WARM` count; the policies of `ORDERS`. What an
-estimator knows is what had ended by the recorded submission, in the recorded order, not in the
+`queues_NAME_estimates`: `--windows` parts of `JOBS` jobs, spread evenly over the same jobs, each
+from an empty machine, of which those after the first `WARM` count; the policies of `ORDERS`. What
+an estimator knows is what had ended by the recorded submission, in the recorded order, not in the
 simulated one: it is the same for every policy. Every run lasts as recorded (limits have cut it
 already). A delay is the time from submission to the end without the run itself. `gain` is the mean
 delay by requested times over the mean delay by this estimator, the median over windows with a 95 %
