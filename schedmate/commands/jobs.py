@@ -142,7 +142,8 @@ def live_rows(
             rows.append(row.model_copy(update=efficiency))
             advance(number, f"{number:,} of {counted(len(live), 'job')}")
     if len(running) < len(live):
-        starts = _starts(adapter, mate, queue, {row.job: row for row in rows}, now)
+        of_ours = {row.job: row for row in rows}
+        starts = _starts(adapter, mate, queue, described, of_ours, now)
         rows = [row.model_copy(update=starts.get(row.job, {})) for row in rows]
     return rows
 
@@ -151,6 +152,7 @@ def _starts(
     adapter: ClusterAdapter,
     mate: SchedMate,
     queue: list[LiveJob],
+    described: dict[str, Description],
     rows: dict[str, JobRow],
     now: float,
 ) -> dict[str, dict[str, Any]]:
@@ -162,7 +164,7 @@ def _starts(
         too_many = Start(why=f"{len(queue):,} jobs are in the queue, too many to run it forward")
         starts = dict.fromkeys((job.id for job in waiting), too_many)
     else:
-        runs = _runs(adapter, mate, queue, rows, now)
+        runs = _runs(adapter, mate, queue, described, rows, now)
         starts = expected_starts(queue, runs, adapter.nodes())
     return {
         job.id: {
@@ -180,6 +182,7 @@ def _runs(
     adapter: ClusterAdapter,
     mate: SchedMate,
     queue: list[LiveJob],
+    described: dict[str, Description],
     rows: dict[str, JobRow],
     now: float,
 ) -> dict[str, Runs]:
@@ -189,7 +192,9 @@ def _runs(
     from schedmate.retrieval.remaining import remaining_time
 
     runs = {}
-    described = adapter.describe([job.id for job in queue], scripts=False)
+    others = [job.id for job in queue if job.id not in rows]
+    if others:
+        described = described | adapter.describe(others, scripts=False)
     with progress("running the queue forward", len(queue)) as advance:
         for number, job in enumerate(queue, 1):
             if job.id not in described:

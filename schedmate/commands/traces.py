@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ import typer
 
 from schedmate.base.data import dumps
 from schedmate.base.errors import UsageError
+from schedmate.base.files import write_output
 from schedmate.base.inputs import parse_duration
 from schedmate.base.terminal import Screen, say
 from schedmate.commands import options
@@ -403,9 +405,6 @@ def delays(
 
     Example: schedmate traces delays /var/lib/schedmate/ray -o delays.json
     """
-    from contextlib import ExitStack
-
-    from schedmate.base.files import open_output
     from schedmate.schedulers.sim.starts import (
         Recorded,
         StartDelays,
@@ -439,8 +438,7 @@ def delays(
                 ]
             )
     found = StartDelays.fit(samples, record.name)
-    with open_output(out) as stream:
-        stream.write(found.model_dump_json(by_alias=True, indent=1) + "\n")
+    write_output(out, found.model_dump_json(by_alias=True, indent=1) + "\n")
     whole = found.groups[-1]
     half = whole.twentieths_s[len(whole.twentieths_s) // 2]
     say(f"{whole.starts:,} starts, {whole.mean_s:.2f} s on average, half within {half:.2f} s")

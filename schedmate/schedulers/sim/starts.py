@@ -19,6 +19,7 @@ from schedmate.base.errors import InputError, reason_of
 from schedmate.base.inputs import fault_sentence
 from schedmate.base.reading import MOST_SETTINGS, read_text
 from schedmate.base.terminal import counted
+from schedmate.schedulers.free import bits
 from schedmate.schedulers.model import Allocation, gpus_in
 
 SCHEMA = "schedmate.start-delays/v1"
@@ -147,12 +148,7 @@ class Runners:
     def kept(self, allocation: Allocation) -> bool:
         """Whether the runner of a job of the same size can be there; the GPUs are held from now."""
         gpus = gpus_in(allocation)
-        places = [
-            (node, place)
-            for node, mask in allocation
-            for place in range(mask.bit_length())
-            if mask >> place & 1
-        ]
+        places = [(node, place) for node, mask in allocation for place in bits(mask)]
         was = all(self._held.get(one) == gpus for one in places)
         self._held |= dict.fromkeys(places, gpus)
         return was

@@ -59,8 +59,7 @@ def summary(
     Times of jobs are of those that ended; `besides` counts those that did not.
     """
     if NEVER in outcome.end:
-        rare = rare_numbers(workload, outcome)
-        return _of_ended(workload, cluster, outcome, rare) | rare
+        return _of_ended(workload, cluster, outcome)
     makespan = float(np.max(outcome.end) - workload.requests.submit_s[0])
     gpus = gpus_held(workload, outcome) if spent is None else spent.gpus
     held_gpu_s = _held_gpu_s(outcome, gpus)
@@ -97,9 +96,7 @@ def _utilisation(
     return held_gpu_s / (cluster.gpus * makespan) if makespan else 0.0
 
 
-def _of_ended(
-    workload: Workload, cluster: Cluster, outcome: Outcome, rare: dict[str, Any]
-) -> dict[str, Any]:
+def _of_ended(workload: Workload, cluster: Cluster, outcome: Outcome) -> dict[str, Any]:
     """The summary if some jobs never ended: times of the others, but all GPU time."""
     jobs, cut = ended_only(workload, outcome._replace(ledger=Ledger()))
     if not len(jobs):
@@ -110,9 +107,10 @@ def _of_ended(
     numbers = summary(jobs, cluster, cut, PerJob.of(jobs, cut), None)
     makespan = max(outcome.segments.ends) - workload.jobs[0].submit_time
     held_gpu_s = _held_gpu_s(outcome, gpus_held(workload, outcome))
+    rare = rare_numbers(workload, outcome)
     numbers["makespan_h"] = makespan / HOUR
     numbers["utilisation"] = _utilisation(cluster, held_gpu_s, rare, makespan)
-    return numbers
+    return numbers | rare
 
 
 _PERCENTILES = {"median": 50.0, "p90": 90.0, "p99": 99.0, "p999": 99.9}
