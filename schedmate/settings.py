@@ -49,7 +49,7 @@ NO_SETTINGS = frozenset(
 """Variables that mean something and are not settings."""
 
 
-ADDRESSES = ("llm_base_url", "embedder_base_url")
+ADDRESSES = ("llm_base_url", "embedder_base_url", "prometheus")
 """Settings that may hold a password, as in https://USER:PASSWORD@HOST/v1: none is ever printed."""
 
 
@@ -208,6 +208,11 @@ class Settings(BaseSettings):
     trajectories: Path = Field(
         default_factory=lambda: data_dir() / "trajectories",
         description="Directory of the records of what the model was shown and said",
+    )
+    prometheus: str | None = Field(
+        default=None,
+        description="Address of a Prometheus server that measures what jobs use: GPUs by DCGM, "
+        "memory and CPUs by control groups",
     )
     rules_folder: Path | None = Field(
         default=None,

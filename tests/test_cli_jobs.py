@@ -5,8 +5,13 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import parse_qs
 
 import pytest
 from cli_runner import Cli
@@ -22,6 +27,9 @@ from schedmate.cluster.adapter import (
     Usage,
 )
 from schedmate.cluster.expected import MOST_WAITING, Runs, expected_starts
+from schedmate.cluster.ray import note_cluster
+from schedmate.cluster.ray.runs import log_of
+from schedmate.cluster.ray.store import QUEUE_FILE, Place, Request, Store
 from schedmate.cluster.slurm.reading import read_usage
 from schedmate.commands import jobs as command
 from schedmate.jobs import JobRecord, JobSpec, LaunchConfig
@@ -272,10 +280,110 @@ def test_an_id_stands_for_the_log_of_a_job(
 
 
 def test_an_id_without_a_cluster_is_no_log(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("schedmate.cluster.clusters", lambda: iter([]))
+    monkeypatch.setattr("schedmate.cluster.clusters", lambda: iter([ClusterKind()]))
     done = cli("track", "4711")
     assert done.code == 3
     assert "belongs to no cluster whose job it could be" in done.err
+
+
+def test_jobs_of_a_queue_on_ray_are_read_where_it_was_started(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = cli("jobs", "--cluster", "ray")
+    assert refused.code == 2
+    assert "run this where `schedmate ray up` was run" in refused.err
+    place = tmp_path / "queue"
+    with Store(place / QUEUE_FILE) as store:
+        for name in ("trains", "failed", "waits"):
+            spec = JobSpec(command="python train.py", repo=str(tmp_path), name=name, user="ann")
+            store.submit(name, Request(spec=spec, gpus=1), time.time() - 900)
+        for number, text in ((1, "Epoch [5/20], Loss: 2.3, time: 9.0 s\n"), (2, "KeyError: 'x'\n")):
+            job = store.job(number)
+            assert job is not None
+            run = store.begin(job, "run", [Place("a", "a", 1)], f"{place}/{number}", 0.0)
+            store.started(run.id, time.time() - 600)
+            log_of(run).parent.mkdir(parents=True)
+            log_of(run).write_text(text)
+        store.ended(run.id, "FAILED", time.time(), {}, state="FAILED")
+    note_cluster("auto", place)
+    document = json.loads(cli("jobs", "--user", "ann", "--json").out)
+    running, waiting = document["jobs"]
+    assert (running["name"], running["done"], running["state"]) == ("trains", 0.25, "RUNNING")
+    assert "ray queue" in waiting["no_start"]
+    verdict = cli("diagnose", "2", "--json")
+    assert verdict.code == 0, verdict.err
+    assert json.loads(verdict.out)["error_name"] == "Key Error"
+
+
+USED = {
+    "gpu": 0.31, "gpu_memory_bytes": 12.5 * 2**30, "memory_bytes": 2**33, "cpu_s": 500,
+    "memory_asked_bytes": 2**34, "cpus": 4,
+}  # fmt: skip
+
+
+def test_what_the_scheduler_does_not_measure_prometheus_may(
+    queue: Queue, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Kind, "name", "slurm")
+    monkeypatch.setattr(
+        Queue, "measured_as", lambda self, jobs: {job: {"job": job} for job in jobs}, raising=False
+    )
+    samples = [
+        {"metric": {"quantity": name}, "value": [NOW, str(value)]} for name, value in USED.items()
+    ]
+    answers = [{"status": "success", "data": {"resultType": "vector", "result": samples}}]
+    asked: list[dict[str, list[str]]] = []
+    with prometheus(answers, asked) as address:
+        monkeypatch.setenv("SCHEDMATE_PROMETHEUS", address.replace("//", "//ann:secret@"))
+        rows = json.loads(cli("jobs", "--all", "--json").out)["jobs"]
+        text = cli("jobs", "--all").out
+        note = cli("track", "17").err
+        answers[0] = {"status": "success", "data": {"result": [{"metric": [], "value": "x"}]}}
+        bad = cli("jobs", "--all", "--json")
+    ours, other = (next(row for row in rows if row["job"] == job) for job in ("17", "19"))
+    assert (ours["gpu"], ours["cpu"]) == (0.8, 0.43)  # which Slurm knows
+    assert ours["gpu_memory_mb"] == 12_800
+    assert (other["gpu"], other["cpu"], other["memory"]) == (0.31, 0.125, 0.5)
+    assert "12.5 GiB" in text
+    assert "12.5 GiB memory of a GPU" in note
+    query = asked[0]["query"][0]
+    assert 'DCGM_FI_DEV_GPU_UTIL{hpc_job="17"}[1000s]' in query
+    assert asked[0]["time"] == [f"{NOW:.3f}"]
+    assert asked[0]["login"] == ["Basic YW5uOnNlY3JldA=="]
+    assert bad.code == 0
+    assert "its answer is none of Prometheus" in bad.err
+    assert json.loads(bad.out)["jobs"][0]["gpu_memory_mb"] is None
+    refused = cli("jobs", "--all", "--json")
+    assert refused.code == 0
+    assert "the Prometheus server" in refused.err
+    assert "secret" not in bad.err + refused.err
+
+
+@contextmanager
+def prometheus(answers: list[object], asked: list[dict[str, list[str]]]) -> Iterator[str]:
+    """A server that gives the first of the answers; what it is asked goes into `asked`."""
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            asked.append(parse_qs(body) | {"login": [self.headers.get("Authorization", "")]})
+            raw = json.dumps(answers[0]).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(raw)))
+            self.end_headers()
+            self.wfile.write(raw)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def test_an_id_stands_for_the_code_of_a_job(queue: Queue, cli: Cli, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ exports that `schedmate fleet` reads all use this table.
 
 from __future__ import annotations
 
+import getpass
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -102,6 +103,8 @@ class ClusterKind(Generic[A]):
     job_help: ClassVar[str] = "The scheduler's id of the job."
     no_run: ClassVar[str] = "no run of {job} is known that ended in the last 14 days."
     """Message if a job has no run to plan for."""
+    why_no_start: ClassVar[str] = ""
+    """Why it cannot be said when its waiting jobs start; empty: it can."""
 
     @property
     def group(self) -> str:
@@ -137,6 +140,20 @@ class ClusterKind(Generic[A]):
         from schedmate.cluster.adapter import NoRunner
 
         yield Reached(self.adapter(bounds), NoRunner(self.title))
+
+    @contextmanager
+    def visited(self, bounds: Bounds, user: str | None = None) -> Iterator[A]:
+        """The cluster as a person's command reads it once, closed afterwards; with a `user`, only
+        their jobs need be seen. Raises `SchedmateError` if it does not answer."""
+        yield self.adapter(bounds)
+
+    def own_user(self) -> str:
+        """Whose jobs are one's own, as `LiveJob.user` says it."""
+        return getpass.getuser()
+
+    def is_job_id(self, word: str) -> bool:
+        """Whether a word can only be an id of a job of such a cluster."""
+        return word.isdecimal() and len(word) <= 18
 
     def limited(self, bounds: Bounds, **where: Any) -> Bounds:
         """The bounds, narrowed by the options of the command line."""

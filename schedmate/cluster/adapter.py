@@ -288,6 +288,8 @@ class Usage(NamedTuple):
     memory_asked_bytes: float | None = None
     gpu: float | None = None
     """Mean utilisation of its GPUs [0 to 1]."""
+    gpu_memory_bytes: float | None = None
+    """The most memory that it used of one GPU."""
 
     @property
     def memory(self) -> float | None:
@@ -348,6 +350,11 @@ class ClusterAdapter(Executor, Protocol):
 
     def node_logs(self, run: EndedRun) -> list[Path]:
         """Logs of the nodes of a run, as files that no job can write."""
+        ...
+
+    def measured_as(self, jobs: Sequence[str]) -> dict[str, dict[str, str]]:
+        """What `cluster/usage.yaml` calls these jobs at a Prometheus server, by id, without those
+        that no exporter names."""
         ...
 
 
@@ -482,6 +489,10 @@ class Observer:
     def node_logs(self, run: EndedRun) -> list[Path]:
         """See `ClusterAdapter.node_logs`."""
         return []
+
+    def measured_as(self, jobs: Sequence[str]) -> dict[str, dict[str, str]]:
+        """See `ClusterAdapter.measured_as`."""
+        return {}
 
     def probe(self, action: Action) -> Finding:
         """See `Executor.probe`."""

@@ -21,6 +21,7 @@ from schedmate.cluster.adapter import (
     ClusterAdapter,
     Description,
     EndedRun,
+    Usage,
     description_of,
 )
 from schedmate.cluster.advising import CodeReader
@@ -29,6 +30,7 @@ from schedmate.cluster.following import has_text
 from schedmate.cluster.memory import KnownJob, Memory
 from schedmate.cluster.record import Record
 from schedmate.cluster.report import Checked, Failed, Pass
+from schedmate.cluster.usage import Stretch, completed
 from schedmate.jobs import FAILURE_STATES, Diagnosis, Estimate, JobRecord, JobSpec
 from schedmate.mate import SchedMate
 
@@ -135,7 +137,7 @@ class EndedRuns:
         """Learn from runs whose failure, if they failed, has been looked into."""
 
         def take_in(some: list[EndedRun]) -> None:
-            report.checked += self._learn(some, now)
+            report.checked += self._learn(some, now, report.problems)
             report.learned += len(some)
 
         waiting = {run.run for run in self.undiagnosed}
@@ -182,7 +184,7 @@ class EndedRuns:
                 self._memory.learned([some[0].run], report.time, {})
         return [run for some in left for run in some] + faulty
 
-    def _learn(self, runs: list[EndedRun], now: float) -> list[Checked]:
+    def _learn(self, runs: list[EndedRun], now: float, problems: list[str]) -> list[Checked]:
         known_jobs = {run.key: self._memory.known(run.key) for run in runs}
         late = {run.key: run for run in runs if known_jobs[run.key] is None}
         # they came and went between two passes, or ended before the agent began
@@ -208,9 +210,33 @@ class EndedRuns:
             update = {"metadata": job.metadata, "command": command}
             records.append(record.model_copy(update=update))
         if self._record is not None and self._bounds.learn.allowed:
-            self._mate.learn(records)
+            self._mate.learn(self._measured(runs[::-1], records, problems))
         self._memory.learned([run.run for run in runs], now, trust, checked)
         return checked
+
+    def _measured(
+        self, runs: list[EndedRun], records: list[JobRecord], problems: list[str]
+    ) -> list[JobRecord]:
+        """The records of runs with the use of their GPUs, where Prometheus knows it and the
+        scheduler does not."""
+        server = self._mate.settings.prometheus
+        ran = {
+            run.run: Stretch(end - took, end)
+            for run in runs
+            if (end := run.record.end_time) and (took := run.record.duration_s)
+        }
+        if server is None or not ran:
+            return records
+        known = {run.raw: run.run for run in runs if run.run in ran}
+        named = self._adapter.measured_as(list(known))
+        labels = {known[raw]: one for raw, one in named.items()}
+        used, problem = completed({}, server, self._adapter.name, labels, ran)
+        if problem and problem not in problems:
+            problems.append(problem)
+        return [
+            record.model_copy(update=_use(record, used[run.run])) if run.run in used else record
+            for run, record in zip(runs, records, strict=True)
+        ]
 
     def look_into(self, run: EndedRun, now: float) -> tuple[Failed, Failure | None]:
         """The diagnosis of a run's logs, and recovery's plan for it; nothing is recorded.
@@ -271,6 +297,19 @@ class EndedRuns:
         if failure is not None and self._healer is not None:
             status = self._healer.propose(failure)
             failed.plan = status.plan.id if status is not None else None
+
+
+def _use(record: JobRecord, used: Usage) -> dict[str, float]:
+    """The fields of a record that say what its GPUs did, and are not known yet."""
+    fields = {
+        "gpu_util": None if used.gpu is None else 100.0 * used.gpu,
+        "gpu_mem_mb": None if used.gpu_memory_bytes is None else used.gpu_memory_bytes / 2**20,
+    }
+    return {
+        name: value
+        for name, value in fields.items()
+        if value is not None and getattr(record, name) is None
+    }
 
 
 def _checked(run: EndedRun, estimate: Estimate, now: float) -> Checked:

@@ -8,10 +8,12 @@ from typing import Any, NamedTuple
 from schedmate.base.errors import InputError
 from schedmate.base.inputs import format_duration
 from schedmate.base.terminal import counted
-from schedmate.cluster import kind_here
-from schedmate.cluster.adapter import Description, Usage, description_of
+from schedmate.cluster import ClusterKind, kind_here
+from schedmate.cluster.adapter import ClusterAdapter, Description, Usage, description_of
 from schedmate.cluster.bounds import load_bounds
+from schedmate.cluster.usage import Stretch, completed
 from schedmate.jobs import JobSpec
+from schedmate.settings import load_settings
 
 UNLIMITED_S = 365 * 86_400.0
 """A time limit that is none: Slurm states unlimited ones as a year [s]."""
@@ -30,11 +32,11 @@ class FoundJob(NamedTuple):
     """What it used of what it asked for, in words; empty: that is not known."""
 
 
-def job_here(job: str, now: float) -> FoundJob:
+def job_here(job: str, now: float, *, has_run: bool = False) -> FoundJob:
     """A job of the cluster that this machine belongs to, by the scheduler's id.
 
-    Its present run, else its last one that has ended. Raises `InputError` if the cluster knows no
-    such job.
+    Its present run, else its last one that has ended; one that `has_run` before and waits to run
+    again is that last run. Raises `InputError` if the cluster knows no such job.
     """
     kind = kind_here()
     if kind is None:
@@ -42,13 +44,22 @@ def job_here(job: str, now: float) -> FoundJob:
             f"{job}: there is no such file, and this machine belongs to no cluster whose job it "
             "could be; name the log."
         )
-    adapter = kind.adapter(load_bounds(None))
+    bounds = kind.limited(load_bounds(None), **kind.where_of(job))
+    with kind.visited(bounds) as adapter:
+        return _found(kind, adapter, job, now, has_run)
+
+
+def _found(
+    kind: ClusterKind[Any], adapter: ClusterAdapter, job: str, now: float, has_run: bool
+) -> FoundJob:
     description = Description(JobSpec(), "")
     run: Any = next((one for one in adapter.jobs() if one.id == job), None)
-    live = run is not None
-    if run is not None:
+    waits = run is not None and run.state == "PENDING"
+    ended = kind.runs_of(adapter, job, now) if run is None or (waits and has_run) else []
+    live = run is not None and not ended
+    if live:
         description = adapter.describe([job]).get(job, description)
-    elif ended := kind.runs_of(adapter, job, now):
+    elif ended:
         run = ended[-1]
         description = description_of(adapter, run)
     else:
@@ -56,18 +67,26 @@ def job_here(job: str, now: float) -> FoundJob:
     spec = description.spec.model_copy(update={"job_id": job, "node_names": list(run.nodes)})
     if live and run.state == "PENDING":
         return FoundJob(kind.title, spec, [], "")
-    patterns = dict.fromkeys(one for one in (description.log, description.errors) if one)
+    patterns = [description.log, *([description.errors] if description.errors else [])]
     found = [adapter.log_path(run, pattern, spec) for pattern in patterns]
     paths = [path for path in dict.fromkeys(found) if path is not None]
     took = now - (run.started or now) if live else run.record.duration_s
     limit = spec.launch.time_limit_s or (None if live else run.record.launch.time_limit_s)
-    used = kind.usage(adapter, [job], running=live).get(job, Usage())
-    return FoundJob(kind.title, spec, paths, efficiency_of(used, took, limit))
+    until = now if live else run.record.end_time or now
+    number = job if live else run.raw
+    used, _ = completed(
+        kind.usage(adapter, [job], running=live),
+        load_settings().prometheus,
+        kind.name,
+        {job: labels for labels in adapter.measured_as([number]).values()},
+        {} if took is None else {job: Stretch(until - took, until)},
+    )
+    return FoundJob(kind.title, spec, paths, efficiency_of(used.get(job, Usage()), took, limit))
 
 
 def logs_of_job(job: str, now: float) -> FoundJob:
     """As `job_here`; raises `InputError` also where the cluster does not say where it writes."""
-    found = job_here(job, now)
+    found = job_here(job, now, has_run=True)
     if not found.paths:
         raise InputError(
             f"{found.title} does not say where job {job} writes, or it has not begun; name its log."
@@ -82,6 +101,8 @@ def efficiency_of(used: Usage, took_s: float | None, limit_s: float | None) -> s
         parts.append(f"{used.cpu:.0%} of {counted(used.cpus, 'CPU')}")
     if used.gpu is not None:
         parts.append(f"{used.gpu:.0%} of its GPUs")
+    if used.gpu_memory_bytes is not None:
+        parts.append(f"{used.gpu_memory_bytes / 2**30:.1f} GiB memory of a GPU")
     if used.memory is not None and used.memory_bytes is not None:
         size, asked = used.memory_bytes / 2**30, (used.memory_asked_bytes or 0.0) / 2**30
         parts.append(f"{size:.1f} of {asked:.1f} GiB memory ({used.memory:.0%})")

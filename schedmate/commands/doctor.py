@@ -222,8 +222,10 @@ def _settings(settings: Settings, origins: dict[str, str]) -> Iterator[Check]:
         variable = f"{ENV_PREFIX}{name.upper()}"
         if address and without_password(address) != address and variable not in origins[name]:
             fact = f"{name} in {origins[name]} holds a password: {without_password(address)}"
-            key = f"{ENV_PREFIX}{name.partition('_')[0].upper()}_API_KEY"
-            fix = f"move the address into the variable {variable}, or use a key in {key}"
+            fix = f"move the address into the variable {variable}"
+            if name.endswith("_base_url"):
+                key = f"{ENV_PREFIX}{name.partition('_')[0].upper()}_API_KEY"
+                fix = f"{fix}, or use a key in {key}"
             yield Check("settings", "warning", fact, fix)
     for what, directory in (("configuration", config_dir()), ("data", data_dir())):
         place = directory

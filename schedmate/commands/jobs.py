@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import sys
 import time
 from pathlib import Path
@@ -58,6 +57,7 @@ class JobRow(BaseModel):
     health: list[str] = Field(description="What is wrong with it by its log, the worst first")
     cpu: float | None = Field(description="CPU time over its CPUs' time so far [0 to 1]")
     gpu: float | None = Field(description="Mean utilisation of its GPUs so far [0 to 1]")
+    gpu_memory_mb: float | None = Field(description="Most memory used of one of its GPUs [MiB]")
     memory: float | None = Field(description="Most memory used over memory asked for")
     log: str | None
     note: str | None = Field(description="Why it waits, or why its log says nothing")
@@ -107,15 +107,15 @@ def jobs(
             )
         kind = here
     allowed = load_bounds(bounds)
-    whose = None if everybody else user or getpass.getuser()
+    whose = None if everybody else user or kind.own_user()
     settings = load_settings(history=history or allowed.history, mode="static")
-    adapter = kind.adapter(allowed)
-    with SchedMate(settings) as mate:
+    with kind.visited(allowed, whose) as adapter, SchedMate(settings) as mate:
         rows = live_rows(kind, adapter, mate, whose, time.time())
-    for problem in adapter.skipped():
-        say(f"warning: {problem}")
+        for problem in adapter.skipped():
+            say(f"warning: {problem}")
+        cluster = adapter.cluster
     if as_json:
-        document = {"schema": SCHEMA, "cluster": adapter.cluster, "user": whose}
+        document = {"schema": SCHEMA, "cluster": cluster, "user": whose}
         typer.echo(dumps({**document, "jobs": [row.model_dump() for row in rows]}, indent=1))
         return
     _show(rows, whose, Screen(sys.stdout))
@@ -126,29 +126,46 @@ def live_rows(
 ) -> list[JobRow]:
     """The jobs of a user (None: of all) at a moment [s since epoch], running ones first."""
     from schedmate.cluster.adapter import Usage
+    from schedmate.cluster.usage import Stretch, completed
 
     queue = adapter.jobs()
     live = [job for job in queue if user is None or job.user == user]
     live.sort(key=lambda job: (job.state != "RUNNING", job.submitted or 0.0, job.id))
     described = adapter.describe([job.id for job in live]) if live else {}
-    running = [job.id for job in live if job.state == "RUNNING"]
-    used = kind.usage(adapter, running, running=True) if running else {}
+    began = {job.id: job.started or now for job in live if job.state == "RUNNING"}
+    running, server = list(began), mate.settings.prometheus
+    used, problem = completed(
+        kind.usage(adapter, running, running=True) if running else {},
+        server,
+        kind.name,
+        adapter.measured_as(running) if running and server else {},
+        {job: Stretch(start, now) for job, start in began.items()},
+    )
+    if problem:
+        say(f"warning: {problem}")
     rows = []
     with progress("reading jobs", len(live)) as advance:
         for number, job in enumerate(live, 1):
             usage = used.get(job.id, Usage())
             row = _row(job, described.get(job.id), adapter, mate, now)
-            efficiency = {"cpu": usage.cpu, "gpu": usage.gpu, "memory": usage.memory}
+            memory = usage.gpu_memory_bytes
+            efficiency = {
+                "cpu": usage.cpu,
+                "gpu": usage.gpu,
+                "memory": usage.memory,
+                "gpu_memory_mb": None if memory is None else memory / 2**20,
+            }
             rows.append(row.model_copy(update=efficiency))
             advance(number, f"{number:,} of {counted(len(live), 'job')}")
     if len(running) < len(live):
         of_ours = {row.job: row for row in rows}
-        starts = _starts(adapter, mate, queue, described, of_ours, now)
+        starts = _starts(kind, adapter, mate, queue, described, of_ours, now)
         rows = [row.model_copy(update=starts.get(row.job, {})) for row in rows]
     return rows
 
 
 def _starts(
+    kind: ClusterKind[Any],
     adapter: ClusterAdapter,
     mate: SchedMate,
     queue: list[LiveJob],
@@ -160,7 +177,9 @@ def _starts(
     from schedmate.cluster.expected import MOST_QUEUED, Start, expected_starts
 
     waiting = [job for job in queue if job.state == "PENDING" and job.id in rows]
-    if len(queue) > MOST_QUEUED:
+    if kind.why_no_start:
+        starts = dict.fromkeys((job.id for job in waiting), Start(why=kind.why_no_start))
+    elif len(queue) > MOST_QUEUED:
         too_many = Start(why=f"{len(queue):,} jobs are in the queue, too many to run it forward")
         starts = dict.fromkeys((job.id for job in waiting), too_many)
     else:
@@ -306,10 +325,13 @@ def _show(rows: list[JobRow], user: str | None, screen: Screen) -> None:
         for name in ("cpu", "gpu", "memory")
         if any(getattr(row, name) is not None for row in rows)
     ]
+    of_gpus = ["GPU memory"] if any(row.gpu_memory_mb is not None for row in rows) else []
     waiting = [row for row in rows if row.state == "PENDING"]
     begins = ["starts in", "by the scheduler"] if waiting else []
     table = Table(
-        *columns, *begins, *measured, "health", right=(*columns[3:6], *measured), below="health"
+        *(*columns, *begins, *measured, *of_gpus, "health"),
+        right=(*columns[3:6], *measured, *of_gpus),
+        below="health",
     )
     for row in rows:
         running = row.state == "RUNNING"
@@ -331,6 +353,7 @@ def _show(rows: list[JobRow], user: str | None, screen: Screen) -> None:
             _time(row.limit_s),
             *((_start(row), _time(row.scheduler_in_s)) if waiting else ()),
             *("" if (used := getattr(row, name)) is None else f"{used:.0%}" for name in measured),
+            *("" if (mb := row.gpu_memory_mb) is None else f"{mb / 1024:.1f} GiB" for _ in of_gpus),
             "; ".join(words),
         )
     screen.table(table)

@@ -162,8 +162,12 @@ def write_page(
 
 
 def is_job_id(word: str) -> bool:
-    """Whether a word is an id of Slurm's, and no file of that name is here."""
-    return bool(re.fullmatch(r"\d{1,18}(?:[_+]\d{1,9})?", word)) and not Path(word).exists()
+    """Whether a word can be an id of a job of some cluster, and no file of that name is here."""
+    if not re.fullmatch(r"\d[\d_+]*|[^/]+/[a-z]+/[^/]+", word) or Path(word).exists():
+        return False
+    from schedmate.cluster import clusters
+
+    return any(kind.is_job_id(word) for kind in clusters())
 
 
 def named_logs(words: list[str]) -> tuple[list[str], list[str]]:

@@ -254,7 +254,7 @@ def up(
         return
     where = address_of(address)
     _start_queue(where, setup)
-    note_cluster(where)
+    note_cluster(where, folder)
     say(f"the queue {name!r} is up; `schedmate ray submit` puts jobs into it.")
 
 
@@ -306,7 +306,7 @@ def _run_local_cluster(shape: str, setup: QueueSetup) -> None:
     with local_cluster(shape) as made:
         try:
             _start_queue(made.address, setup)
-            note_cluster(made.address, local=True)
+            note_cluster(made.address, Path(setup.state), local=True)
             for number in (signal.SIGINT, signal.SIGTERM):  # Ray has set its own by now
                 signal.signal(number, lambda *_: ends.set())
             gpus = f"{counted(len(cluster.nodes), 'node')}, {counted(cluster.gpus, 'GPU')}"

@@ -79,14 +79,17 @@ class AgentFiles:
         self.allow()
         self.be(ADMIN)
 
-    def be(self, who: str, name: str = "kubeconfig") -> Path:
+    def be(self, who: str, name: str = "kubeconfig", namespace: str = "default") -> Path:
         """Write a kubeconfig for a service account."""
         path = self.folder / name
         document = {
             "apiVersion": "v1", "kind": "Config", "current-context": "it",
             "clusters": [{"name": "it", "cluster": {"server": self.server.url}}],
             "users": [{"name": "it", "user": {"token": who}}],
-            "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+            "contexts": [{
+                "name": "it",
+                "context": {"cluster": "it", "user": "it", "namespace": namespace},
+            }],
         }  # fmt: skip
         path.write_text(yaml.safe_dump(document))
         return path

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from api_server import ApiServer, Failure
+from api_server import ADMIN, ApiServer, Failure
 from cli_runner import Cli
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +18,7 @@ from kube_files import AgentFiles
 
 from schedmate.cluster.actions import Annotate
 from schedmate.cluster.bounds import CodeBounds, ImageCode
+from schedmate.cluster.kubernetes import Kubernetes
 from schedmate.cluster.kubernetes.api import Api, KubernetesError, Pace, connect, values_at
 from schedmate.cluster.kubernetes.logs import LONGEST, TAIL_LINES, Logs, LogSource
 from schedmate.cluster.kubernetes.nodes import (
@@ -419,6 +420,34 @@ def test_logs_of_failed_pods_are_triaged(cluster: Cluster, files: AgentFiles) ->
     with batch.opened(0) as log:
         assert "ECC" in log.files[0].read(0, 9999).decode()
     assert files.command("logs", "app=none", str(out), *reach).returncode == 3
+
+
+def test_people_ask_for_their_jobs_by_namespace_and_id(
+    cluster: Cluster, files: AgentFiles, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And need no label for that, which is what lets an agent watch."""
+    monkeypatch.setenv("KUBECONFIG", str(files.be(ADMIN, namespace="team-a")))
+    job = cluster.job("train", labels={}, gpus=4)
+    epochs = [f"Epoch [{n}/20], Loss: 2.3, time: 10.0 s\n" for n in range(1, 6)]
+    cluster.pod(job, "gpu-1", log="".join(epochs))
+    cluster.job("waits", labels={})
+    cluster.job("theirs", labels={}, namespace="team-b")
+    cluster.pod(cluster.job("fails", labels={}), "gpu-2", phase="Failed", exit_code=1, log=ECC)
+    shown = cli("jobs", "--cluster", "kubernetes", "--json", "--bounds", str(files.bounds))
+    assert shown.code == 0, shown.err
+    running, _, waiting = json.loads(shown.out)["jobs"]
+    assert [running["job"], waiting["job"]] == ["team-a/job/train", "team-a/job/waits"]
+    assert (running["state"], running["done"], running["nodes"]) == ("RUNNING", 0.25, ["gpu-1"])
+    assert waiting["no_start"] == "the queue of Kubernetes is not run forward"
+    everybody = cli("jobs", "--cluster", "k8s", "--all", "--bounds", str(files.bounds))
+    assert "team-b/job/theirs" in everybody.out
+    monkeypatch.setattr("schedmate.cluster.clusters", lambda: iter([Kubernetes()]))
+    verdict = cli("diagnose", "team-a/job/fails", "--json")
+    assert verdict.code == 0, verdict.err
+    assert json.loads(verdict.out)["error_name"] == "ECC Error"
+    followed = cli("track", "team-a/job/train", "--json")
+    assert json.loads(followed.out)["epoch"] == 5, followed.err
+    assert cli("diagnose", "team-a/job/gone").code == 3
 
 
 def test_the_doctor_names_the_extra_where_it_is_missing(

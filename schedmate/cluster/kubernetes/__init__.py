@@ -41,6 +41,7 @@ class Kubernetes(ClusterKind["KubernetesAdapter"]):
         "a stand-in of the API server. "
     )
     job_help = "NAMESPACE/KIND/NAME, such as team-a/job/train."
+    why_no_start = "the queue of Kubernetes is not run forward"
     no_run = (
         "no run of {job} has failed whose pods can still be seen; it needs the label "
         "schedmate.io/watch=true, and `kubectl get pods` shows what is left."
@@ -97,6 +98,43 @@ class Kubernetes(ClusterKind["KubernetesAdapter"]):
                 )
             finally:
                 adapter.stop()
+
+    @contextmanager
+    def visited(self, bounds: Bounds, user: str | None = None) -> Iterator[KubernetesAdapter]:
+        """See `ClusterKind.visited`: jobs with and without the label, in one namespace or those of
+        the bounds; logs are fetched into the data directory."""
+        from schedmate.cluster.kubernetes.adapter import KubernetesAdapter
+        from schedmate.cluster.kubernetes.api import reach_api
+        from schedmate.settings import data_dir
+
+        logs = data_dir() / "kubernetes" / "logs"
+        bounds = self.limited(bounds, namespaces=None if user is None else [user])
+        with closing(reach_api(bounds)) as api:
+            adapter = KubernetesAdapter(api, bounds.kubernetes, logs, labelled=False)
+            adapter.start()
+            try:
+                yield adapter
+            finally:
+                adapter.stop()
+
+    def own_user(self) -> str:
+        """See `ClusterKind.own_user`: jobs belong to a namespace, one's own is that of the pod or
+        of the kubeconfig's context."""
+        from schedmate.cluster.kubernetes.api import own_namespace
+        from schedmate.cluster.kubernetes.connection import context_namespace
+
+        in_a_pod = "KUBERNETES_SERVICE_HOST" in os.environ
+        return own_namespace() if in_a_pod else context_namespace()
+
+    def is_job_id(self, word: str) -> bool:
+        """See `ClusterKind.is_job_id`: NAMESPACE/KIND/NAME."""
+        from schedmate.cluster.adapter import ExecutorError
+        from schedmate.cluster.kubernetes.workloads import parse_job_id
+
+        try:
+            return bool(parse_job_id(word))
+        except ExecutorError:
+            return False
 
     def fact(self, bounds: Bounds) -> str:
         """See `ClusterKind.fact`."""

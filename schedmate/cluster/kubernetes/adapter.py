@@ -41,6 +41,7 @@ from schedmate.cluster.kubernetes.api import (
     Api,
     Mirror,
     is_label_value,
+    is_name,
     text_at,
 )
 from schedmate.cluster.kubernetes.connection import Json, KubernetesError
@@ -421,8 +422,10 @@ class KubernetesAdapter(KubernetesActs):
         *,
         may_act: Callable[[], bool] = lambda: True,
         settled_s: float = SETTLED_S,
+        labelled: bool = True,
     ) -> None:
-        """`logs` is the folder that pods' logs are fetched to."""
+        """`logs` is the folder that pods' logs are fetched to; `labelled` is whether only jobs
+        with the label `OPT_IN` are watched."""
         super().__init__(api, isolate=bounds.isolate, may_act=may_act)
         self.cluster = bounds.cluster
         self._bounds, self._settled_s = bounds, settled_s
@@ -433,19 +436,26 @@ class KubernetesAdapter(KubernetesActs):
         self._pods: dict[str, list[Mirror]] = {}
         places = bounds.namespaces or (None,)
         selectors = {pods.selector for kind in self._kinds for pods in kind.pods}
+        chosen = f"{OPT_IN}=true" if labelled else None
         for place in places:
             self._jobs += [
-                (kind, self._mirror(kind.path(place), f"{OPT_IN}=true", slim_object, optional=True))
+                (kind, self._mirror(kind.path(place), chosen, slim_object, optional=True))
                 for kind in self._kinds
             ]
             for selector in selectors:
                 path = path_of("", "v1", "pods", place)
-                self._pods.setdefault(selector, []).append(self._mirror(path, selector, slim_pod))
+                those = selector if labelled or selector != f"{OPT_IN}=true" else None
+                self._pods.setdefault(selector, []).append(self._mirror(path, those, slim_pod))
         self._seen: dict[str, Workload] = {}
         self._attempts: dict[str, FailedRun] = {}
 
     def _mirror(
-        self, path: str, labels: str, slimmed: Callable[[Json], Json], *, optional: bool = False
+        self,
+        path: str,
+        labels: str | None,
+        slimmed: Callable[[Json], Json],
+        *,
+        optional: bool = False,
     ) -> Mirror:
         changed = self._news.set
         return Mirror(
@@ -529,6 +539,22 @@ class KubernetesAdapter(KubernetesActs):
             # what one owner wrote must not keep other users' jobs from being read
             why = f"{job.id} cannot be described: {str(error).partition(chr(10))[0]}"
             return Description(JobSpec(job_id=job.id, user=job.namespace), "", (encodable(why),))
+
+    def measured_as(self, jobs: Sequence[str]) -> dict[str, dict[str, str]]:
+        """See `ClusterAdapter.measured_as`: by the names of their pods."""
+        pods = {
+            id_: [name for pod in job.pods if is_name(name := text_at(pod, "metadata.name"))]
+            for id_ in jobs
+            if (job := self._seen.get(id_)) is not None
+        }
+        return {
+            id_: {
+                "namespace": self._seen[id_].namespace,
+                "pods": "|".join(name.replace(".", "[.]") for name in names),
+            }
+            for id_, names in pods.items()
+            if names
+        }
 
     # -- nodes -----------------------------------------------------------
 

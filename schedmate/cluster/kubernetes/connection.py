@@ -111,6 +111,20 @@ def _load_kubeconfig(files: list[str], context: str | None, into: Any) -> None:
     config.load_kube_config(config_file=place, context=context, client_configuration=into)
 
 
+def context_namespace() -> str:
+    """The namespace of the kubeconfig's current context; `default` where it names none."""
+    require("Kubernetes", "k8s", "kubernetes")
+    from kubernetes import config
+
+    place = os.pathsep.join(one for one in _kubeconfigs(None) if is_file(Path(one)))
+    try:
+        _, active = config.list_kube_config_contexts(config_file=place)
+        namespace = active["context"].get("namespace")
+    except (config.ConfigException, OSError, ValueError, TypeError, KeyError, AttributeError):
+        return "default"
+    return namespace if isinstance(namespace, str) and namespace else "default"
+
+
 class Connection:
     """Requests to one API server, as whoever the kubeconfig or the pod says."""
 

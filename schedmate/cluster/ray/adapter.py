@@ -37,6 +37,10 @@ class QueueAdapter:
         """See `ClusterAdapter.node_logs`; Ray's nodes report nothing."""
         return []
 
+    def measured_as(self, jobs: Sequence[str]) -> dict[str, dict[str, str]]:
+        """See `ClusterAdapter.measured_as`; the queue measures by itself."""
+        return {}
+
     def describe(self, jobs: Sequence[str], *, scripts: bool = True) -> dict[str, Description]:
         """See `ClusterAdapter.describe`."""
         descriptions = {}

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,6 +59,10 @@ class Slurm(ClusterKind["SlurmAdapter"]):
                 f"{str(error).rstrip('.')}. Run this where `scontrol ping` finds the controller; "
                 "`schedmate slurm doctor` checks the rest."
             ) from None
+
+    def is_job_id(self, word: str) -> bool:
+        """See `ClusterKind.is_job_id`: also tasks of arrays and parts of mixed jobs."""
+        return re.fullmatch(r"\d{1,18}(?:[_+]\d{1,9})?", word) is not None
 
     @contextmanager
     def reached(

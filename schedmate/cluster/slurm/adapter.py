@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import shlex
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -660,6 +661,16 @@ class SlurmAdapter(SlurmActs):
             with suppress(ExecutorError):
                 live = self.commands.run("sstat", *words)
         return {job: used for job, used in read_usage(asked, live).items() if any(used)}
+
+    def measured_as(self, jobs: Sequence[str]) -> dict[str, dict[str, str]]:
+        """See `ClusterAdapter.measured_as`: by number; each task of an array has one of its own."""
+        numbers = {job: job for job in jobs if job.isdecimal()}
+        tasks = [job for job in jobs if re.fullmatch(r"\d+_\d+", job)]
+        if tasks:
+            listed = self.commands.run("squeue", "-h", "-r", "-j", ",".join(tasks), "-o", "%i|%A")
+            pairs = (line.strip().partition("|") for line in listed.splitlines())
+            numbers |= {job: raw for job, _, raw in pairs if job in tasks and raw.isdecimal()}
+        return {job: {"job": number} for job, number in numbers.items()}
 
     @contextmanager
     def _rows(self, *words: str) -> Iterator[Iterator[Row]]:
