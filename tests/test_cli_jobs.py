@@ -5,16 +5,13 @@ from __future__ import annotations
 import io
 import json
 import os
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Sequence
 from pathlib import Path
-from urllib.parse import parse_qs
 
 import pytest
 from cli_runner import Cli
+from prometheus_stand_in import answer_of, prometheus
 
 from schedmate.base.terminal import Screen
 from schedmate.cluster import ClusterKind
@@ -328,10 +325,7 @@ def test_what_the_scheduler_does_not_measure_prometheus_may(
     monkeypatch.setattr(
         Queue, "measured_as", lambda self, jobs: {job: {"job": job} for job in jobs}, raising=False
     )
-    samples = [
-        {"metric": {"quantity": name}, "value": [NOW, str(value)]} for name, value in USED.items()
-    ]
-    answers = [{"status": "success", "data": {"resultType": "vector", "result": samples}}]
+    answers = [answer_of(USED)]
     asked: list[dict[str, list[str]]] = []
     with prometheus(answers, asked) as address:
         monkeypatch.setenv("SCHEDMATE_PROMETHEUS", address.replace("//", "//ann:secret@"))
@@ -357,33 +351,6 @@ def test_what_the_scheduler_does_not_measure_prometheus_may(
     assert refused.code == 0
     assert "the Prometheus server" in refused.err
     assert "secret" not in bad.err + refused.err
-
-
-@contextmanager
-def prometheus(answers: list[object], asked: list[dict[str, list[str]]]) -> Iterator[str]:
-    """A server that gives the first of the answers; what it is asked goes into `asked`."""
-
-    class Answers(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-            asked.append(parse_qs(body) | {"login": [self.headers.get("Authorization", "")]})
-            raw = json.dumps(answers[0]).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(raw)))
-            self.end_headers()
-            self.wfile.write(raw)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def test_an_id_stands_for_the_code_of_a_job(queue: Queue, cli: Cli, tmp_path: Path) -> None:

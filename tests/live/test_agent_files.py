@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_stand_in import answer_of, prometheus
 
 from schedmate.base.errors import SettingsError
 from schedmate.cluster.adapter import (
@@ -219,6 +220,49 @@ def test_a_run_that_cannot_be_read_holds_up_no_other_and_is_given_up(tmp_path: P
         assert opened is not None
         stored = {one.job_id for one in opened[0].export()}
         assert stored == {*(f"c{n}" for n in range(5)), "f"}
+
+
+def test_use_of_gpus_is_learned_from_prometheus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of runs of which the scheduler does not know it; without an answer they are learned too."""
+    monkeypatch.setattr(Ended, "name", "slurm")
+    monkeypatch.setattr(
+        Ended, "measured_as", lambda self, jobs: {job: {"job": job} for job in jobs}, raising=False
+    )
+    asked: list[dict[str, list[str]]] = []
+    answers = [answer_of({"gpu": 0.31, "gpu_memory_bytes": 2**33})]
+
+    def run(job: str, **known: float) -> EndedRun:
+        found = ended_run(job, "COMPLETED", 1009.0)
+        return found._replace(record=found.record.model_copy(update={"duration_s": 300.0, **known}))
+
+    with (
+        prometheus(answers, asked) as address,
+        SchedMate(
+            load_settings(
+                history=str(tmp_path / "history"), mode="static", prometheus=f"{address}/"
+            )
+        ) as mate,
+        Memory(tmp_path / "memory.db") as memory,
+        Record(tmp_path / "record.db") as record,
+    ):
+        cluster, now = Ended([]), [1000.0]
+        bounds = Bounds.model_validate({"learn": {"every": 1e-3}, "kill_switch": tmp_path / "stop"})
+        agent = Agent(cluster, mate, memory, record, bounds, clock=lambda: now[0])
+        agent.once()
+        now[0], cluster.runs = 1020.0, [run("a"), run("b", gpu_util=77.0)]
+        assert agent.once().problems == []
+        answers[0] = None
+        time.sleep(0.01)
+        now[0], cluster.runs = 1030.0, [run("c"), run("d")]
+        (problem,) = agent.once().problems
+        assert "its answer is none of Prometheus" in problem
+        opened = mate._advice.open(create=False)
+        assert opened is not None
+        stored = {one.job_id: (one.gpu_util, one.gpu_mem_mb) for one in opened[0].export()}
+    assert stored == {"a": (31, 8192), "b": (77, 8192), "c": (None, None), "d": (None, None)}
+    assert (asked[0]["time"], len(asked)) == (["1009.000"], 3)
 
 
 def test_bounds_are_read_anew_when_they_change_and_can_be_used(

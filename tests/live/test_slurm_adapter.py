@@ -85,6 +85,15 @@ def one_job(**changes: Any) -> str:
     return json.dumps({"jobs": [document["jobs"][3] | changes], "errors": []})
 
 
+def test_exporters_know_each_task_of_an_array_by_its_own_number(
+    fake: Fake, adapter: SlurmAdapter
+) -> None:
+    assert adapter.measured_as(["4"]) == {"4": {"job": "4"}}
+    fake.says("squeue", "3_0|7\n3_1|3\n9|9\nodd\n", when="-j 3_0,3_1,3_2")
+    named = adapter.measured_as(["4", "3_0", "3_1", "3_2", "3_[5-9]"])
+    assert named == {job: {"job": raw} for job, raw in (("4", "4"), ("3_0", "7"), ("3_1", "3"))}
+
+
 def test_a_new_version_is_asked_for_one_job_and_an_old_one_for_all(
     fake: Fake, adapter: SlurmAdapter
 ) -> None:
