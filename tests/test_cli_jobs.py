@@ -7,6 +7,7 @@ import json
 import os
 import time
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,9 @@ def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Queue:
     os.utime(log, (NOW - 5, NOW - 5))
     made = Queue(log)
     monkeypatch.setattr(Kind, "adapter", lambda self, bounds: made)
+    # these import it by name: before it is replaced, or they would keep what is only for this test
+    for module in ("cli", "cluster.bounds", "commands.init", "commands.doctor"):
+        import_module(f"schedmate.{module}")
     monkeypatch.setattr("schedmate.cluster.cluster_kind", lambda name: Kind())
     monkeypatch.setattr("schedmate.cluster.clusters", lambda: iter([Kind()]))
     monkeypatch.setattr(command.time, "time", lambda: NOW)

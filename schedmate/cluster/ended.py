@@ -30,7 +30,7 @@ from schedmate.cluster.following import has_text
 from schedmate.cluster.memory import KnownJob, Memory
 from schedmate.cluster.record import Record
 from schedmate.cluster.report import Checked, Failed, Pass
-from schedmate.cluster.usage import Stretch, completed
+from schedmate.cluster.usage import Stretch, completed, shares_of
 from schedmate.jobs import FAILURE_STATES, Diagnosis, Estimate, JobRecord, JobSpec
 from schedmate.mate import SchedMate
 
@@ -303,7 +303,7 @@ def _use(record: JobRecord, used: Usage) -> dict[str, float]:
     """The fields of a record that say what its GPUs did, and are not known yet."""
     fields = {
         "gpu_util": None if used.gpu is None else 100.0 * used.gpu,
-        "gpu_mem_mb": None if used.gpu_memory_bytes is None else used.gpu_memory_bytes / 2**20,
+        "gpu_mem_mb": shares_of(used)["gpu_memory_mb"],
     }
     return {
         name: value

@@ -78,7 +78,7 @@ def _found(
         kind.usage(adapter, [job], running=live),
         load_settings().prometheus,
         kind.name,
-        {job: labels for labels in adapter.measured_as([number]).values()},
+        {job: adapter.measured_as([number]).get(number, {})},
         {} if took is None else {job: Stretch(until - took, until)},
     )
     return FoundJob(kind.title, spec, paths, efficiency_of(used.get(job, Usage()), took, limit))

@@ -37,6 +37,7 @@ from schedmate.cluster.memory import Memory
 from schedmate.cluster.record import Plan, Record
 from schedmate.cluster.recovery.guards import LEAST_KEPT_S, least_kept_s, needed_from
 from schedmate.cluster.report import Failed, Pass
+from schedmate.cluster.usage import USED, Stretch, completed, shares_of
 from schedmate.mate import SchedMate
 from schedmate.retrieval.remaining import remaining_time
 
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
 
 EXPECT_EVERY_S = 60.0
 """How often the queue is run forward [s]."""
+MEASURE_EVERY_S, MEASURED_AT_ONCE, MEASURE_S = 60.0, 200, 5.0
+"""How often Prometheus is asked what running jobs use [s], of how many, and for how long [s]."""
 ROTATE_EVERY_S = 3600.0
 """How often the size of the record is looked at [s]."""
 
@@ -84,6 +87,8 @@ class Agent:
             adapter, mate, memory, record, bounds, self._acting, clock, alarms
         )
         self._due: dict[str, float] = {}
+        self._used: dict[str, dict[str, float | None]] = {}
+        """What running jobs use, those that were measured last at the end."""
 
     def once(self) -> Pass:
         """Make one pass and return its report.
@@ -113,6 +118,7 @@ class Agent:
             self._follow,
             self._list_waiting,
             self._expect_starts,
+            self._measure,
             self._rotate_record,
         ]
         for step in steps:
@@ -166,6 +172,26 @@ class Agent:
                 for job in waiting
             }
             self._memory.set_mark(STARTS, found)
+
+    def _measure(self, jobs: list[LiveJob], report: Pass) -> None:
+        """Note what running jobs use, for the dashboard, where a Prometheus server is set."""
+        server = self._mate.settings.prometheus
+        if server is None or not self._is_due("measure", MEASURE_EVERY_S):
+            return
+        began = {job.id: job.started for job in jobs if job.state == "RUNNING" and job.started}
+        self._used = {job: one for job, one in self._used.items() if job in began}
+        first = [*(job for job in began if job not in self._used), *self._used][:MEASURED_AT_ONCE]
+        found, problem = completed(
+            *({}, server, self.adapter.name, self.adapter.measured_as(first) if first else {}),
+            {job: Stretch(began[job], report.time) for job in first},
+            within_s=MEASURE_S,
+        )
+        for job, used in found.items():
+            self._used.pop(job, None)
+            self._used[job] = shares_of(used)
+        self._memory.set_mark(USED, self._used)
+        if problem:
+            report.problems.append(problem)
 
     def _rotate_record(self, _jobs: list[LiveJob], _report: Pass) -> None:
         if self._record is None or not self._is_due("rotate", ROTATE_EVERY_S):

@@ -25,6 +25,9 @@ from schedmate.base.files import without_password
 from schedmate.base.terminal import clean
 from schedmate.cluster.adapter import Usage
 
+USED = "used"
+"""The mark in an agent's memory: by job `cpu`, `gpu`, `memory` [0 to 1] and `gpu_memory_mb`;
+null: unknown."""
 ANSWER_S = 5.0
 """Time for one answer of the server [s]."""
 MOST_BYTES = 1 << 20
@@ -48,19 +51,24 @@ def completed(
     kind: str,
     labels: Mapping[str, Mapping[str, str]],
     ran: Mapping[str, Stretch],
+    *,
+    within_s: float = math.inf,
 ) -> tuple[dict[str, Usage], str]:
     """What jobs used, by id: what the scheduler knows, then what Prometheus has; and what kept it
     from being asked, in a sentence, or an empty text.
 
     `labels` are those that exporters give a job of this kind of cluster (`measured_as` of an
-    adapter), `ran` when it ran. After the first answer that fails no more are asked for.
+    adapter), `ran` when it ran. After the first answer that fails, or after `within_s`, no more are
+    asked for.
     """
-    found = dict(known)
+    found, end = dict(known), time.monotonic() + within_s
     if prometheus is None:
         return found, ""
     for job, stretch in ran.items():
-        if job not in labels:
+        if not labels.get(job):
             continue
+        if time.monotonic() > end:
+            break
         try:
             measured = measured_usage(prometheus, kind, labels[job], stretch)
         except InputError as error:
@@ -73,6 +81,17 @@ def completed(
         if any(value is not None for value in whole.values()):
             found[job] = Usage(**whole)
     return found, ""
+
+
+def shares_of(used: Usage) -> dict[str, float | None]:
+    """What people are shown of it: shares, and the memory of a GPU [MiB]."""
+    memory = used.gpu_memory_bytes
+    return {
+        "cpu": used.cpu,
+        "gpu": used.gpu,
+        "memory": used.memory,
+        "gpu_memory_mb": None if memory is None else memory / 2**20,
+    }
 
 
 def measured_usage(prometheus: str, kind: str, labels: Mapping[str, str], ran: Stretch) -> Usage:

@@ -126,7 +126,7 @@ def live_rows(
 ) -> list[JobRow]:
     """The jobs of a user (None: of all) at a moment [s since epoch], running ones first."""
     from schedmate.cluster.adapter import Usage
-    from schedmate.cluster.usage import Stretch, completed
+    from schedmate.cluster.usage import Stretch, completed, shares_of
 
     queue = adapter.jobs()
     live = [job for job in queue if user is None or job.user == user]
@@ -148,14 +148,7 @@ def live_rows(
         for number, job in enumerate(live, 1):
             usage = used.get(job.id, Usage())
             row = _row(job, described.get(job.id), adapter, mate, now)
-            memory = usage.gpu_memory_bytes
-            efficiency = {
-                "cpu": usage.cpu,
-                "gpu": usage.gpu,
-                "memory": usage.memory,
-                "gpu_memory_mb": None if memory is None else memory / 2**20,
-            }
-            rows.append(row.model_copy(update=efficiency))
+            rows.append(row.model_copy(update=shares_of(usage)))
             advance(number, f"{number:,} of {counted(len(live), 'job')}")
     if len(running) < len(live):
         of_ours = {row.job: row for row in rows}

@@ -12,6 +12,7 @@ from schedmate.cluster.expected import STARTS
 from schedmate.cluster.memory import Memory
 from schedmate.cluster.record import Record
 from schedmate.cluster.report import Failed
+from schedmate.cluster.usage import USED
 from schedmate.jobs import JobRecord, JobSpec
 from schedmate.serve.board import Advised, Diagnosed, Heard, Tracked, Update
 
@@ -32,6 +33,8 @@ class AgentNews:
         self._entry = 0
         self.starts: dict[str, dict[str, float | None]] = {}
         """When waiting jobs are expected to start: `expected.STARTS`."""
+        self.used: dict[str, dict[str, float | None]] = {}
+        """What running jobs use: `usage.USED`."""
 
     def look(self, now: float) -> list[Update]:
         """The updates of the board that follow, the oldest kind first: estimates, progress,
@@ -40,6 +43,7 @@ class AgentNews:
         with suppress(InputError), Memory(self._folder / MEMORY_FILE, read_only=True) as memory:
             found += self._of_memory(memory)
             self.starts = memory.mark(STARTS) or {}
+            self.used = memory.mark(USED) or {}
         with suppress(InputError), Record(self._folder / RECORD_FILE, read_only=True) as record:
             found += self._of_record(record)
         self._since = now

@@ -39,15 +39,17 @@ def job_values(
     plans: Sequence[PlanStatus],
     strip: Sequence[dict[str, Any]],
     now: float,
+    *,
+    used: dict[str, float | None] | None,
 ) -> dict[str, Any] | None:
-    """Values of the page of a job; None if nobody has heard of it."""
+    """Values of the page of a job; None if nobody has heard of it. `used` is what it uses now."""
     heard = board.job(job_id)
     if heard is None and stored is None:
         return None
     return {
         "job_id": job_id,
         "name": (heard or {}).get("name") or (stored and stored.name),
-        "facts": _facts(heard or {}, stored, now),
+        "facts": [*_facts(heard or {}, stored, now), *([("Uses", uses(used))] if used else [])],
         "metadata": _metadata(stored),
         "curves": _curves(board.readings(job_id)),
         "diagnosis": (heard or {}).get("diagnosis"),
@@ -91,6 +93,19 @@ def _facts(heard: dict[str, Any], stored: JobRecord | None, now: float) -> list[
         "Log": heard.get("log"),
     }
     return [(name, value) for name, value in facts.items() if value]
+
+
+def uses(used: dict[str, float | None] | None) -> str:
+    """What a running job uses (`usage.USED`), as `GPU 31%, 12.5 GiB of a GPU, memory 50%`."""
+    found = used or {}
+    words = {
+        name: f"{label} {share:.0%}"
+        for name, label in (("gpu", "GPU"), ("memory", "memory"), ("cpu", "CPU"))
+        if (share := found.get(name)) is not None
+    }
+    size = found.get("gpu_memory_mb")
+    of_gpu = [] if size is None else [f"{size / 1024:.1f} GiB of a GPU"]
+    return ", ".join([*([words.pop("gpu")] if "gpu" in words else []), *of_gpu, *words.values()])
 
 
 def _metadata(stored: JobRecord | None) -> list[tuple[str, str]]:

@@ -140,7 +140,8 @@ def _detail_routes(
             strip = _strip(service, job)
             plans = service.plans.list(limit=1000)
             return details.job_values(
-                job, service.board, stored, estimate, plans, strip, time.time()
+                *(job, service.board, stored, estimate, plans, strip, time.time()),
+                used=service.used.get(job),
             )
 
         found = await asyncio.to_thread(values)
@@ -262,7 +263,7 @@ def dashboard_values(service: Service, now: float) -> dict[str, Any]:
         "pending": counts.get("PENDING", 0),
         "active": counts.get("RUNNING", 0),
         "queue": [_waiting_row(job, service.starts, now) for job in board.queue()],
-        "running": [_running_row(job, now) for job in board.running()],
+        "running": [_running_row(job, service.used, now) for job in board.running()],
         "failures": [_failed_row(job, now) for job in failures[:50]],
         "plans": [_plan_row(status, now) for status in statuses if status.state == "proposed"],
         "decided": [_plan_row(status, now) for status in statuses if status.state != "proposed"][
@@ -318,7 +319,7 @@ def _waiting_row(
     }
 
 
-def _running_row(job: Job, now: float) -> dict[str, Any]:
+def _running_row(job: Job, used: dict[str, dict[str, float | None]], now: float) -> dict[str, Any]:
     progress = job["progress"] or {}
     total, at = progress.get("total_iterations"), progress.get("iteration")
     since = now - job["tracked"] if job["tracked"] else 0.0
@@ -337,6 +338,7 @@ def _running_row(job: Job, now: float) -> dict[str, Any]:
         "left": _lasting(left),
         "source": source,
         "read": ago(job["tracked"], now),
+        "uses": details.uses(used.get(job["job_id"])),
         "reason": progress.get("reason"),
     }
 

@@ -375,6 +375,11 @@ class Service:
         """See `AgentNews.starts`; empty without an agent."""
         return {} if self._agent is None else self._agent.starts
 
+    @property
+    def used(self) -> dict[str, dict[str, float | None]]:
+        """See `AgentNews.used`; empty without an agent."""
+        return {} if self._agent is None else self._agent.used
+
     def _news(self) -> list[shown.Heard]:
         now = time.time()
         records = map(self._browse.get, self.board.open(500))

@@ -248,6 +248,8 @@ def test_use_of_gpus_is_learned_from_prometheus(
         Record(tmp_path / "record.db") as record,
     ):
         cluster, now = Ended([]), [1000.0]
+        runs = waiting("r", "ann", 800.0, "RUNNING")._replace(started=900.0)
+        monkeypatch.setattr(cluster, "jobs", lambda: [runs])
         bounds = Bounds.model_validate({"learn": {"every": 1e-3}, "kill_switch": tmp_path / "stop"})
         agent = Agent(cluster, mate, memory, record, bounds, clock=lambda: now[0])
         agent.once()
@@ -261,8 +263,10 @@ def test_use_of_gpus_is_learned_from_prometheus(
         opened = mate._advice.open(create=False)
         assert opened is not None
         stored = {one.job_id: (one.gpu_util, one.gpu_mem_mb) for one in opened[0].export()}
+        marked = memory.mark("used")
+    assert marked == {"r": {"gpu": 0.31, "cpu": None, "memory": None, "gpu_memory_mb": 8192}}
     assert stored == {"a": (31, 8192), "b": (77, 8192), "c": (None, None), "d": (None, None)}
-    assert (asked[0]["time"], len(asked)) == (["1009.000"], 3)
+    assert [one["time"][0] for one in asked] == ["1000.000", "1009.000", "1009.000", "1009.000"]
 
 
 def test_bounds_are_read_anew_when_they_change_and_can_be_used(

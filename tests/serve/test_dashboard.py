@@ -247,6 +247,7 @@ def test_it_shows_the_jobs_of_an_agent(tmp_path: Path) -> None:
         memory.learned(["3@5"], now, {}, [ended])
         times = {"p10": now + 90, "p50": now + 630, "p90": now + 7300, "scheduler": now + 9030}
         memory.set_mark("starts", {"1": times})
+        memory.set_mark("used", {"2": {"gpu": 0.31, "cpu": None, "gpu_memory_mb": 12_800.0}})
     said = Diagnosis(error_type="script", error_name="Key Error", reason="no such key")
     failed = Failed(job="4", run="4@5", state="FAILED", nodes=("gpu-1",), log=None, diagnosis=said)
     with Record(folder / "record.db") as record:
@@ -261,6 +262,9 @@ def test_it_shows_the_jobs_of_an_agent(tmp_path: Path) -> None:
         assert "10 min 00 s" in page
         assert re.search(r"10 min \d+ s \(1 min \d+ s to 2 h \d+ min\); by the scheduler 2 h", page)
         assert "Key Error" in page
+        assert "GPU 31%, 12.5 GiB of a GPU" in page
+        assert "GPU 31%, 12.5 GiB of a GPU" in one.get("/jobs/2").text
+        assert "Uses" not in one.get("/jobs/1").text
 
 
 def test_it_takes_a_session_of_its_own_to_decide(shown: Served, tmp_path: Path) -> None:
