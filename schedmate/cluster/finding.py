@@ -73,12 +73,11 @@ def _found(
     took = now - (run.started or now) if live else run.record.duration_s
     limit = spec.launch.time_limit_s or (None if live else run.record.launch.time_limit_s)
     until = now if live else run.record.end_time or now
-    number = job if live else run.raw
+    number, server = job if live else run.raw, load_settings().prometheus
+    labels = adapter.measured_as([number]).get(number, {}) if server else {}
     used, _ = completed(
         kind.usage(adapter, [job], running=live),
-        load_settings().prometheus,
-        kind.name,
-        {job: adapter.measured_as([number]).get(number, {})},
+        *(server, kind.name, {job: labels}),
         {} if took is None else {job: Stretch(until - took, until)},
     )
     return FoundJob(kind.title, spec, paths, efficiency_of(used.get(job, Usage()), took, limit))
