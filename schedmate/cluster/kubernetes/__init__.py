@@ -43,8 +43,8 @@ class Kubernetes(ClusterKind["KubernetesAdapter"]):
     job_help = "NAMESPACE/KIND/NAME, such as team-a/job/train."
     why_no_start = "the queue of Kubernetes is not run forward"
     no_run = (
-        "no run of {job} has failed whose pods can still be seen; it needs the label "
-        "schedmate.io/watch=true, and `kubectl get pods` shows what is left."
+        "no run of {job} has failed whose pods can still be seen; `kubectl get pods` shows what is "
+        "left, and a plan is made only for a job with the label schedmate.io/watch=true."
     )
 
     def is_here(self) -> bool:
