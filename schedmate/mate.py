@@ -216,6 +216,11 @@ class Advice:
         history, run_times = opened
         return run_times.estimate(metadata, launch, now, job), len(history)
 
+    def waits(self, since: float) -> list[tuple[float, float]]:
+        """See `JobTable.waits`; none as long as there is no history."""
+        opened = self.open(create=False)
+        return [] if opened is None else opened[0].waits(since)
+
     def version(self) -> tuple[int, int] | None:
         """See `JobTable.version`; None as long as there is no history."""
         opened = self.open(create=False)
@@ -657,6 +662,15 @@ class SchedMate:
         Raises `InputError` if the history cannot be written.
         """
         self._advice.learn(records)
+
+    def waits(self, since: float) -> list[tuple[float, float]]:
+        """Starts of GPU jobs of the history that were submitted after a time [s since epoch], and
+        how long each had waited [s]; none without a history that can be read."""
+        try:
+            return self._advice.waits(since)
+        except SchedmateError as error:
+            _log.warning("waits are not known: %s", error)
+            return []
 
     def history_version(self) -> tuple[int, int] | None:
         """What differs from before once the history was written, by whomever (or there is one now).
