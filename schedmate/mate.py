@@ -216,10 +216,10 @@ class Advice:
         history, run_times = opened
         return run_times.estimate(metadata, launch, now, job), len(history)
 
-    def waits(self, since: float) -> list[tuple[float, float]]:
-        """See `JobTable.waits`; none as long as there is no history."""
+    def started(self, since: float) -> list[tuple[float, float, str | None]]:
+        """See `JobTable.started`; none as long as there is no history."""
         opened = self.open(create=False)
-        return [] if opened is None else opened[0].waits(since)
+        return [] if opened is None else opened[0].started(since)
 
     def version(self) -> tuple[int, int] | None:
         """See `JobTable.version`; None as long as there is no history."""
@@ -663,13 +663,13 @@ class SchedMate:
         """
         self._advice.learn(records)
 
-    def waits(self, since: float) -> list[tuple[float, float]]:
-        """Starts of GPU jobs of the history that were submitted after a time [s since epoch], and
-        how long each had waited [s]; none without a history that can be read."""
+    def started(self, since: float) -> list[tuple[float, float, str | None]]:
+        """Of GPU jobs of the history that have run and were submitted after a time: submission,
+        start [s since epoch], user; none without a history that can be read."""
         try:
-            return self._advice.waits(since)
+            return self._advice.started(since)
         except SchedmateError as error:
-            _log.warning("waits are not known: %s", error)
+            _log.warning("earlier waits are unknown: %s", error)
             return []
 
     def history_version(self) -> tuple[int, int] | None:

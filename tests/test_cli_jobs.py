@@ -232,19 +232,20 @@ def test_a_start_is_expected_by_the_queue_run_forward() -> None:
     ("known", "longer", "start"),
     [
         # free GPUs, so "now" by the queue, which counts for 600 / (600 + 400) / 2
-        (Runs(1, (9, 9, 9)), 100, (0, 2907, 8621)),
+        (Runs(1, (9, 9, 9)), 100, (0, 2936, 8707)),
         (Runs(1, (9, 9, 9)), 0, (0, 0, 0)),
-        (Runs(1), 100, (1050, 5050, 9050)),
+        (Runs(1), 100, (1060, 5100, 9140)),
         (Runs(1), 2, (None, None, None)),
     ],
 )
 def test_waits_of_others_say_what_the_queue_does_not(
     known: Runs, longer: int, start: tuple[float | None, ...]
 ) -> None:
-    waits = [(-float(n), 400.0 + 100 * n) for n in range(1, longer + 1)]
-    waits += [(-1000.0 - n, 1e6) for n in range(longer)] + [(0.0, 399.0)] * 500
+    starts = [(-float(n), 400.0 + 100 * n, f"user{n}") for n in range(1, longer + 1)]
+    starts += [(-2000.0 - n, 1e6, "ann") for n in range(longer)] + [(0.0, 399.0, "bob")] * 500
     nodes = [LiveNode("n", True, False, True, "", ("a",), gpus=2)]
-    found = expected_starts([live("j", 1)], {"j": known}, nodes, 400.0, waits)["j"]
+    before = [(start - wait, start, user) for start, wait, user in starts]
+    found = expected_starts([live("j", 1)], {"j": known}, nodes, 400.0, before)["j"]
     assert found[:3] == pytest.approx(start, abs=5)
     assert ("neither" in found.why) == (found.p50 is None)
 

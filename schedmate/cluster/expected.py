@@ -4,8 +4,9 @@ In order of priority each job gets the earliest time at which enough GPUs of its
 for as long as it runs, which is backfill that delays nobody before it. Run times are drawn from
 their estimates, many times. Which GPUs are on one node, jobs that come later, and a site's limits
 and reservations are not modelled: alone, this says much too early. So the last jobs that waited
-longer than a job has already say how much longer they did. Both are pooled: the queue counts for
-half where a job has just come, and less the longer it has waited beside what the queue says, since
+longer than a job has already say how much longer they did; what one user submitted on one day
+counts as one of them, as it often waits for the same. Both are pooled: the queue counts for half
+where a job has just come, and less the longer it has waited beside what the queue says, since
 something then holds it that the queue does not show (`benchmarks/starts.py`). A job that is held or
 waits for anything but its turn has no answer.
 """
@@ -16,13 +17,10 @@ import math
 import random
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from schedmate.cluster.adapter import LiveJob, LiveNode
 from schedmate.jobs import JobSpec, Remaining
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 STARTS = "starts"
 """The mark in an agent's memory: by job `p10`, `p50`, `p90` and `scheduler` [s since epoch]."""
@@ -33,10 +31,11 @@ MOST_WAITING = 200
 """Waiting jobs of a partition that are modelled, the first in its order."""
 WAITS_S = 400 * 86_400.0
 """How far back jobs are taken that started, by their submission [s]."""
-_LAST = 100
+_LAST = 200
 """Waits that say how long a job still waits: the last ones that were longer than it has waited."""
 _ENOUGH = 5
-"""From how many of them on they count in full, and are an answer on their own."""
+"""From how many users' days on they count in full, and are an answer on their own."""
+_DAY_S = 86_400.0
 _FLOOR_S = 600.0
 """What is added to a wait before two are compared [s]."""
 _FOR_GPUS = frozenset({"", "None", "Priority", "Resources"})
@@ -98,6 +97,10 @@ class Start(NamedTuple):
         return tuple(None if one is None else now + one for one in self[:3])
 
 
+Started = tuple[float, float, str | None]
+"""Of a job its submission, its start [s since epoch], and its user."""
+
+
 def first_of(jobs: Sequence[LiveJob]) -> list[LiveJob]:
     """The jobs of a queue that are run forward: running ones, then the first that wait."""
     return sorted(jobs, key=lambda job: (job.state != "RUNNING", *_place(job)))[:MOST_QUEUED]
@@ -112,18 +115,18 @@ def expected_starts(
     runs: Mapping[str, Runs],
     nodes: Iterable[LiveNode],
     now: float,
-    waits: Iterable[tuple[float, float]] = (),
+    before: Iterable[Started] = (),
 ) -> dict[str, Start]:
     """The expected start of each waiting job, by id, at a moment [s since epoch].
 
-    `runs` has what is known of the jobs, `waits` the starts of jobs that have ended [s since epoch]
-    and how long each had waited for it [s]; those of running jobs are taken from `jobs`.
+    `runs` has what is known of the jobs. `before` are jobs that have ended; waits of running ones
+    are taken from `jobs`.
     """
     pools = _Pools(nodes)
     starts: dict[str, Start] = {}
     queues: dict[int, list[LiveJob]] = {}
     ends: dict[int, list[Runs]] = {}
-    lately = list(waits)
+    lately = list(before)
     for job in jobs:
         known, pool = runs.get(job.id), pools.of(job)
         if job.state == "PENDING":
@@ -136,7 +139,7 @@ def expected_starts(
             if pool is not None:
                 ends.setdefault(pool, []).append(known)
             if job.started is not None and job.submitted is not None:
-                lately.append((job.started, max(0.0, job.started - job.submitted)))
+                lately.append((job.submitted, job.started, job.user))
     past = _Waits(lately)
     for pool, queue in queues.items():
         for job, found in _by_queue(pools.free[pool], ends.get(pool, []), queue, runs):
@@ -184,34 +187,42 @@ def _by_queue(
 class _Waits:
     """How long jobs waited that have started."""
 
-    def __init__(self, waits: list[tuple[float, float]]) -> None:
+    def __init__(self, started: list[Started]) -> None:
         import numpy as np
 
-        waits.sort(reverse=True)
-        self._waits: NDArray[np.float64] = np.array([wait for _, wait in waits])
+        started.sort(key=lambda job: -job[1])
+        self._waits = np.array([start - submitted for submitted, start, _ in started])
+        batches: dict[tuple[str | None, float], int] = {}
+        self._batches = np.array(
+            [
+                batches.setdefault((user, submitted // _DAY_S), len(batches))
+                for submitted, _, user in started
+            ],
+            dtype=int,
+        )
 
     def pooled(self, found: list[float] | str, waited: float | None) -> Start:
         """The start of a job by the queue run forward, or why it has none by that, and by waits
         that were longer than its own until now [s]."""
         import numpy as np
 
-        longer = self._waits[:0]
-        if waited is not None:
-            longer = self._waits[self._waits > waited][:_LAST] - waited
+        if waited is None:
+            waited = math.inf
+        longer = np.flatnonzero(self._waits > waited)[:_LAST]
+        _, of, sizes = np.unique(self._batches[longer], return_inverse=True, return_counts=True)
         drawn: list[float] = []
         share = 0.0
         if not isinstance(found, str):
             drawn = found
             by_queue = float(np.median(drawn)) + _FLOOR_S
-            trusted = 0.5 * by_queue / (by_queue + (waited or 0.0))
-            share = 1.0 - (1.0 - trusted) * min(1.0, len(longer) / _ENOUGH)
-        elif len(longer) < _ENOUGH:
+            trusted = 0.5 * by_queue / (by_queue + waited)
+            share = 1.0 - (1.0 - trusted) * min(1.0, len(sizes) / _ENOUGH)
+        elif len(sizes) < _ENOUGH:
             return Start(why=found)
-        times = np.concatenate([drawn, longer])
-        weights = np.repeat(
-            [share / max(1, len(drawn)), (1.0 - share) / max(1, len(longer))],
-            [len(drawn), len(longer)],
-        )
+        times = np.concatenate([drawn, self._waits[longer] - waited])
+        of_queue = np.full(len(drawn), share / max(1, len(drawn)))
+        of_waits = (1.0 - share) / max(1, len(sizes)) / sizes[of]
+        weights = np.concatenate([of_queue, of_waits])
         order = np.argsort(times, kind="stable")
         reached = np.cumsum(weights[order]) - weights[order] / 2
         low, median, high = np.interp(_LEVELS, reached, times[order]).tolist()

@@ -158,8 +158,8 @@ class Agent:
                 runs[job.id] = Runs.of(known.spec, left)
         found: dict[str, dict[str, float | None]] = {}
         with suppress(SchedmateError):  # who may not list nodes has an agent all the same
-            waits = self._mate.waits(now - WAITS_S)
-            starts = expected_starts(jobs, runs, self.adapter.nodes(), now, waits)
+            before = self._mate.started(now - WAITS_S)
+            starts = expected_starts(jobs, runs, self.adapter.nodes(), now, before)
             found = {
                 job.id: {
                     **dict(zip(("p10", "p50", "p90"), starts[job.id].at(now), strict=True)),

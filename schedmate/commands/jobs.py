@@ -164,7 +164,7 @@ def _starts(
     first = {job.id for job in first_of(queue)} | rows.keys()
     modelled = [job for job in queue if job.id in first]
     runs = _runs(adapter, mate, modelled, described, rows, now)
-    starts = expected_starts(modelled, runs, adapter.nodes(), now, mate.waits(now - WAITS_S))
+    starts = expected_starts(modelled, runs, adapter.nodes(), now, mate.started(now - WAITS_S))
     return {
         job.id: {
             "starts_in_p10_s": starts[job.id].p10,

@@ -137,17 +137,21 @@ class JobTable:
         )
         return [tuple(row) for row in self._db.query(sql, (since, since, since))]
 
-    def waits(self, since: float, limit: int = 50_000) -> builtins.list[tuple[float, float]]:
-        """Of jobs with GPUs that were submitted after a time and have run, at most `limit`, the
-        last submitted: their start [s since epoch] and how long they had waited for it [s]."""
+    def started(
+        self, since: float, limit: int = 50_000
+    ) -> builtins.list[tuple[float, float, str | None]]:
+        """Of jobs with GPUs that have run and were submitted after a time, the last `limit`:
+        submission, start [s since epoch], user."""
         sql = (
-            "SELECT started, started - submit_time FROM (SELECT submit_time, "
-            "json_extract(document, '$.start_time') AS started FROM jobs WHERE submit_time >= ? "
-            "AND ended = 1 AND json_valid(document) "
+            "SELECT * FROM (SELECT submit_time, json_extract(document, '$.start_time') AS start, "
+            "user FROM jobs WHERE submit_time >= ? AND ended = 1 AND json_valid(document) "
             "AND json_extract(document, '$.launch.gpus') > 0 ORDER BY submit_time DESC LIMIT ?) "
-            "WHERE started >= submit_time"
+            "WHERE start >= submit_time"
         )
-        return [(start, wait) for start, wait in self._db.query(sql, (since, limit))]
+        return [
+            (submitted, start, user)
+            for submitted, start, user in self._db.query(sql, (since, limit))
+        ]
 
     def by_fingerprint(
         self, fingerprint: str, limit: int = RECENT, *, before: float | None = None
