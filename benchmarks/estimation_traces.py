@@ -100,6 +100,12 @@ def chosen(
             yield name, found[name]()
 
 
+def jobs_of_log(data: Path, name: str) -> list[Job]:
+    """All jobs of a workload log in order of submission, also those that never ran."""
+    found = _swf(data / "swf" / f"{name}.swf.gz")
+    return sorted(found, key=lambda job: job.asked.submitted)
+
+
 def records(
     data: Path, swf: list[Path] | None = None, names: tuple[str, ...] = METADATA
 ) -> Iterator[tuple[str, list[JobRecord]]]:

@@ -216,6 +216,11 @@ class Advice:
         history, run_times = opened
         return run_times.estimate(metadata, launch, now, job), len(history)
 
+    def started(self, since: float) -> list[tuple[float, float, str | None]]:
+        """See `JobTable.started`; none as long as there is no history."""
+        opened = self.open(create=False)
+        return [] if opened is None else opened[0].started(since)
+
     def version(self) -> tuple[int, int] | None:
         """See `JobTable.version`; None as long as there is no history."""
         opened = self.open(create=False)
@@ -657,6 +662,15 @@ class SchedMate:
         Raises `InputError` if the history cannot be written.
         """
         self._advice.learn(records)
+
+    def started(self, since: float) -> list[tuple[float, float, str | None]]:
+        """Of GPU jobs of the history that have run and were submitted after a time: submission,
+        start [s since epoch], user; none without a history that can be read."""
+        try:
+            return self._advice.started(since)
+        except SchedmateError as error:
+            _log.warning("earlier waits are unknown: %s", error)
+            return []
 
     def history_version(self) -> tuple[int, int] | None:
         """What differs from before once the history was written, by whomever (or there is one now).

@@ -15,7 +15,7 @@ from cli_runner import Cli
 from prometheus_stand_in import answer_of, prometheus
 
 from schedmate.base.terminal import Screen
-from schedmate.cluster import ClusterKind
+from schedmate.cluster import ClusterKind, expected
 from schedmate.cluster.adapter import (
     Description,
     EndedRun,
@@ -24,7 +24,7 @@ from schedmate.cluster.adapter import (
     Observer,
     Usage,
 )
-from schedmate.cluster.expected import MOST_WAITING, Runs, expected_starts
+from schedmate.cluster.expected import MOST_WAITING, Runs, expected_starts, first_of
 from schedmate.cluster.ray import note_cluster
 from schedmate.cluster.ray.runs import log_of
 from schedmate.cluster.ray.store import QUEUE_FILE, Place, Request, Store
@@ -215,7 +215,7 @@ def test_a_start_is_expected_by_the_queue_run_forward() -> None:
         live("lost", 9, queues=("d",)),
     ]  # fmt: skip
     certain = [job for job in queue if job.id != "unsure"]
-    starts = expected_starts(certain, runs, nodes)
+    starts = expected_starts(certain, runs, nodes, 0.0)
     # the short job fits before the wide one, which waits for the running job's limit
     assert [starts[job].p50 for job in ("short", "wide", "long")] == pytest.approx([0, 100, 400])
     assert starts["wide"].p10 == starts["wide"].p90
@@ -227,14 +227,47 @@ def test_a_start_is_expected_by_the_queue_run_forward() -> None:
         assert starts[job].p50 is None
         assert why in starts[job].why
     nodes[0] = nodes[0]._replace(gpus_used=2)
-    spread = expected_starts(queue, runs, nodes)["long"]
+    spread = expected_starts(queue, runs, nodes, 0.0)["long"]
     assert 0.0 < (spread.p10 or 0.0) < (spread.p90 or 0.0)
     many = [live(f"{n}", 5) for n in range(MOST_WAITING + 1)]
-    crowded = expected_starts(many, {job.id: takes(1, 10) for job in many}, nodes[:1])
+    crowded = expected_starts(many, {job.id: takes(1, 10) for job in many}, nodes[:1], 0.0)
     assert "jobs wait before it" in crowded[str(MOST_WAITING)].why
     full = [nodes[3]._replace(gpus_used=1)]
-    hidden = expected_starts([live("hidden", 1, queues=("c",))], runs, full)["hidden"]
+    hidden = expected_starts([live("hidden", 1, queues=("c",))], runs, full, 0.0)["hidden"]
     assert "nothing is known" in hidden.why
+
+
+@pytest.mark.parametrize(
+    ("known", "longer", "start"),
+    [
+        # free GPUs, so "now" by the queue, which counts for 600 / (600 + 400) / 2
+        (Runs(1, (9, 9, 9)), 100, (0, 2936, 8707)),
+        (Runs(1, (9, 9, 9)), 0, (0, 0, 0)),
+        (Runs(1), 100, (1060, 5100, 9140)),
+        (Runs(1), 2, (None, None, None)),
+    ],
+)
+def test_waits_of_others_say_what_the_queue_does_not(
+    known: Runs, longer: int, start: tuple[float | None, ...]
+) -> None:
+    starts = [(-float(n), 400.0 + 100 * n, f"user{n}") for n in range(1, longer + 1)]
+    starts += [(-2000.0 - n, 1e6, "ann") for n in range(longer)] + [(0.0, 399.0, "bob")] * 500
+    nodes = [LiveNode("n", True, False, True, "", ("a",), gpus=2)]
+    before = [(start - wait, start, user) for start, wait, user in starts]
+    found = expected_starts([live("j", 1)], {"j": known}, nodes, 400.0, before)["j"]
+    assert found[:3] == pytest.approx(start, abs=5)
+    assert ("neither" in found.why) == (found.p50 is None)
+
+
+def test_of_a_long_queue_the_first_are_run_forward(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expected, "MOST_QUEUED", 3)
+    queue = [live("last", 1), live("first", 9), live("runs", 0, running=True), live("next", 5)]
+    assert [job.id for job in first_of(queue)] == ["runs", "first", "next"]
+    runs = {job.id: Runs(1, (9, 9, 9)) for job in first_of(queue)}
+    nodes = [LiveNode("n", True, False, True, "", ("a",), gpus=2)]
+    starts = expected_starts(queue, runs, nodes, 0.0)
+    assert {job for job, start in starts.items() if start.p50 is not None} == {"first", "next"}
+    assert "far back" in starts["last"].why
 
 
 def test_the_table_says_what_matters(queue: Queue, cli: Cli) -> None:

@@ -1,9 +1,14 @@
-"""When waiting jobs are expected to start: the queue as it is now, run forward with estimates.
+"""When waiting jobs are expected to start: the queue run forward, and how long others waited.
 
 In order of priority each job gets the earliest time at which enough GPUs of its partition are free
 for as long as it runs, which is backfill that delays nobody before it. Run times are drawn from
-their estimates, many times, so that the answer is an interval. Which GPUs are on one node, and jobs
-that come later, are not modelled; a job that waits for anything but its turn has no answer.
+their estimates, many times. Which GPUs are on one node, jobs that come later, and a site's limits
+and reservations are not modelled: alone, this says much too early. So the last jobs that waited
+longer than a job has already say how much longer they did; what one user submitted on one day
+counts as one of them, as it often waits for the same. Both are pooled: the queue counts for half
+where a job has just come, and less the longer it has waited beside what the queue says, since
+something then holds it that the queue does not show (`benchmarks/starts.py`). A job that is held or
+waits for anything but its turn has no answer.
 """
 
 from __future__ import annotations
@@ -11,7 +16,7 @@ from __future__ import annotations
 import math
 import random
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from schedmate.cluster.adapter import LiveJob, LiveNode
@@ -20,10 +25,19 @@ from schedmate.jobs import JobSpec, Remaining
 STARTS = "starts"
 """The mark in an agent's memory: by job `p10`, `p50`, `p90` and `scheduler` [s since epoch]."""
 MOST_QUEUED = 1_000
-"""Jobs of a queue up to which it is run forward."""
+"""Jobs of a queue that are run forward, the first in its order."""
 DRAWS = 40
 MOST_WAITING = 200
 """Waiting jobs of a partition that are modelled, the first in its order."""
+WAITS_S = 400 * 86_400.0
+"""How far back jobs are taken that started, by their submission [s]."""
+_LAST = 200
+"""Waits that say how long a job still waits: the last ones that were longer than it has waited."""
+_ENOUGH = 5
+"""From how many users' days on they count in full, and are an answer on their own."""
+_DAY_S = 86_400.0
+_FLOOR_S = 600.0
+"""What is added to a wait before two are compared [s]."""
 _FOR_GPUS = frozenset({"", "None", "Priority", "Resources"})
 """Why a job waits that needs nothing but its turn, in Slurm's words."""
 _LEVELS = (0.1, 0.5, 0.9)
@@ -83,49 +97,136 @@ class Start(NamedTuple):
         return tuple(None if one is None else now + one for one in self[:3])
 
 
+Started = tuple[float, float, str | None]
+"""Of a job its submission, its start [s since epoch], and its user."""
+
+
+def first_of(jobs: Sequence[LiveJob]) -> list[LiveJob]:
+    """The jobs of a queue that are run forward: running ones, then the first that wait."""
+    return sorted(jobs, key=lambda job: (job.state != "RUNNING", *_place(job)))[:MOST_QUEUED]
+
+
+def _place(job: LiveJob) -> tuple[float, float]:
+    return -(job.priority or 0), job.submitted or 0.0
+
+
 def expected_starts(
-    jobs: Sequence[LiveJob], runs: Mapping[str, Runs], nodes: Iterable[LiveNode]
+    jobs: Sequence[LiveJob],
+    runs: Mapping[str, Runs],
+    nodes: Iterable[LiveNode],
+    now: float,
+    before: Iterable[Started] = (),
 ) -> dict[str, Start]:
-    """The expected start of each waiting job, by id. `runs` has what is known of every job."""
+    """The expected start of each waiting job, by id, at a moment [s since epoch].
+
+    `runs` has what is known of the jobs. `before` are jobs that have ended; waits of running ones
+    are taken from `jobs`.
+    """
     pools = _Pools(nodes)
     starts: dict[str, Start] = {}
-    waiting: dict[int, list[LiveJob]] = {}
+    queues: dict[int, list[LiveJob]] = {}
     ends: dict[int, list[Runs]] = {}
+    lately = list(before)
     for job in jobs:
         known, pool = runs.get(job.id), pools.of(job)
-        if job.state == "RUNNING":
-            if pool is not None and known is not None and known.gpus:
+        if job.state == "PENDING":
+            why = _no_answer(job, known, 0.0 if pool is None else pools.all[pool])
+            if why:
+                starts[job.id] = Start(why=why)
+            elif pool is not None:
+                queues.setdefault(pool, []).append(job)
+        elif known is not None and known.gpus:
+            if pool is not None:
                 ends.setdefault(pool, []).append(known)
-        elif job.held:
-            starts[job.id] = Start(why="it is held")
-        elif job.reason not in _FOR_GPUS:
-            starts[job.id] = Start(why=f"it waits for something else than GPUs: {job.reason}")
-        elif known is None or not known.gpus:
-            starts[job.id] = Start(why="it asks for no GPU")
-        elif pool is None or known.gpus > pools.all[pool]:
-            starts[job.id] = Start(why="no partition of its has that many GPUs in service")
-        elif not known.is_known:
-            starts[job.id] = Start(why="it has neither an estimate nor a time limit")
-        else:
-            waiting.setdefault(pool, []).append(job)
-    for pool, ours in waiting.items():
-        if not all(one.is_known for one in ends.get(pool, ())):
-            reason = "a running job there has neither an estimate nor a time limit"
-            starts |= dict.fromkeys((job.id for job in ours), Start(why=reason))
-            continue
-        ours.sort(key=lambda job: (-(job.priority or 0), job.submitted or 0.0))
-        behind = Start(why=f"over {MOST_WAITING} jobs wait before it")
-        starts |= dict.fromkeys((job.id for job in ours[MOST_WAITING:]), behind)
-        first = [runs[job.id] for job in ours[:MOST_WAITING]]
-        found = _drawn(pools.free[pool], ends.get(pool, []), first)
-        for job, times in zip(ours, found, strict=False):
-            times.sort()
-            if math.isfinite(times[-1]):
-                low, median, high = (times[int(level * (DRAWS - 1))] for level in _LEVELS)
-                starts[job.id] = Start(low, median, high)
-            else:
-                starts[job.id] = Start(why="jobs of which nothing is known hold its GPUs")
+            if job.started is not None and job.submitted is not None:
+                lately.append((job.submitted, job.started, job.user))
+    past = _Waits(lately)
+    for pool, queue in queues.items():
+        for job, found in _by_queue(pools.free[pool], ends.get(pool, []), queue, runs):
+            waited = None if job.submitted is None else max(0.0, now - job.submitted)
+            starts[job.id] = past.pooled(found, waited)
     return starts
+
+
+def _no_answer(job: LiveJob, known: Runs | None, most: float) -> str:
+    """Why nothing can be said of a waiting job; `most` are the GPUs of its partitions."""
+    if job.held:
+        return "it is held"
+    if job.reason not in _FOR_GPUS:
+        return f"it waits for something else than GPUs: {job.reason}"
+    if known is None:
+        return "it is not described yet, or far back in the queue"
+    if not known.gpus:
+        return "it asks for no GPU"
+    return "" if known.gpus <= most else "no partition of its has that many GPUs in service"
+
+
+def _by_queue(
+    free: float, running: list[Runs], queue: list[LiveJob], runs: Mapping[str, Runs]
+) -> Iterator[tuple[LiveJob, list[float] | str]]:
+    """The drawn starts of the jobs that wait for one pool, or why there are none."""
+    known = [job for job in sorted(queue, key=_place) if runs[job.id].is_known]
+    yield from (
+        (job, "it has neither an estimate nor a time limit")
+        for job in queue
+        if not runs[job.id].is_known
+    )
+    if not all(one.is_known for one in running):
+        reason = "a running job there has neither an estimate nor a time limit"
+        yield from ((job, reason) for job in known)
+        return
+    first = known[:MOST_WAITING]
+    for job, times in zip(
+        first, _drawn(free, running, [runs[job.id] for job in first]), strict=True
+    ):
+        endless = not math.isfinite(max(times))
+        yield job, "jobs of which nothing is known hold its GPUs" if endless else times
+    yield from ((job, f"over {MOST_WAITING} jobs wait before it") for job in known[MOST_WAITING:])
+
+
+class _Waits:
+    """How long jobs waited that have started."""
+
+    def __init__(self, started: list[Started]) -> None:
+        import numpy as np
+
+        started.sort(key=lambda job: -job[1])
+        self._waits = np.array([start - submitted for submitted, start, _ in started])
+        batches: dict[tuple[str | None, float], int] = {}
+        self._batches = np.array(
+            [
+                batches.setdefault((user, submitted // _DAY_S), len(batches))
+                for submitted, _, user in started
+            ],
+            dtype=int,
+        )
+
+    def pooled(self, found: list[float] | str, waited: float | None) -> Start:
+        """The start of a job by the queue run forward, or why it has none by that, and by waits
+        that were longer than its own until now [s]."""
+        import numpy as np
+
+        if waited is None:
+            waited = math.inf
+        longer = np.flatnonzero(self._waits > waited)[:_LAST]
+        _, of, sizes = np.unique(self._batches[longer], return_inverse=True, return_counts=True)
+        drawn: list[float] = []
+        share = 0.0
+        if not isinstance(found, str):
+            drawn = found
+            by_queue = float(np.median(drawn)) + _FLOOR_S
+            trusted = 0.5 * by_queue / (by_queue + waited)
+            share = 1.0 - (1.0 - trusted) * min(1.0, len(sizes) / _ENOUGH)
+        elif len(sizes) < _ENOUGH:
+            return Start(why=found)
+        times = np.concatenate([drawn, self._waits[longer] - waited])
+        of_queue = np.full(len(drawn), share / max(1, len(drawn)))
+        of_waits = (1.0 - share) / max(1, len(sizes)) / sizes[of]
+        weights = np.concatenate([of_queue, of_waits])
+        order = np.argsort(times, kind="stable")
+        reached = np.cumsum(weights[order]) - weights[order] / 2
+        low, median, high = np.interp(_LEVELS, reached, times[order]).tolist()
+        return Start(low, median, high)
 
 
 class _Pools:

@@ -31,7 +31,7 @@ from schedmate.cluster.bounds import (
     order_value,
 )
 from schedmate.cluster.ended import EndedRuns, remove_spooled, spooled_files
-from schedmate.cluster.expected import MOST_QUEUED, STARTS, Runs, expected_starts
+from schedmate.cluster.expected import STARTS, WAITS_S, Runs, expected_starts, first_of
 from schedmate.cluster.following import Following
 from schedmate.cluster.memory import Memory
 from schedmate.cluster.record import Plan, Record
@@ -152,18 +152,20 @@ class Agent:
     def _expect_starts(self, jobs: list[LiveJob], report: Pass) -> None:
         """Note when waiting jobs are expected to start, for the dashboard."""
         waiting = [job for job in jobs if job.state == "PENDING"]
-        if not waiting or len(jobs) > MOST_QUEUED or not self._is_due("expect", EXPECT_EVERY_S):
+        if not waiting or not self._is_due("expect", EXPECT_EVERY_S):
             return
         progress, now, runs = self._memory.progress(), report.time, {}
-        for job in jobs:
+        for job in first_of(jobs):
             known = self._memory.known(job.key)
             if known is not None:
                 ran = 0.0 if job.started is None else max(0.0, now - job.started)
                 at, seen = progress.get(job.id, (now, None))
                 left = remaining_time(ran, known.estimate, seen, progress_age_s=now - at)
                 runs[job.id] = Runs.of(known.spec, left)
+        found: dict[str, dict[str, float | None]] = {}
         with suppress(SchedmateError):  # who may not list nodes has an agent all the same
-            starts = expected_starts(jobs, runs, self.adapter.nodes())
+            before = self._mate.started(now - WAITS_S)
+            starts = expected_starts(jobs, runs, self.adapter.nodes(), now, before)
             found = {
                 job.id: {
                     **dict(zip(("p10", "p50", "p90"), starts[job.id].at(now), strict=True)),
@@ -171,7 +173,7 @@ class Agent:
                 }
                 for job in waiting
             }
-            self._memory.set_mark(STARTS, found)
+        self._memory.set_mark(STARTS, found)
 
     def _measure(self, jobs: list[LiveJob], report: Pass) -> None:
         """Note what running jobs use, for the dashboard, where a Prometheus server is set."""

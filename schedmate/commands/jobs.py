@@ -85,8 +85,9 @@ def jobs(
 
     Finds the log of each running job by the scheduler and reads how far it is, how long it still
     takes beside its time limit, and what is wrong with it. Waiting jobs have an estimate of their
-    run time, the reason why they wait, and about when they start: by the queue as it is now and the
-    estimates of all jobs in it, beside what the scheduler expects. Changes nothing.
+    run time, the reason why they wait, and about when they start: by the queue as it is now, the
+    estimates of all jobs in it and how long others waited, beside what the scheduler expects.
+    Changes nothing.
 
     Example: schedmate jobs
     """
@@ -167,17 +168,17 @@ def _starts(
     now: float,
 ) -> dict[str, dict[str, Any]]:
     """What the rows of waiting jobs say of their start."""
-    from schedmate.cluster.expected import MOST_QUEUED, Start, expected_starts
+    from schedmate.cluster.expected import WAITS_S, Start, expected_starts, first_of
 
     waiting = [job for job in queue if job.state == "PENDING" and job.id in rows]
     if kind.why_no_start:
         starts = dict.fromkeys((job.id for job in waiting), Start(why=kind.why_no_start))
-    elif len(queue) > MOST_QUEUED:
-        too_many = Start(why=f"{len(queue):,} jobs are in the queue, too many to run it forward")
-        starts = dict.fromkeys((job.id for job in waiting), too_many)
     else:
-        runs = _runs(adapter, mate, queue, described, rows, now)
-        starts = expected_starts(queue, runs, adapter.nodes())
+        first = {job.id for job in first_of(queue)} | rows.keys()
+        modelled = [job for job in queue if job.id in first]
+        runs = _runs(adapter, mate, modelled, described, rows, now)
+        past = mate.started(now - WAITS_S)
+        starts = expected_starts(modelled, runs, adapter.nodes(), now, past)
     return {
         job.id: {
             "starts_in_p10_s": starts[job.id].p10,

@@ -137,6 +137,22 @@ class JobTable:
         )
         return [tuple(row) for row in self._db.query(sql, (since, since, since))]
 
+    def started(
+        self, since: float, limit: int = 50_000
+    ) -> builtins.list[tuple[float, float, str | None]]:
+        """Of jobs with GPUs that have run and were submitted after a time, the last `limit`:
+        submission, start [s since epoch], user."""
+        sql = (
+            "SELECT * FROM (SELECT submit_time, json_extract(document, '$.start_time') AS start, "
+            "user FROM jobs WHERE submit_time >= ? AND ended = 1 AND json_valid(document) "
+            "AND json_extract(document, '$.launch.gpus') > 0 ORDER BY submit_time DESC LIMIT ?) "
+            "WHERE start >= submit_time"
+        )
+        return [
+            (submitted, start, user)
+            for submitted, start, user in self._db.query(sql, (since, limit))
+        ]
+
     def by_fingerprint(
         self, fingerprint: str, limit: int = RECENT, *, before: float | None = None
     ) -> Records:

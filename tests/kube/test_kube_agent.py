@@ -62,11 +62,15 @@ def test_a_labelled_job_is_estimated_and_annotated_once(
     cluster.pytorchjob("big", 3, "torchrun train.py --epochs 4")
     cluster.rayjob("ray", "python train.py --epochs 2")
     with files.opened() as setup:
+        setup.memory.set_mark("starts", {"gone": {}})
         first, second = setup.agent.once(), setup.agent.once()
+        starts = setup.memory.mark("starts")
         known = {
             one.id: setup.adapter.describe([one.id])[one.id].spec for one in setup.adapter.jobs()
         }
     assert first.problems == []
+    assert "gone" not in starts
+    assert "team-a/job/train" in starts
     assert {one.job for one in first.estimated} == {
         "team-a/job/train", "team-a/job/its", "team-a/pytorchjob/big", "team-a/rayjob/ray",
     }  # fmt: skip

@@ -333,6 +333,17 @@ class TestLooking:
             assert [record.job_id[-1] for record in found] == ["5", "4", "3"]
             assert len(history.by_fingerprint(described("a").fingerprint(), limit=2)) == 2
 
+    def test_starts_are_those_of_gpu_jobs_that_ran(self, tmp_path: Path) -> None:
+        ran = {"submit_time": 100.0, "start_time": 130.0, "launch": LaunchConfig(gpus=1)}
+        changes: list[dict[str, object]] = [
+            *({}, {"start_time": None, "state": "CANCELLED"}, {"launch": LaunchConfig()}),
+            *({"state": "RUNNING"}, {"submit_time": 10.0}, {"submit_time": 200.0}),
+        ]
+        with JobHistory.open(tmp_path, SMALL) as history:
+            for number, change in enumerate(changes):
+                history.add(job(number, "a").model_copy(update=ran | change))
+            assert history.started(50.0) == [(100.0, 130.0, "user0")]
+
     def test_stats(self, tmp_path: Path) -> None:
         with JobHistory.open(tmp_path, SMALL) as history:
             assert history.stats()["jobs"] == 0
