@@ -91,7 +91,7 @@ pictures: $(VENV)/dev.stamp ## Record the terminal session and the reports' scre
 	$(BIN)/python docs/generate_pictures.py
 
 # Those that need nothing besides this repository; benchmarks/README.md has all.
-BENCH := walks startup static_speed batch hostile reading redaction embedding history_index history_scale \
+BENCH := walks newcomers startup static_speed batch hostile reading redaction embedding history_index history_scale \
 	log_speed failure_nearest triage simulation_report schedulers_synthetic parallel_plans \
 	service_load dashboard fleet ray_overhead training_goodput
 

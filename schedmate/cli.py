@@ -121,7 +121,7 @@ def _help(
     context: typer.Context,
     command: Annotated[
         list[str] | None,
-        typer.Argument(metavar="COMMAND...", help="Such as `history import`.", show_default=False),
+        typer.Argument(metavar="COMMAND", help="Such as `history import`.", show_default=False),
     ] = None,
 ) -> None:
     """Show the help of a command, as --help does."""

@@ -110,7 +110,13 @@ class Settings(BaseSettings):
         le=1.0,
         description="Least cosine similarity of a neighbour; unset: the embedder's own",
     )
-    top_k: int = Field(default=3, ge=1, le=1000, description="Most neighbours an estimate uses")
+    top_k: int = Field(
+        default=3,
+        ge=1,
+        le=1000,
+        description="Most similar workloads of which an estimate uses the past jobs, if none is of "
+        "the same work; with the method mean: most past jobs",
+    )
     method: Literal["experts", "weighted", "mean"] = Field(
         default="experts",
         description="What an estimate is made of: all experts, or similar jobs alone (weighted), "

@@ -105,6 +105,7 @@ def test_the_hint_is_for_where_schedmate_comes_from(
     [
         ("lucd", ["lucid", "sjf"], "; did you mean lucid?"),
         ("Lucid", ["lucid"], "; did you mean lucid?"),
+        ("sfj", ["lucid", "sia", "sjf"], "; did you mean sjf?"),
         ("resnet5", ["resnet50", "resnet18", "vit"], "; did you mean resnet50 or resnet18?"),
         ("horovod", ["lucid", "sjf"], ""),
         ("", ["lucid"], ""),

@@ -112,7 +112,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     from difflib import get_close_matches
 
     lowered = {spelling.lower(): spelling for spelling in names}
-    near = [lowered[spelling] for spelling in get_close_matches(name.lower(), lowered, 3, 0.7)]
+    near = [lowered[spelling] for spelling in get_close_matches(name.lower(), lowered, 3, 0.66)]
     return f"; did you mean {' or '.join(near)}?" if near else ""
 
 

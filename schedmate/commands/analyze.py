@@ -88,7 +88,12 @@ def analyze(
     ] = False,
     history: options.HistoryOption = None,
     top_k: Annotated[
-        int | None, typer.Option(min=1, help="Most past jobs that an estimate uses.")
+        int | None,
+        typer.Option(
+            min=1,
+            help="Most similar workloads of which an estimate uses the past jobs; with `--method "
+            "mean`, most past jobs.",
+        ),
     ] = None,
     threshold: Annotated[
         float | None,

@@ -54,9 +54,9 @@ NEXT: list[tuple[str, list[str]]] = [
 
 
 def demo(
-    folder: Annotated[
-        Path, typer.Argument(metavar="[FOLDER]", help="Folder for the files.")
-    ] = Path("demo"),
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder for the files.")] = Path(
+        "demo"
+    ),
 ) -> None:
     """Try the main commands on synthetic files.
 

@@ -32,7 +32,7 @@ def diagnose(
     logs: Annotated[
         list[str],
         typer.Argument(
-            metavar="LOG...",
+            metavar="LOG",
             help="One job's log: files, a directory with a file per rank, or - for standard input. "
             "On the cluster, the job's id is enough.",
         ),
@@ -212,7 +212,10 @@ def _rules_in_use() -> RuleSet:
 @rules.command("list")
 def list_rules(
     word: Annotated[
-        str | None, typer.Argument(help="Only rules with this word in them.", show_default=False)
+        str | None,
+        typer.Argument(
+            metavar="WORD", help="Only rules with this word in them.", show_default=False
+        ),
     ] = None,
     as_json: options.JsonOption = False,
 ) -> None:
@@ -251,7 +254,9 @@ def list_rules(
 def check_rules(
     line: Annotated[
         str | None,
-        typer.Argument(help="Show the rule that matches this line.", show_default=False),
+        typer.Argument(
+            metavar="LINE", help="Show the rule that matches this line.", show_default=False
+        ),
     ] = None,
 ) -> None:
     """Check the rules' examples, or show which rule matches a line.

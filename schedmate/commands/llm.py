@@ -55,7 +55,9 @@ ParametersOption = Annotated[
 
 
 def serve_command(
-    model: Annotated[str, typer.Argument(help="Name of the model on a hub, or its folder.")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="Name of the model on a hub, or its folder.")
+    ],
     gpu: GpuOption,
     gpus: GpusOption = 1,
     context: ContextOption = None,
@@ -217,7 +219,7 @@ def _set_up(values: dict[str, Any], *, dry_run: bool, as_json: bool, memory: Mem
 
 
 def capacity(
-    model: Annotated[str, typer.Argument(help="Name of the model.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Name of the model.")],
     gpu: GpuOption,
     gpus: GpusOption = 1,
     context: ContextOption = None,

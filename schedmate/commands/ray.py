@@ -372,7 +372,7 @@ FOLLOW_S = 0.5
 
 
 def logs(
-    job: Annotated[int, typer.Argument(min=1, help="The job's number.")],
+    job: Annotated[int, typer.Argument(metavar="JOB", min=1, help="The job's number.")],
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Follow the log until the job ends.")
     ] = False,
@@ -505,14 +505,19 @@ def submit(
     repo: Annotated[
         Path | None,
         typer.Argument(
-            metavar="REPO [-- COMMAND ...]",
+            metavar="REPO",
             help=(
                 "Directory of the job's source code, in which it runs; the same path on all nodes."
             ),
             show_default=False,
         ),
     ] = None,
-    words: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="-- COMMAND", help="The launch command, instead of -c.", show_default=False
+        ),
+    ] = None,
     command: Annotated[
         str | None, typer.Option("--command", "-c", help="The launch command, as typed in REPO.")
     ] = None,
@@ -696,7 +701,7 @@ def _change(what: str, done: str, jobs: list[int], address: str | None, name: st
         )
 
 
-JobsArgument = Annotated[list[int], typer.Argument(metavar="JOB...", help="Job numbers.")]
+JobsArgument = Annotated[list[int], typer.Argument(metavar="JOB", help="Job numbers.")]
 
 
 @app.command()

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 def status(
     id_: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="Show this plan with its whole history.")
+        str | None, typer.Argument(metavar="ID", help="Show this plan with its whole history.")
     ] = None,
     every: Annotated[
         bool, typer.Option("--all", help="Include finished plans, the newest 100.")
@@ -191,7 +191,7 @@ def checkpoint(
 
 def check(
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="A recovery.yaml.", show_default=False)
+        Path | None, typer.Argument(metavar="FILE", help="A recovery.yaml.", show_default=False)
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -436,7 +436,7 @@ app = typer.Typer(
 def plan(
     logs: Annotated[
         list[str],
-        typer.Argument(metavar="LOG...", help="The failed job's log, as for `schedmate diagnose`."),
+        typer.Argument(metavar="LOG", help="The failed job's log, as for `schedmate diagnose`."),
     ],
     job: Annotated[str, typer.Option(metavar="ID", help="The scheduler's id of the job.")],
     run: Annotated[
@@ -556,7 +556,7 @@ def _decide(
 def apply(
     ids: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ID...]", help="Plans to apply. Default: all approved ones."),
+        typer.Argument(metavar="ID", help="Plans to apply. Default: all approved ones."),
     ] = None,
     retry: Annotated[bool, typer.Option("--retry", help="Retry items that failed.")] = False,
     bounds: BoundsOption = None,

@@ -53,7 +53,7 @@ def simulate(
             autocompletion=options.complete_estimators,
             help=(
                 "Where policies get run times from: user-mean (the default), limit, experts, "
-                "boosting, ga2m, column:NAME, none, noisy:SIGMA, oracle. Repeatable."
+                "qssf, boosting, ga2m, column:NAME, none, noisy:SIGMA, oracle. Repeatable."
             ),
         ),
     ] = None,

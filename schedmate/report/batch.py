@@ -158,7 +158,8 @@ def batch_headlines(triage: DocumentTriage) -> list[str]:
     if totals.jobs == totals.unreadable:
         return [*lines, "No log could be read.", triage.node_test.reason]
     if totals.unfinished:
-        lines[0] += f"; {totals.unfinished:,} logs show neither a failure nor a successful end"
+        logs = counted(totals.unfinished, "log") + (" shows" if totals.unfinished == 1 else " show")
+        lines[0] += f"; {logs} neither a failure nor a successful end"
     if not triage.groups:
         return [*lines, "No job failed.", triage.node_test.reason]
     lines.append(_costliest(triage))

@@ -158,9 +158,10 @@ def policy_class(name: str) -> type[Policy]:
     if target is None and ":" in name:
         target = name
     if target is None:
+        near = did_you_mean(name, names())
+        there = f"; there are {', '.join(names())}, or module:Class of your own."
         raise UsageError(
-            f"no policy {name!r}; there are {', '.join(names())}, or module:Class of your own"
-            f"{did_you_mean(name, names()) or '.'}"
+            f"no policy {name!r}{f'{near} `schedmate policies` lists them.' if near else there}"
         )
     module, _, attribute = target.partition(":")
     if module.endswith(".py") or "/" in module:
