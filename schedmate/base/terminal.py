@@ -416,6 +416,20 @@ def visible(text: str) -> str:
     return "".join(c if c in "\t\n" or is_visible(c) else _escape(c) for c in text)
 
 
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")
+
+
+def no_formula(text: str) -> str:
+    """A text as a cell of CSV: one that a spreadsheet would take as a formula begins with an
+    apostrophe (CWE-1236)."""
+    return f"'{text}" if _FORMULA.match(text) else text
+
+
+def from_cell(text: str) -> str:
+    """The text that `no_formula` made a cell of."""
+    return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
+
+
 def quoted_name(name: str) -> str:
     r"""A file name as one word: itself if it is plain, else a JSON string with escapes.
 

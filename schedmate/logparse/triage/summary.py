@@ -16,7 +16,7 @@ from typing import NamedTuple, TextIO
 
 from schedmate import __version__
 from schedmate.base.files import ColumnKind
-from schedmate.base.terminal import counted, visible
+from schedmate.base.terminal import counted, no_formula, visible
 from schedmate.jobs import Diagnosis
 from schedmate.logparse.failure.rules import load_rules
 from schedmate.logparse.templates import mask
@@ -547,5 +547,4 @@ def table_row(job: JobVerdict) -> dict[str, object]:
 def _cell(value: object) -> object:
     if not isinstance(value, str):
         return value
-    text = visible(value).replace("\n", "\\n")
-    return "'" + text if text[:1] in ("=", "+", "-", "@", "\t") else text
+    return no_formula(visible(value).replace("\n", "\\n"))

@@ -31,6 +31,7 @@ from schedmate.base.reading import (
     open_parquet,
     open_text,
 )
+from schedmate.base.terminal import from_cell, no_formula
 
 Table = Mapping[str, NDArray[Any]]
 
@@ -67,8 +68,16 @@ def parquet_is_there() -> bool:
 
 
 def write_csv(path: Path | None, table: Table) -> None:
-    """Write the columns as CSV, completely or not at all; None: to standard output."""
-    columns: list[Sequence[Any]] = [values.tolist() for values in table.values()]
+    """Write the columns as CSV, completely or not at all; None: to standard output.
+
+    What a user has named is no formula in a spreadsheet: `base.terminal.no_formula`.
+    """
+    columns: list[Sequence[Any]] = [
+        [no_formula(one) if isinstance(one, str) else one for one in values.tolist()]
+        if values.dtype.kind in "OU"
+        else values.tolist()
+        for values in table.values()
+    ]
     with open_output(path) as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(table)
@@ -87,7 +96,7 @@ def read_csv(path: Path, kinds: Mapping[str, type]) -> Table:
             for column, values in zip(columns, zip(*rows, strict=True), strict=True):
                 column.extend(values)
     return {
-        name: np.array(values if kind is str else list(map(kind, values)), dtype=kind)
+        name: np.array(list(map(from_cell if kind is str else kind, values)), dtype=kind)
         for (name, kind), values in zip(kinds.items(), columns, strict=True)
     }
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from schedmate.base.data import LONGEST_S, encodable, load
 from schedmate.base.errors import InputError, UsageError
 from schedmate.base.inputs import parse_duration
-from schedmate.base.terminal import counted
+from schedmate.base.terminal import counted, from_cell
 from schedmate.schedulers.sim.tables import (
     Block,
     Floats,
@@ -431,11 +431,11 @@ def _joined(block: Block, columns: Sequence[int]) -> tuple[Ints, list[tuple[str,
         own, cells = block.coded(column)
         codes = codes * len(cells) + own
         if len(combined) == 1:
-            combined = [(*combined[0], cell.strip()) for cell in cells]
+            combined = [(*combined[0], from_cell(cell.strip())) for cell in cells]
             continue
         used, codes = np.unique(codes, return_inverse=True)
         pairs = (divmod(pair, len(cells)) for pair in used.tolist())
-        combined = [(*combined[one], cells[other].strip()) for one, other in pairs]
+        combined = [(*combined[one], from_cell(cells[other].strip())) for one, other in pairs]
     return codes, combined
 
 
@@ -443,7 +443,7 @@ def _ids(block: Block, column: int | None) -> NDArray[Any]:
     """The names of the jobs, or only their lines if there is no column of names."""
     if column is None:
         return block.lines
-    ids = [cell.strip() for cell in block.text(column)]
+    ids = [from_cell(cell.strip()) for cell in block.text(column)]
     if not all(ids):
         lines = zip(ids, block.lines.tolist(), strict=True)
         ids = [name or f"line{line}" for name, line in lines]
@@ -515,6 +515,6 @@ def _objects(values: Iterable[Any]) -> NDArray[Any]:
 def _cells(row: Sequence[str], at: Mapping[str, int]) -> Cell:
     def cell(field: str) -> str:
         position = at.get(field)
-        return "" if position is None else row[position].strip()
+        return "" if position is None else from_cell(row[position].strip())
 
     return cell
