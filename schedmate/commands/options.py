@@ -436,9 +436,12 @@ def mixed_logs_warnings(path: str, log: Log, *, follow_links: bool) -> list[str]
     """A warning where `path` is a directory whose files are hardly the ranks of one run, or a file
     of another format."""
     if len(log.files) == 1 and path != "-" and Path(path).suffix.lower() not in _LOG_ENDINGS:
+        from schedmate.logparse.experiments import kind_of
         from schedmate.logparse.triage.recognise import why_no_log
         from schedmate.logparse.triage.targets import may_be_log
 
+        if kind_of(Path(path)) is not None:
+            return []
         why = why_no_log(log.files[0], named_otherwise=not may_be_log(Path(path)))
         return [] if why is None else [f"{path} is hardly a job's log: {why}."]
     if len(log.files) < 2:

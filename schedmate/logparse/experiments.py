@@ -513,6 +513,23 @@ def _point(row: Mapping[str, Any]) -> Point:
     return Point.model_validate(point)
 
 
+def _read_points(
+    rows: Iterable[Mapping[str, Any]],
+) -> tuple[list[Point], dict[str, str | int | float | bool]]:
+    """The points of the entries, and the lengths that they state (`max_steps`)."""
+    names = {name for kind in _names()["totals"].values() for name in kind}
+    totals: dict[str, str | int | float | bool] = {}
+
+    def points() -> Iterator[Point]:
+        for row in rows:
+            for name in names & row.keys():
+                if (number := _number(row[name])) is not None:
+                    totals[name] = number
+            yield _point(row)
+
+    return _thinned(points()), totals
+
+
 def _thinned(points: Iterable[Point]) -> list[Point]:
     """At most `MOST_POINTS` points, evenly, with the last one."""
     kept: list[Point] = []
@@ -809,12 +826,12 @@ def _read_csv(path: Path) -> Run:
         header = next(csv.reader([first], delimiter=max(",;\t", key=first.count)), [])
         rows = csv.DictReader(stream, header, delimiter=max(",;\t", key=first.count))
         try:
-            points = _thinned(_point({k: v for k, v in row.items() if k and v}) for row in rows)
+            points, totals = _read_points({k: v for k, v in row.items() if k and v} for row in rows)
         except csv.Error as error:
             raise InputError(f"{file} is not CSV: {error}; name another file.") from None
-    run = Run(format="csv", name=_run_name(file), path=str(file), points=points)
+    run = Run(format="csv", name=_run_name(file), path=str(file), points=points, settings=totals)
     if (settings := file.parent / "hparams.yaml").is_file() and file.name == "metrics.csv":
-        run.settings = _scalars(parse_document(read_text(settings, errors="replace"), settings))
+        run.settings |= _scalars(parse_document(read_text(settings, errors="replace"), settings))
     return _settle(run)
 
 
@@ -827,7 +844,7 @@ def _run_name(file: Path) -> str:
 
 
 def _read_jsonl(path: Path) -> Run:
-    def rows(stream: Iterable[str]) -> Iterator[Point]:
+    def rows(stream: Iterable[str]) -> Iterator[dict[str, Any]]:
         for number, line in enumerate(stream, start=1):
             if line.lstrip().startswith("{"):
                 try:
@@ -835,11 +852,12 @@ def _read_jsonl(path: Path) -> Run:
                 except InputError:
                     continue  # the last line of a run that is being written
                 if isinstance(row, dict):
-                    yield _point(row)
+                    yield row
 
     with open_text(path, errors="replace") as stream:
-        points = _thinned(rows(stream))
-    return Run(format="jsonl", name=path.stem, path=str(path), points=points)
+        points, totals = _read_points(rows(stream))
+    run = Run(format="jsonl", name=path.stem, path=str(path), points=points, settings=totals)
+    return _settle(run)
 
 
 def _read_tensorboard(path: Path) -> Run:

@@ -24,6 +24,8 @@ KEPT_S = 30 * 86_400.0
 TIDIED_EVERY_S = 3600.0
 """Time after which older jobs are dropped again [s]."""
 LISTED = 200
+_WAITS = "state = 'PENDING' AND diagnosed IS NULL"
+"""A job that was only diagnosed has a log, and its state is unknown where that shows no failure."""
 """Rows of one table of the dashboard."""
 
 Job = dict[str, Any]
@@ -271,7 +273,7 @@ class Board:
 
     def queue(self) -> list[Job]:
         """Pending jobs, the longest waiting first."""
-        return self._jobs(f"state = 'PENDING' ORDER BY submit_time, job_id LIMIT {LISTED}")
+        return self._jobs(f"{_WAITS} ORDER BY submit_time, job_id LIMIT {LISTED}")
 
     def running(self) -> list[Job]:
         """Running jobs, the most recently updated first."""
@@ -279,7 +281,8 @@ class Board:
 
     def failures(self, limit: int = LISTED) -> list[Job]:
         """Failed jobs that were diagnosed, the latest first."""
-        where = "diagnosed IS NOT NULL ORDER BY diagnosed DESC, job_id LIMIT ?"
+        failed = "diagnosed IS NOT NULL AND json_extract(diagnosis, '$.error_type') <> 'none'"
+        where = f"{failed} ORDER BY diagnosed DESC, job_id LIMIT ?"
         return self._jobs(where, (limit,))
 
     def followed(self, limit: int) -> list[Job]:
@@ -302,7 +305,9 @@ class Board:
 
     def counts(self) -> dict[str, int]:
         """How many jobs are in each state."""
-        return dict(self._rows("SELECT state, count(*) FROM jobs GROUP BY state", ()))
+        rows = self._rows("SELECT state, count(*) FROM jobs GROUP BY state", ())
+        ((waiting,),) = self._rows(f"SELECT count(*) FROM jobs WHERE {_WAITS}", ())  # noqa: S608
+        return dict(rows) | {"PENDING": waiting}
 
     def _jobs(self, where: str, values: Iterable[Any] = ()) -> list[Job]:
         with self._lock:

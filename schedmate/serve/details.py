@@ -66,6 +66,9 @@ def _facts(heard: dict[str, Any], stored: JobRecord | None, now: float) -> list[
         own = heard.get(name)
         return own if own is not None else getattr(stored, name, None)
 
+    progress = heard.get("progress") or {}
+    at, total = progress.get("iteration"), progress.get("total_iterations")
+    step = progress.get("step_time_s")
     launch = stored.launch if stored is not None else None
     limit = launch.time_limit_s if launch is not None else None
     took = first("duration_s")
@@ -74,8 +77,11 @@ def _facts(heard: dict[str, Any], stored: JobRecord | None, now: float) -> list[
         took = max(0.0, now - started)
     nodes = ", ".join(heard.get("nodes") or [])
     asked = heard.get("gpus") or (launch.gpus if launch is not None else None)
+    diagnosis = heard.get("diagnosis") or {}
+    shows_none = diagnosis.get("error_type") == "none"
+    state = first("state")
     facts: dict[str, str | None] = {
-        "State": first("state"),
+        "State": None if shows_none and state == "PENDING" else state,
         "User": first("user"),
         "GPUs": None if asked is None else f"{asked:,}",
         "Nodes": nodes or None,
@@ -83,6 +89,9 @@ def _facts(heard: dict[str, Any], stored: JobRecord | None, now: float) -> list[
         "Started": _moment(started),
         "Ended": _moment(first("end_time")),
         "Run time": None if took is None else format_duration(took),
+        "Progress": None if at is None else f"{at:,} of {total:,}" if total else f"{at:,}",
+        "Time of a step": None if step is None else f"{step:.3g} s",
+        "By its log": progress.get("ended") or (diagnosis.get("reason") if shows_none else None),
         "Time limit": None if limit is None else format_duration(limit),
         "Limit used": None if not limit or took is None else f"{took / limit:.0%}",
         "GPU utilisation": None if stored is None else _percent(stored.gpu_util),

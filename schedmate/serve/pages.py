@@ -325,8 +325,10 @@ def _running_row(job: Job, used: dict[str, dict[str, float | None]], now: float)
     since = now - job["tracked"] if job["tracked"] else 0.0
     eta = progress.get("eta_s")
     left = None if eta is None else max(0.0, eta - since)
-    source = "from its log"
-    if left is None and job["estimate_s"] is not None and job["start_time"] is not None:
+    source, ended = "from its log", progress.get("ended")
+    if ended is not None:
+        left = None
+    elif left is None and job["estimate_s"] is not None and job["start_time"] is not None:
         left, source = max(0.0, job["start_time"] + job["estimate_s"] - now), "by its estimate"
     return {
         **_job_name(job),
@@ -337,6 +339,7 @@ def _running_row(job: Job, used: dict[str, dict[str, float | None]], now: float)
         "loss": progress.get("loss_state") or progress.get("loss"),
         "left": _lasting(left),
         "source": source,
+        "ended": ended,
         "read": ago(job["tracked"], now),
         "uses": details.uses(used.get(job["job_id"])),
         "reason": progress.get("reason"),

@@ -219,6 +219,24 @@ def test_one_finished_run_gives_the_next_job_its_estimate(tmp_path: Path, cli: C
     assert "history add --from" not in after
 
 
+@pytest.mark.parametrize("name", ["run.jsonl", "run.csv"])
+def test_a_run_that_ends_before_its_last_step_is_no_whole_one(
+    name: str, tmp_path: Path, cli: Cli
+) -> None:
+    rows = [{"step": n, "loss": 0.5, "elapsed": 3 * n, "max_steps": 2000} for n in (1, 500, 990)]
+    texts = [json.dumps(row) for row in rows]
+    if name.endswith(".csv"):
+        texts = [",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows)]
+    run = write(tmp_path / name, "\n".join(texts) + "\n")
+    fields = ("model=gpt2", "dataset=imdb", "--history", str(tmp_path / "h"))
+    found = cli("history", "add", "--from", str(run), *fields)
+    assert "added run: CANCELLED, ran at least 49 min 30 s" in found.err
+    assert "its run time is a lower bound" in found.err
+    followed = cli("track", str(run), "--json")
+    assert json.loads(followed.out)["total_iterations"] == 2000
+    assert "hardly" not in followed.err
+
+
 @pytest.mark.parametrize(
     ("ending", "state", "told"),
     [

@@ -225,6 +225,29 @@ def test_a_job_a_node_and_a_search_have_pages(tmp_path: Path) -> None:
         assert "GPU hours of ended jobs a day" in first
 
 
+def test_what_a_log_shows_is_no_queue_and_no_failure(tmp_path: Path) -> None:
+    """A job of which only a log without a failure was read, and one whose log has ended."""
+    now, good = time.time(), Diagnosis(error_type="none", reason="no failure was found")
+    stopped = Progress(
+        iteration=90, total_iterations=1_000, step_time_s=0.5, eta_s=0.0, ended="stopped"
+    )
+    with served(tmp_path) as one:
+        one.service.board.write([
+            board.Diagnosed(JobSpec(job_id="good"), good, now),
+            board.Tracked(JobSpec(job_id="over"), stopped, now, "/logs/x.out", None, False),
+        ])  # fmt: skip
+        page, job = one.get("/").text, one.get("/jobs/over").text
+        assert "1 running, 0 waiting" in page
+        assert "no failure was found" not in page
+        about = one.get("/jobs/good").text
+        assert "no failure was found" in about
+        assert "PENDING" not in about
+        assert "stopped, by its log" in page
+        assert "0 s" not in page
+        assert "90 of 1,000" in job
+        assert "0.5 s" in job
+
+
 def test_a_job_is_dropped_a_month_after_it_was_heard_of(tmp_path: Path) -> None:
     day = 86_400.0
     with closing(board.Board(tmp_path)) as kept:
