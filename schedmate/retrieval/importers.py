@@ -356,8 +356,8 @@ def _record_of_cells(
                 raise ValueError(f"{field}: {error}") from None
     workdir = document.pop("workdir", None)
     start, end = document.get("start_time"), document.get("end_time")
-    if document.get("duration_s") is None and start and end and end >= start:
-        document["duration_s"] = end - start
+    if document.get("duration_s") is None and start is not None and end is not None:
+        document["duration_s"] = end - start if end >= start else None
     if "state" not in document and document.get("duration_s") is not None:
         document["state"] = "COMPLETED"
     return JobRecord.model_validate(document), workdir

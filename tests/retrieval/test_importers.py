@@ -648,7 +648,7 @@ def test_columns_of_job_lists_are_read_and_named(tmp_path: Path, cli: Cli) -> No
     one, two = import_csv(io.StringIO(file.read_text()))
     assert (one.duration_s, one.launch.gpus, one.launch.nodes) == (5400, 8, 3)
     assert (two.duration_s, two.launch.gpus, two.launch.nodes) == (5, None, 1)
-    for header in ("id,start,end,run_s\n1,100,400,300", "id,start_time,end_time\n1,100,400"):
+    for header in ("id,start,end,run_s\n1,100,400,300", "id,start_time,end_time\n1,0,300"):
         (one,) = import_csv(io.StringIO(f"{header}\n"))
         assert (one.duration_s, one.state) == (300, "COMPLETED")
     hours = ("--map", "duration=Elapsed:s", "--map", "gpus=gpus", "--map", "job_id=Job ID")
