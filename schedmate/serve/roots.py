@@ -30,8 +30,8 @@ def allowed_path(path: str, roots: Sequence[Path]) -> str:
         raise InputError(f"{clean(path, 200)}: there is nothing of that name; correct the path.")
     names = ", ".join(map(str, roots))
     raise OutsideError(
-        f"{clean(path, 200)!r} is not below a directory that may be read ({names}); the "
-        "service is told which by --root."
+        f"{clean(path, 200)!r} is not below a directory that may be read ({names}), or leads out "
+        "of it by a link; the service is told which by --root."
         if names
         else "the service reads no code and no logs: it was started without --root DIR."
     )
