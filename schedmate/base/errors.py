@@ -112,7 +112,9 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     from difflib import get_close_matches
 
     lowered = {spelling.lower(): spelling for spelling in names}
-    near = [lowered[spelling] for spelling in get_close_matches(name.lower(), lowered, 3, 0.66)]
+    close = get_close_matches(name.lower(), lowered, 3, 0.7)
+    swapped = [one for one in lowered if sorted(one) == sorted(name.lower())]  # `sfj`
+    near = [lowered[spelling] for spelling in close or swapped]
     return f"; did you mean {' or '.join(near)}?" if near else ""
 
 

@@ -63,6 +63,7 @@ ELSEWHERE = {
     "cluster/claims.py": (1, OWN),
     "cluster/journal.py": (4, DATABASE),
     "cluster/kubernetes/api.py": (1, SYSTEM),
+    "cluster/usage.py": (1, "an answer of Prometheus, of a bounded size"),
     "cluster/memory.py": (4, DATABASE),
     "cluster/ray/__init__.py": (1, OWN),
     "cluster/ray/store.py": (2, DATABASE),
