@@ -16,7 +16,15 @@ from schedmate.report import charts
 from schedmate.report.charts import Axis, Figure, Series
 from schedmate.report.markdown import escaped, table
 from schedmate.report.page import embedded, render
-from schedmate.site.document import Failures, Fidelity, Predictability, Predicted, Queue, SiteReport
+from schedmate.site.document import (
+    Failures,
+    Fidelity,
+    Predictability,
+    Predicted,
+    Queue,
+    SiteReport,
+    requested_words,
+)
 from schedmate.site.queue import BACKFILL, BOTH, ORDERED, PERFECT, TODAY
 
 SHOWN = 12
@@ -70,11 +78,9 @@ def _lines(setting: str) -> Iterator[tuple[str, str]]:
 def headlines(report: SiteReport) -> list[str]:
     """What the report says, a sentence for each part."""
     covered = report.coverage
+    users = f" of {counted(covered.users, 'user')}" if covered.users else ""
     return [
-        (
-            f"{counted(covered.jobs, 'job')} of {counted(covered.users, 'user')} in "
-            f"{covered.days:,.0f} days."
-        ),
+        f"{counted(covered.jobs, 'job')}{users} in {covered.days:,.0f} days.",
         *(section.text[0] for section in sections(report)),
     ]
 
@@ -103,8 +109,8 @@ def _predictability(found: Predictability) -> Section:
     text = [
         (
             f"At submission the estimates were within 2x of the run time for {total.estimate:.0%} "
-            f"of {total.jobs:,} completed jobs, requested times for {total.requested:.0%}, the "
-            f"last run of a like job for {total.last:.0%}."
+            f"of {total.jobs:,} completed jobs, {requested_words(total)} for "
+            f"{total.requested:.0%}, the last run of a like job for {total.last:.0%}."
         ),
         f"The 80 % interval held the run time of {total.covered:.0%}.",
         (
@@ -116,7 +122,9 @@ def _predictability(found: Predictability) -> Section:
     ]
     if total.unused is not None:
         text.insert(
-            2, f"{total.unused:.0%} of the requested time, weighted by size, was never used."
+            2,
+            f"{'Over 99%' if total.unused > 0.99 else f'{total.unused:.0%}'} of the requested "
+            "time, weighted by size, was never used.",
         )
     tables = [
         Listing(

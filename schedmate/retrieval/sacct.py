@@ -591,11 +591,19 @@ def parse_state(text: str) -> JobState:
 
 
 def parse_tres(text: str | None) -> dict[str, str]:
-    """`cpu=64,gres/gpu:a100=8,mem=500G` as a dictionary."""
+    """`cpu=64,gres/gpu:a100=8,mem=500G` as a dictionary.
+
+    The numbers that Slurm's database has for them are the same everywhere up to 1000; what a site
+    adds, such as GPUs, has numbers of its own from 1001 on.
+    """
     if text is None or is_missing(text):
         return {}
     pairs = (item.partition("=") for item in text.split(","))
-    return {name.strip().lower(): value.strip() for name, _, value in pairs if value}
+    named = {name.strip().lower(): value.strip() for name, _, value in pairs if value}
+    return {_TRES.get(name, name): value for name, value in named.items()}
+
+
+_TRES = {"1": "cpu", "2": "mem", "3": "energy", "4": "node", "5": "billing"}
 
 
 def gpus_of(tres: dict[str, str]) -> tuple[int | None, str | None]:
@@ -663,6 +671,8 @@ class ImportReport:
     bad: int = 0
     problems: list[str] = field(default_factory=list)
     guessed: dict[str, str] = field(default_factory=dict)
+    unnamed: set[str] = field(default_factory=set)
+    """Trackable resources that are stated by a site's own number only."""
 
     def reject(self, place: str, reason: str) -> None:
         """Count one bad row."""

@@ -32,6 +32,7 @@ from schedmate.retrieval.importers import Source, csv_table, detect_format, impo
 from schedmate.retrieval.sacct import (
     ImportReport,
     JsonDocument,
+    gpus_of,
     json_rows,
     parsable_rows,
     parse_number,
@@ -255,7 +256,10 @@ def _read_csv(
         first = stream.readline()
     header, rows = csv_table(first, stream, report)
     places = _places([name.lower() for name in header], columns)
+    tres = places["tres"][0] if "tres" in places else None
     for place, cells in rows:
+        if tres is not None:
+            report.unnamed.update(re.findall(r"(?:^|,)(\d{4,9})=", cells[tres]))
         try:
             yield _of_cells(cells, places, report.rows)
         except ValueError as error:
@@ -319,6 +323,7 @@ def _of_cells(cells: list[str], places: Places, number: int) -> AccountedJob:
         state = "COMPLETED" if run is not None else "PENDING"
     if not run and start is None:
         run = None
+    tres = parse_tres(said.get("tres"))
     return AccountedJob(
         said.get("id") or str(number),
         state,
@@ -331,9 +336,9 @@ def _of_cells(cells: list[str], places: Places, number: int) -> AccountedJob:
         end,
         run,
         lengths.get("limit") or None,
-        _count(said.get("gpus", "")),
-        _count(said.get("cpus", "")),
-        _count(said.get("nodes", "")),
+        _count(said.get("gpus", "")) or float(gpus_of(tres)[0] or 0),
+        _count(said.get("cpus", "") or tres.get("cpu", "")),
+        _count(said.get("nodes", "") or tres.get("node", "")),
         _hosts(said.get("hosts", "")),
         _text(said.get("log")),
         qos=_text(said.get("qos")),

@@ -29,6 +29,13 @@ class Coverage(_Part):
     anonymized: bool
 
 
+def requested_words(total: Predicted) -> str:
+    """What stands as the requested time in sentences: the running median where none is stated."""
+    if total.unused is None:
+        return "the running median (the list states no requested times)"
+    return "requested times"
+
+
 class Predicted(_Part):
     """How well the run times of some jobs were known at their submission. Shares are 0 to 1."""
 

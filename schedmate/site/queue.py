@@ -169,7 +169,7 @@ def what_if(
     if count < LEAST_JOBS:
         return Queue(
             reason=f"Not modelled: the waits of {count:,} jobs are known, {LEAST_JOBS:,} are the "
-            "least. The list needs the submission, start and end of each job.",
+            "least. The list needs the submission, start, end and size of each job.",
             fidelity=None,
             scenarios=[],
             groups=[],

@@ -22,6 +22,7 @@ from schedmate.site.document import (
     Predictability,
     Queue,
     SiteReport,
+    requested_words,
 )
 from schedmate.site.failures import FAILED, failures
 from schedmate.site.predictability import REPLAYED, replay, replayable
@@ -92,7 +93,7 @@ def site_report(
             queue=queue,
             failures=failed,
             advice=list(advised(table, request, predicted, queue, failed)),
-            notes=list(_notes(table, request, predicted)),
+            notes=list(_notes(table, request, predicted, report)),
         )
 
 
@@ -153,7 +154,15 @@ def _coverage(table: JobTable, request: Request, report: ImportReport) -> Covera
     )
 
 
-def _notes(table: JobTable, request: Request, predicted: Predictability) -> Iterator[str]:
+def _notes(
+    table: JobTable, request: Request, predicted: Predictability, report: ImportReport
+) -> Iterator[str]:
+    if report.unnamed:
+        yield (
+            f"The list has resources by number only ({', '.join(sorted(report.unnamed)[:5])}), of "
+            "which GPUs may be one; they are left out. `sacct` writes names (AllocTRES), and so "
+            "does `sacctmgr show tres`; or name a column of GPUs with --map gpus=COLUMN."
+        )
     count = replayable(table)
     if predicted.replayed < count:
         yield (
@@ -197,8 +206,8 @@ def advised(
             "observe",
             request,
             f"Of {total.jobs:,} completed jobs the estimates at submission were within 2x of the "
-            f"run time for {total.estimate:.0%}, requested times for {total.requested:.0%}, the "
-            f"last run of a like job for {total.last:.0%}."
+            f"run time for {total.estimate:.0%}, {requested_words(total)} for "
+            f"{total.requested:.0%}, the last run of a like job for {total.last:.0%}."
             + ("" if better else " Here a simpler predictor is at least as good."),
             "switch on" if better else "look at",
         )

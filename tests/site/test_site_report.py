@@ -155,6 +155,33 @@ def test_every_list_gives_the_same_job(text: str, kind: str, bad: int) -> None:
         assert (job.name, job.limit_s) == ("train", 7200)
 
 
+def test_sizes_are_read_from_slurm_s_resources_in_csv() -> None:
+    header = "JobID,State,Submit,Start,End,AllocTRES"
+    rows = [
+        '1,CANCELED,0,60,3660,"cpu=8,node=2,gres/gpu:a100=4"',
+        '2,COMPLETED,0,60,3660,"1=8,2=512,4=2,1002=4"',
+    ]
+    report = ImportReport()
+    text = "\n".join([header, *rows]) + "\n"
+    source = Source(io.StringIO(text, newline=""), text, None, lambda: 0)
+    named, numbered = read_jobs(source, "csv", {}, report)
+    assert (named.gpus, named.cpus, named.nodes, named.state) == (4, 8, 2, "CANCELLED")
+    assert (numbered.gpus, numbered.cpus, numbered.nodes) == (0, 8, 2)
+    assert report.unnamed == {"1002"}
+
+
+def test_what_a_list_does_not_say_is_said(cli: Cli, tmp_path: Path) -> None:
+    rows = [f'{n},{n * 60},{n * 60},{n * 60 + 900},"4=1,1002=4"' for n in range(300)]
+    path = tmp_path / "jobs.csv"
+    path.write_text("\n".join(["id,submit,start,end,tres_alloc", *rows]) + "\n")
+    done = cli("site-report", str(path), "--format", "csv", "-o", str(tmp_path / "report"))
+    assert done.code == 0, done.err
+    said = done.out + "".join(one.read_text() for one in tmp_path.glob("report*"))
+    assert "resources by number only (1002)" in said
+    assert "the running median (the list states no requested times)" in said
+    assert "of 0 users" not in said
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
