@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
-from urllib.parse import urlsplit
 
 from schedmate.base.terminal import clean
 from schedmate.serve.metrics import Metrics
@@ -300,7 +299,8 @@ class Guard:
 
     def _check_origin(self, headers: dict[bytes, str]) -> None:
         origin = headers.get(b"origin")
-        if origin is not None and urlsplit(origin).netloc.lower() != headers.get(b"host", ""):
+        own = headers.get(b"host", "").lower()
+        if origin is not None and origin.lower().partition("://")[2] != own:
             raise RefusedError(403, "origin", "another site's page may not ask for this.")
         if headers.get(b"sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             raise RefusedError(403, "origin", "another site's page may not ask for this.")

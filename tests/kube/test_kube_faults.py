@@ -109,20 +109,26 @@ def test_of_two_agents_one_works_and_the_other_follows(api: Api, server: ApiServ
     assert lease["spec"]["leaseTransitions"] == 1
 
 
+@pytest.mark.parametrize(("stated_s", "over_s"), [(15, 16.0), (-9, 16.0), (10**9, 61.0)])
 def test_a_lease_of_one_that_died_is_taken_only_when_it_is_over(
-    api: Api, monkeypatch: pytest.MonkeyPatch
+    api: Api, monkeypatch: pytest.MonkeyPatch, stated_s: int, over_s: float
 ) -> None:
+    """Whatever its holder says of its duration, and of the time."""
     now = [1000.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     dead, heir, third = (Leadership(api, "default", "a") for _ in range(3))
     assert dead.attempt()
+    path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/a"
+    lease = api.get(path)
+    lease["spec"] |= {"leaseDurationSeconds": stated_s, "renewTime": "9999-01-01T00:00:00Z"}
+    api.replace(path, lease)
     assert not heir.attempt()
     now[0] += 9.0
     assert dead.held
     now[0] += 2.0
     assert not dead.held  # before anybody else may begin
     assert not heir.attempt()
-    now[0] += 5.0
+    now[0] += over_s - 11.0
     assert heir.attempt()
     assert not third.attempt()
     assert not dead.attempt()

@@ -14,7 +14,7 @@ from threading import Event, Thread
 from typing import Any
 
 import pytest
-from queues import Make, Queue, Told, order, until_news
+from queues import LONG_S, Make, Queue, Told, order, until_news
 
 from schedmate.cluster.ray import supervise
 from schedmate.cluster.ray.runner import Runner
@@ -36,7 +36,7 @@ def preempt(queue: Queue, job: int) -> None:
     assert queue.outcomes(job)[-1] == ""
 
 
-@pytest.mark.parametrize("runners", ["live", "dead"])
+@pytest.mark.parametrize("runners", ["live", "dead", "dead, and the job wrote their report"])
 def test_a_preempted_job_is_put_back_by_a_queue_that_was_restarted(
     make: Make, runners: str
 ) -> None:
@@ -44,14 +44,17 @@ def test_a_preempted_job_is_put_back_by_a_queue_that_was_restarted(
     job = queue.submit_work("w")
     queue.runs(job)
     preempt(queue, job)
-    if runners == "dead":
+    if runners != "live":
         report = Path(queue.store.runs_of(job)[0].folder + ".rank0.json")
         queue.wait(report.exists)
         for runner in list(queue.backend.runners.values()):
             queue.backend.kill(runner)
+        if runners != "dead":
+            report.write_text('{"exit_code": 0, "started": 9e99, "ended": "x", "use": {"a": 1}}')
     queue.reopen()
     queue.until(lambda: len(queue.outcomes(job)) == 2)
     assert queue.outcomes(job)[0] == "PREEMPTED"
+    assert queue.job(job).service_s < LONG_S
     assert queue.job(job).preemptions == queue.queue.jobs[job].preemptions == 1
     queue.runs(job)
     queue.go("w")

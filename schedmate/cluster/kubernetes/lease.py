@@ -1,8 +1,9 @@
 """Selects the active one of several agents: the one that holds a Lease, by renewing it.
 
 A Lease is written only at the version that was read, so that of two attempts one fails. Its times
-are from other clocks: an agent measures from when it saw the Lease change, by its own clock. An
-agent that could not renew in time stops acting before another may begin.
+are from other clocks: an agent measures from when it saw the Lease change, by its own clock, and
+the duration that it states counts within bounds. An agent that could not renew in time stops acting
+before another may begin.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ DURATION_S = 15
 """After this long without renewal another agent may take the Lease [s]."""
 RENEW_S = 4.0
 """How often it is renewed [s]."""
+LONGEST_S = 60.0
+"""After this long another agent may take it, whatever duration its holder wrote into it [s]."""
 GIVE_UP_S = 10.0
 """Without renewal for this long the holder itself stops acting [s]."""
 
@@ -99,7 +102,7 @@ class Leadership:
         if self._seen is None or self._seen[0] != version:
             self._seen = version, now
         duration = number_at(lease, "spec.leaseDurationSeconds", DURATION_S)
-        return now - self._seen[1] > duration
+        return now - self._seen[1] > min(max(duration, DURATION_S), LONGEST_S)
 
     def _body(self, lease: Json | None) -> Json:
         now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

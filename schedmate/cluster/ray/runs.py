@@ -6,7 +6,9 @@ when they end; the commands, environment and options of runs are here, too.
 
 from __future__ import annotations
 
+import math
 import shlex
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -129,6 +131,9 @@ class Carrying:
         self._gone: set[str] = set()
         self._drains: set[str] = set()
         self._counted = 0  # the number of the last submission that the board's view has
+        self._alive_until: dict[int, float] = {}
+        """When what a lost run may have left behind has ended, by job, by the monotonic clock [s]:
+        the other one may be set forward."""
         self._outside: dict[int, float] = {}
         """Jobs that the policy does not see at present, and until when [s since epoch]."""
         self._unadvised: set[int] = set()
@@ -289,7 +294,11 @@ class Carrying:
             self.leave_out(job, NEVER)
 
     def let_in(self, job: Job) -> None:
-        """Offer a job to the policy again that was left out."""
+        """Offer a job to the policy again that was left out, unless its last run may be alive."""
+        left = self._alive_until.get(job.index, 0.0) - time.monotonic()
+        if left > 0:
+            self._outside[job.index] = self._clock() + left
+            return
         self._dirty = True
         if self.board is not None:
             self.board.rejoin(job, self._clock())
@@ -297,6 +306,7 @@ class Carrying:
     def _forget(self, job: Job) -> None:
         self.jobs.pop(job.index, None)
         self._outside.pop(job.index, None)
+        self._alive_until.pop(job.index, None)
         self._unadvised.discard(job.index)
         self._failed_starts.pop(job.index, None)
 
@@ -360,6 +370,30 @@ def log_of(run: StoredRun, rank: int = 0) -> Path:
 def report_of(run: StoredRun, rank: int) -> Path:
     """The file that records how a command of a run ended."""
     return Path(f"{run.folder}.rank{rank}.json")
+
+
+def sound_report(report: Any, decided: float, now: float) -> dict[str, Any] | None:
+    """A report from a file, which the job itself may have written; None where it tells no end.
+
+    Its times lie between when its run was decided and now [s since epoch]; a use of GPUs that
+    lacks one of its numbers is left out.
+    """
+    if not isinstance(report, dict) or not isinstance(report.get("exit_code", ""), int | None):
+        return None
+    sound = {**report}
+    for name in ("started", "ended"):
+        if name in sound:
+            stated = sound[name] if _is_number(sound[name]) else now
+            sound[name] = min(max(stated, decided), now)
+    use = sound.get("use")
+    parts = ("gpu_util", "memory_util", "memory_mb")
+    if not isinstance(use, dict) or not all(_is_number(use.get(part)) for part in parts):
+        sound.pop("use", None)
+    return sound
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def shell_words(command: list[str]) -> str:
@@ -463,7 +497,7 @@ class Outcomes(Carrying):
             self._lost(run, GangLost(run.id, _LOST[why], 0.0))
             return
         job, stop = self.jobs[run.job], self._stop_of(run)
-        at = float(report.get("ended") or self._clock())
+        at = report.get("ended") or self._clock()
         use = profile_of(report.get("use"))
         if use is not None:
             job.profile = use
@@ -597,6 +631,7 @@ class Outcomes(Carrying):
         if over:
             self._forget(job)
         elif (until := self._waits_until(job, event.safe_at)) > now:
+            self._alive_until[job.index] = time.monotonic() + event.safe_at - now
             self._outside[job.index] = until
         else:
             self.let_in(job)
@@ -606,12 +641,11 @@ class Outcomes(Carrying):
         reports = []
         for rank in range(len(run.places)):
             try:
-                reports.append(
-                    parse_json(read_text(report_of(run, rank), most=MOST_SETTINGS), "it")
-                )
+                report = parse_json(read_text(report_of(run, rank), most=MOST_SETTINGS), "it")
+                reports.append(sound_report(report, run.decided, self._clock()))
             except (OSError, ValueError, InputError):
                 reports.append(None)
-        usable = [report for report in reports if isinstance(report, dict)]
+        usable = [report for report in reports if report is not None]
         if len(usable) == len(reports):
             failed = [report for report in usable if report.get("exit_code") != 0]
             started = run.started or usable[0].get("started") or run.decided
