@@ -24,6 +24,7 @@ BOUNDS = {
     "agent/interp/trace.py": 300,  # the name of a class
     "logparse/templates.py": 400,  # `LONGEST`
     "logparse/classify/": 400,  # templates
+    "logparse/failure/rules/": 200,  # `LONGEST_NAME`: names of exceptions
     "logparse/progress/line.py": 400,
     "logparse/reading/lines.py": 255,  # the name of a file
 }
@@ -57,13 +58,12 @@ class Pattern:
     how: str = "search"
 
 
-def of_source(path: Path) -> tuple[list[Pattern], list[str]]:
-    """The patterns of a module, and the calls whose pattern is only known when they are made."""
+def of_source(path: Path) -> list[Pattern]:
+    """The patterns of a module; what they take from data is in `of_data`."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     module = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
     module = module.removesuffix(".__init__")
     found: list[Pattern] = []
-    unknown: list[str] = []
     named = {
         id(node.value): node.targets[0].id
         for node in ast.walk(tree)
@@ -83,20 +83,28 @@ def of_source(path: Path) -> tuple[list[Pattern], list[str]]:
         try:
             text = _evaluated(node.args[0], module)
         except NameError:
-            unknown.append(f"{path.relative_to(PACKAGE)}: {ast.unparse(node.args[0])}")
-            continue
+            if not isinstance(node.args[0], ast.JoinedStr):
+                continue  # of a data file
+            text = _with_words(node.args[0])
+        if isinstance(text, bytes):
+            text = text.decode("latin-1")
         if not isinstance(text, str):
-            continue  # bytes, or a pattern that is compiled elsewhere
+            continue  # compiled elsewhere
         how = node.func.attr
         if how == "compile":
             how = _use(named.get(id(node), ""), path)
         found.append(Pattern(place, text, _flags(node, module), how))
-    return found, unknown
+    return found
 
 
 def _evaluated(node: ast.expr, module: str) -> Any:
     names = vars(importlib.import_module(module))
     return eval(compile(ast.Expression(node), module, "eval"), dict(names))
+
+
+def _with_words(node: ast.JoinedStr) -> str:
+    """A pattern that is completed when it is used, with a word for each part that is open."""
+    return "".join(one.value if isinstance(one, ast.Constant) else "word" for one in node.values)
 
 
 def _flags(node: ast.Call, module: str) -> int:
@@ -145,7 +153,8 @@ def of_data(path: Path) -> Iterator[Pattern]:
                     re.compile(data)
                 except (re.error, OverflowError):
                     return
-            how = "fullmatch" if f"{name} {place}".startswith(WHOLE) else "search"
+            whole = f"{name} {place}".startswith(WHOLE) or place.endswith(".exception")
+            how = "fullmatch" if whole else "search"
             how = "match" if name in BEGIN else how
             yield Pattern(f"{name} {place}", data, how=how)
 

@@ -258,7 +258,7 @@ def is_generic(stem: str) -> bool:
         r"(train|val|valid|test|eval|dev(el)?)(ing|set|data(set)?)?"
         r"([-_]?\d*|[-_]v\d[\d.]*|[-_]no[-_]?dev|([-_.]([a-z]{2}|src|tgt|source|target)){1,3})"
     )
-    return bool(re.fullmatch(rf"{split}|(part|shard|chunk|split)([-_]?\d+)+", lowered))
+    return bool(re.fullmatch(rf"{split}|(part|shard|chunk|split)(?:[-_]?\d)+", lowered))
 
 
 STANDS_FOR = pattern_of("dataset_names.stands_for")

@@ -53,6 +53,8 @@ UNKNOWN_EXCEPTION = "py-exception"
 """The id of the rule for exceptions that no other rule names."""
 INTERRUPTED = "Interrupted"
 """The error name of an interruption."""
+LONGEST_NAME = 200
+"""Longest name that is taken for one of an exception; their patterns are Python's [characters]."""
 MESSAGE_CHARACTERS = 2000
 """Characters of a message that are examined."""
 NAMES_CODE = frozenset(
@@ -184,6 +186,8 @@ class RuleSet:
 
     def exception(self, name: str) -> Rule | None:
         """The rule for an exception of that name, given without its modules."""
+        if len(name) > LONGEST_NAME:
+            return None
         return next((rule for one, rule in self._exceptions if one.fullmatch(name)), None)
 
     def quoted(self, rule: Rule, message: str) -> Rule | None:

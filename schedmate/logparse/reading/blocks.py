@@ -233,7 +233,7 @@ _BY_ANY_PROCESS = re.compile(
 _WORDS = re.compile(rb"[A-Za-z]+")
 _VARIES = re.compile(
     rb"\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec|[AP]M)\b"
-    rb"|[\w.:+-]*\d[\w.:+-]*"
+    rb"|[\w.:+-]{0,40}\d[\w.:+-]*"
 )
 
 

@@ -188,6 +188,11 @@ def test_what_is_compiled_together_counts_no_repetitions(pattern: str, loose: st
     assert _loose(pattern) == loose
 
 
+def test_a_name_longer_than_any_exception_has_no_rule() -> None:
+    assert load_rules().exception("X" * 195 + "Error") is not None
+    assert load_rules().exception("X" * 196 + "Error") is None
+
+
 def test_compiled_together_or_alone_the_rules_are_the_same() -> None:
     rules = load_rules()
     texts = [text for rule in rules.rules for text in (*rule.examples, *rule.counter_examples)]
