@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ import httpx2
 import pytest
 from processes import LONG_S, all_ended
 from served import wait_until
+from test_service import NEW
 
 from schedmate.retrieval.history import JobHistory
 
@@ -89,6 +91,30 @@ def test_killed_under_load_it_loses_nothing_that_it_said_was_stored(tmp_path: Pa
     assert len(acknowledged) >= 200
     with process(tmp_path) as (_, path), client(path) as one:  # a dead socket is in nobody's way
         assert one.get("/v1/history").json()["size"] == len(stored)
+
+
+def test_two_share_one_history(tmp_path: Path) -> None:
+    """What either stores, both learn from; nothing is lost or double."""
+    shared = ("--history", str(tmp_path / "history"))
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    job = {"metadata": NEW, "state": "COMPLETED", "submit_time": 1e9, "duration_s": 100.0}
+    with process(tmp_path / "a", *shared) as (_, first), process(tmp_path / "b", *shared) as (_, b):
+
+        def work(number: int) -> None:
+            """Stores a job of its own and one that others store, too, and asks."""
+            jobs = [{**job, "job_id": one} for one in (f"n{number}", f"both{number // 2}")]
+            with client((first, b)[number % 2]) as one:
+                assert one.post("/v1/history", json={"jobs": jobs}).status_code == 200
+                assert one.post("/v1/advise", json={"job": {}, "metadata": NEW}).status_code == 200
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(work, range(40)))
+        for path in (first, b):
+            with client(path) as one:
+                assert one.get("/v1/history").json()["size"] == 60
+                told = one.post("/v1/advise", json={"job": {}, "metadata": NEW}).json()
+                assert told["duration_s"] == pytest.approx(100.0), told
 
 
 def test_it_stops_when_what_it_accepted_is_answered(tmp_path: Path) -> None:

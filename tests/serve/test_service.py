@@ -56,29 +56,6 @@ def advise(one: Served, **body: Any) -> Any:
     return answer.json()
 
 
-def test_two_services_share_one_history(tmp_path: Path) -> None:
-    """What either stores, both learn from; nothing is lost or double."""
-    history = tmp_path / "history"
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-
-    def store(number: int) -> int:
-        job = {
-            "job_id": f"n{number}", "metadata": NEW, "state": "COMPLETED", "duration_s": 100.0,
-            "submit_time": 1e9, "end_time": 1e9 + 100,
-        }  # fmt: skip
-        service = (first, second)[number % 2]
-        return service.post("/v1/history", {"jobs": [job]}).status_code
-
-    with served(tmp_path / "a", history) as first, served(tmp_path / "b", history) as second:
-        with ThreadPoolExecutor(8) as pool:
-            assert set(pool.map(store, range(40))) == {200}
-        for one in (first, second):
-            assert one.get("/v1/history?job_id=n1").json()["size"] == 40
-            told = advise(one, job={}, metadata=NEW)
-            assert told["duration_s"] == pytest.approx(100.0), told
-
-
 class TestAnswers:
     def test_advice_from_metadata_and_from_code_agree(self, one: Served) -> None:
         job = {"job_id": "17", "repo": REPO, "command": COMMAND, "launch": {"gpus": 4}}
