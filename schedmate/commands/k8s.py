@@ -15,7 +15,7 @@ import typer
 
 from schedmate.base.errors import InputError, UsageError
 from schedmate.base.files import open_output
-from schedmate.base.terminal import counted, progress, say
+from schedmate.base.terminal import counted, no_formula, progress, say
 from schedmate.cluster.kubernetes import Kubernetes
 from schedmate.commands.agents import BoundsOption, StateOption, cluster_app, opened_agent
 
@@ -192,7 +192,7 @@ def _log_row(job: _FailedJob, run: FailedRun, folder: Path) -> dict[str, Any]:
         "duration": int(run.ended - run.began),
         "gpus": f"{job.gpus:g}",
         "nodes": ",".join(dict.fromkeys(one.node for one in run.failures if one.node)),
-        "workload": job.workload,
+        "workload": no_formula(job.workload),
         "state": run.state,
         "user": job.namespace,
     }

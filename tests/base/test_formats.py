@@ -20,6 +20,7 @@ from schedmate.cluster.ray.store import Store as Queue
 from schedmate.llm.store import Store as Ledger
 from schedmate.retrieval.database import DATABASE
 from schedmate.retrieval.history import JobHistory
+from schedmate.serve.board import FILE, Board
 
 FORMATS = Path(__file__).parent.parent / "fixtures" / "formats"
 
@@ -51,6 +52,14 @@ def queue(path: Path) -> Any:
         return [one.state for one in store.jobs()], [one.stop for one in store.runs_of(1)]
 
 
+def board(path: Path) -> Any:
+    path.rename(path.with_name(FILE))
+    with closing(Board(path.parent)) as store:
+        job = store.job("17")
+        assert job is not None
+        return job["user"], job["state"], store.readings("17")
+
+
 @pytest.mark.parametrize(
     ("read", "found"),
     [
@@ -58,6 +67,7 @@ def queue(path: Path) -> Any:
         (ledger, ("17", 2, 2)),
         (memory, (5.0, "", {"1": (500, 0)}, {})),
         (queue, (["PENDING"], [""])),
+        (board, ("alice", "RUNNING", [])),
     ],
 )
 def test_the_first_format_is_read(

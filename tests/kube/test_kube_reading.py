@@ -404,7 +404,8 @@ def test_logs_of_failed_pods_are_triaged(cluster: Cluster, files: AgentFiles) ->
         job = cluster.job(name, labels={})
         found = cluster.pod(job, node, phase="Failed", exit_code=1, log=ECC, labels={"app": "x"})
         key = ("", "pods", "team-a", found["metadata"]["name"])
-        owner = {"kind": "Job", "name": name, "uid": job["metadata"]["uid"], "controller": True}
+        uid = job["metadata"]["uid"]
+        owner = {"kind": "Job", "name": f"={name}", "uid": uid, "controller": True}
         cluster.change(key, lambda pod, owner=owner: pod["metadata"].update(
             ownerReferences=[{"apiVersion": "batch/v1", **owner}]
         ))  # fmt: skip
@@ -415,6 +416,7 @@ def test_logs_of_failed_pods_are_triaged(cluster: Cluster, files: AgentFiles) ->
     assert done.returncode == 0, done.stderr
     batch = find_targets(str(out / "jobs.csv"))
     assert [one.nodes for one in batch.targets] == [("gpu-1",), ("gpu-2",)]
+    assert {one.workload for one in batch.targets} == {"'=a", "'=b"}  # no formulas
     assert {one.state for one in batch.targets} == {"FAILED"}
     assert {(one.gpus, one.duration_s) for one in batch.targets} == {(4.0, 540.0)}
     with batch.opened(0) as log:
