@@ -24,6 +24,7 @@ from schedmate.site.document import (
     Queue,
     SiteReport,
     requested_words,
+    unused_words,
 )
 from schedmate.site.queue import BACKFILL, BOTH, ORDERED, PERFECT, TODAY
 
@@ -123,8 +124,8 @@ def _predictability(found: Predictability) -> Section:
     if total.unused is not None:
         text.insert(
             2,
-            f"{'Over 99%' if total.unused > 0.99 else f'{total.unused:.0%}'} of the requested "
-            "time, weighted by size, was never used.",
+            f"Of the requested time, weighted by size, {unused_words(total.unused)} was never "
+            "used.",
         )
     tables = [
         Listing(
@@ -168,7 +169,7 @@ def _predictability(found: Predictability) -> Section:
 
 
 def _predicted(one: Predicted) -> list[str]:
-    unused = "" if one.unused is None else f"{one.unused:.0%}"
+    unused = "" if one.unused is None else unused_words(one.unused)
     shares = (one.estimate, one.requested, one.last, one.covered)
     return [one.name, f"{one.jobs:,}", *(f"{share:.0%}" for share in shares), unused]
 

@@ -256,7 +256,7 @@ def _read_csv(
         first = stream.readline()
     header, rows = csv_table(first, stream, report)
     places = _places([name.lower() for name in header], columns)
-    tres = places["tres"][0] if "tres" in places else None
+    tres = places["tres"][0] if "tres" in places and "gpus" not in places else None
     for place, cells in rows:
         if tres is not None:
             report.unnamed.update(re.findall(r"(?:^|,)(\d{4,9})=", cells[tres]))
@@ -323,7 +323,7 @@ def _of_cells(cells: list[str], places: Places, number: int) -> AccountedJob:
         state = "COMPLETED" if run is not None else "PENDING"
     if not run and start is None:
         run = None
-    tres = parse_tres(said.get("tres"))
+    tres = parse_tres(said.get("tres")) or parse_tres(said.get("tres_asked"))
     return AccountedJob(
         said.get("id") or str(number),
         state,

@@ -36,6 +36,11 @@ def requested_words(total: Predicted) -> str:
     return "requested times"
 
 
+def unused_words(share: float) -> str:
+    """A share of the requested time that was never used; no part of it is rounded up to all."""
+    return "over 99%" if share > 0.99 else f"{share:.0%}"
+
+
 class Predicted(_Part):
     """How well the run times of some jobs were known at their submission. Shares are 0 to 1."""
 

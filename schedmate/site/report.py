@@ -23,6 +23,7 @@ from schedmate.site.document import (
     Queue,
     SiteReport,
     requested_words,
+    unused_words,
 )
 from schedmate.site.failures import FAILED, failures
 from schedmate.site.predictability import REPLAYED, replay, replayable
@@ -160,8 +161,8 @@ def _notes(
     if report.unnamed:
         yield (
             f"The list has resources by number only ({', '.join(sorted(report.unnamed)[:5])}), of "
-            "which GPUs may be one; they are left out. `sacct` writes names (AllocTRES), and so "
-            "does `sacctmgr show tres`; or name a column of GPUs with --map gpus=COLUMN."
+            "which GPUs may be one; they are left out. `sacctmgr show tres` says what a number is, "
+            "and `sacct` writes names (AllocTRES); or name a column of GPUs with --map gpus=COLUMN."
         )
     count = replayable(table)
     if predicted.replayed < count:
@@ -290,8 +291,8 @@ def _limits(table: JobTable, request: Request, unused: float) -> Iterator[Advice
     yield _advice(
         "limits",
         request,
-        f"{unused:.0%} of the requested time, weighted by size, is never used. Of the {count:,} "
-        f"jobs of {part} that state a limit 95 % run for less than {hours:,} h.",
+        f"Of the requested time, weighted by size, {unused_words(unused)} is never used. Of the "
+        f"{count:,} jobs of {part} that state a limit 95 % run for less than {hours:,} h.",
         "look at",
         partition=quote(part),
         limit=f"{hours // 24}-{hours % 24:02d}:00:00",

@@ -156,15 +156,17 @@ def test_every_list_gives_the_same_job(text: str, kind: str, bad: int) -> None:
 
 
 def test_sizes_are_read_from_slurm_s_resources_in_csv() -> None:
-    header = "JobID,State,Submit,Start,End,AllocTRES"
+    header = "JobID,State,Submit,Start,End,AllocTRES,ReqTRES"
     rows = [
-        '1,CANCELED,0,60,3660,"cpu=8,node=2,gres/gpu:a100=4"',
-        '2,COMPLETED,0,60,3660,"1=8,2=512,4=2,1002=4"',
+        '1,CANCELED,0,60,3660,"cpu=8,node=2,gres/gpu:a100=4",',
+        '2,COMPLETED,0,60,3660,"1=8,2=512,4=2,1002=4",',
+        '3,FAILED,0,60,3660,,"cpu=4,gres/gpu=2"',
     ]
     report = ImportReport()
     text = "\n".join([header, *rows]) + "\n"
     source = Source(io.StringIO(text, newline=""), text, None, lambda: 0)
-    named, numbered = read_jobs(source, "csv", {}, report)
+    named, numbered, asked = read_jobs(source, "csv", {}, report)
+    assert (asked.gpus, asked.cpus) == (2, 4)
     assert (named.gpus, named.cpus, named.nodes, named.state) == (4, 8, 2, "CANCELLED")
     assert (numbered.gpus, numbered.cpus, numbered.nodes) == (0, 8, 2)
     assert report.unnamed == {"1002"}
