@@ -277,6 +277,11 @@ class EndedRun(NamedTuple):
         return not took and self.record.state not in (*FAILURE_STATES, "COMPLETED")
 
 
+MOST_USE = 1.05
+"""Use of GPUs or CPUs above which it is not believed: samples of short steps are beside the
+point."""
+
+
 class Usage(NamedTuple):
     """What a job used of what it asked for, as far as the scheduler knows; None: it does not."""
 

@@ -223,7 +223,9 @@ class EndedRuns:
         ran = {
             run.run: Stretch(end - took, end)
             for run in runs
-            if (end := run.record.end_time) and (took := run.record.duration_s)
+            if (end := run.record.end_time)
+            and (took := run.record.duration_s)
+            and None in (run.record.gpu_util, run.record.gpu_mem_mb)
         }
         if server is None or not ran:
             return records

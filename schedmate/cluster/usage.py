@@ -23,7 +23,7 @@ from schedmate.base.data import load
 from schedmate.base.errors import InputError
 from schedmate.base.files import without_password
 from schedmate.base.terminal import clean
-from schedmate.cluster.adapter import Usage
+from schedmate.cluster.adapter import MOST_USE, Usage
 
 USED = "used"
 """The mark in an agent's memory: by job `cpu`, `gpu`, `memory` [0 to 1] and `gpu_memory_mb`;
@@ -34,8 +34,6 @@ MOST_BYTES = 1 << 20
 """Bytes of one answer that are read."""
 SHORTEST_S = 60.0
 """Time that is asked for at least, since measurements are some seconds apart [s]."""
-MOST_USE = 1.05
-"""Use of GPUs or CPUs above which it is not believed."""
 
 
 class Stretch(NamedTuple):

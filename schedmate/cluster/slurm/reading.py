@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from schedmate.base.data import MOST_GPUS, whole_number
 from schedmate.base.inputs import expand_hostlist, host_name
 from schedmate.base.terminal import clean
-from schedmate.cluster.adapter import ExecutorError, Usage
+from schedmate.cluster.adapter import MOST_USE, ExecutorError, Usage
 from schedmate.retrieval.sacct import gpus_of, parse_duration, parse_size, parse_tres
 
 # Nodes from Slurm's JSON: `sinfo --json` (22.05), `scontrol show nodes --json`, slurmrestd.
@@ -820,8 +820,6 @@ USAGE_COLUMNS = (
 LIVE_COLUMNS = ("JobID", "NTasks", "AveCPU", "MaxRSS", "TRESUsageInAve")
 
 
-MOST_USE = 1.05
-"""Use of GPUs above which it is not believed: samples of short steps are beside the point."""
 _CPU_TIME = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)")
 
 
