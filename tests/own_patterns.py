@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
+import json
+import pkgutil
 import re
+import subprocess
+import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import _lru_cache_wrapper, cache
 from pathlib import Path
 from typing import Any
 
 import schedmate
 from schedmate.base.data import load
+from schedmate.logparse.failure.rules import failed_examples, load_rules
+from schedmate.logparse.progress.tracker import track_log
+from schedmate.logparse.reading.log import open_log
 
 PACKAGE = Path(schedmate.__file__).parent
 BOUNDS = {
@@ -159,3 +168,77 @@ def of_data(path: Path) -> Iterator[Pattern]:
             yield Pattern(f"{name} {place}", data, how=how)
 
     yield from walk(load(name), "")
+
+
+# Which patterns run in RE2, where the time grows with the text whatever they are.
+
+_READING = ("schedmate.logparse", "schedmate.llm.redact")
+"""Packages whose tables of patterns are compiled to see by which engine."""
+
+
+@cache
+def engines() -> tuple[str, str]:
+    """What RE2 and what Python's `re` compile when tables are loaded and a log is read."""
+    ran = subprocess.run(
+        [sys.executable, __file__], capture_output=True, text=True, timeout=120, check=True
+    )
+    by_re2, by_re = json.loads(ran.stdout)
+    return "\n".join(by_re2), "\n".join(by_re)
+
+
+def runs_in_re2(pattern: Pattern) -> bool:
+    """Whether RE2 was given this pattern of a data file, as a part of others perhaps, and Python's
+    `re` was not, neither alone nor as one of several."""
+    by_re2, by_re = engines()
+    alternative = rf"(?m)(?:^|[|(:]){re.escape(pattern.text)}(?:$|[|)])"
+    return pattern.text in by_re2 and re.search(alternative, by_re) is None
+
+
+def _print_engines() -> None:
+    import re._compiler as compiler  # type: ignore[import-not-found]
+
+    import re2
+
+    by_re2: set[str] = set()
+    by_re: set[str] = set()
+
+    def recorded(given: Any, seen: set[str], where: int) -> Any:
+        def compile_it(*args: Any, **named: Any) -> Any:
+            text = getattr(args[where], "pattern", args[where])
+            seen.add(text.decode("latin-1") if isinstance(text, bytes) else str(text))
+            return given(*args, **named)
+
+        return compile_it
+
+    re2.compile = recorded(re2.compile, by_re2, 0)
+    re2.Set.Add = recorded(re2.Set.Add, by_re2, 1)
+    compiler.compile = recorded(compiler.compile, by_re, 0)
+    for found in pkgutil.walk_packages(schedmate.__path__, "schedmate."):
+        if found.name.startswith(_READING):
+            for one in list(vars(importlib.import_module(found.name)).values()):
+                if isinstance(one, _lru_cache_wrapper) and one.__module__ == found.name:
+                    _load(one)
+    assert not failed_examples(load_rules())
+    with open_log(PACKAGE / "sample/job.out") as log:
+        track_log(log)
+    json.dump([sorted(by_re2), sorted(by_re)], sys.stdout)
+
+
+def _load(table: Callable[..., Any]) -> None:
+    """Compile a table of patterns: the only one of its kind, or each of its parts."""
+    parameters = list(inspect.signature(table).parameters)
+    if not parameters:
+        table()
+    elif parameters in (["kind"], ["part"]):
+        for data in map(load, _tables()):
+            for part in data if isinstance(data, dict) else ():
+                with suppress(KeyError, TypeError):
+                    table(part)
+
+
+def _tables() -> list[str]:
+    return [path.relative_to(PACKAGE).as_posix() for path in PACKAGE.glob("logparse/**/*.yaml")]
+
+
+if __name__ == "__main__":
+    _print_engines()

@@ -10,24 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from own_patterns import PACKAGE, bound, of_data, of_source
+from own_patterns import PACKAGE, bound, of_data, of_source, runs_in_re2
 from regex_attacks import slowest
 
 SOURCES = sorted(path for path in PACKAGE.rglob("*.py") if "re." in path.read_text("utf-8"))
 DATA = sorted(PACKAGE.rglob("*.yaml"))
-
-LINEAR = (
-    "logparse/failure/rules/",
-    "logparse/signs.yaml",
-    "logparse/failure/subsystems.yaml",
-    "logparse/classify/rules.yaml",
-    "logparse/progress/facts.yaml",
-    "logparse/progress/patterns.yaml",
-    "logparse/failure/steering.yaml",
-    "logparse/reading/attempts.yaml",
-)
-"""Data whose patterns run in RE2, where the time grows with the text whatever they are, but for
-those of names of exceptions."""
 
 ATTACKED = {
     r"(a+)+$": "exponential", r"\s+$": "quadratic", r"^\s*url\s*=": "quadratic over lines",
@@ -70,11 +57,10 @@ def test_patterns_of_a_module_take_linear_time(path: Path) -> None:
 
 @pytest.mark.parametrize("path", DATA, ids=_name)
 def test_patterns_of_a_data_file_take_linear_time(path: Path) -> None:
-    linear = _name(path).startswith(LINEAR)
     slow = {
         one.place: (one.text[:80], attack)
         for one in of_data(path)
-        if (not linear or one.place.endswith(".exception"))
+        if not runs_in_re2(one)
         and (attack := _slow(one.text, one.flags, one.how, bound(one.place))) is not None
     }
     assert not slow

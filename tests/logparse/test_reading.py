@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 from schedmate.base.data import load
 from schedmate.logparse.reading import Line, LogFile, parse_line, refreshes
 from schedmate.logparse.reading.blocks import attempts, blocks
-from schedmate.logparse.reading.lines import origin_of_file, parse_time, prefix_forms, split_prefix
+from schedmate.logparse.reading.lines import (
+    LONGEST_TEXT,
+    origin_of_file,
+    parse_time,
+    prefix_forms,
+    split_prefix,
+)
 from schedmate.logparse.reading.log import HEAD
 from schedmate.logparse.reading.storage import LONG_LINE, TAIL, Memory
 
@@ -84,6 +90,19 @@ def test_of_a_very_long_line_both_ends_are_kept_and_the_count_goes_on() -> None:
     assert next(iter(log.lines(3, 3))).text == "last"
     chunk = next(c for c in log.chunks() if b"last" in c.data)
     assert log.read(chunk.offset_of(chunk.data.index(b"last")), 4) == b"last"
+
+
+def test_of_a_long_line_the_beginning_and_the_end_become_text() -> None:
+    raw = b"2024-01-01 10:00:00 [rank3]: " + "é ".encode() * 200_000 + b"RuntimeError: x"
+
+    line = parse_line(raw, 7)
+    assert len(line.text) <= LONGEST_TEXT
+    assert line.raw == raw
+    assert (line.rank, line.time) == (3, 1_704_103_200.0)
+    assert line.text.startswith("é é é")
+    assert line.text.endswith("é RuntimeError: x")
+    # every redraw of a bar is a text of its own
+    assert [len(text) for text in refreshes(raw + b"\r" + b"y" * 100_000)] == [LONGEST_TEXT] * 2
 
 
 def test_the_text_of_a_line_is_what_stays_on_the_screen() -> None:

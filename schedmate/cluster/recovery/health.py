@@ -458,7 +458,7 @@ def _xid_complaints(text: str) -> Iterator[Complaint]:
     for line in text.splitlines():
         if not _DRIVER.search(line):
             continue
-        rule = match_text(rules, line[:4000])
+        rule = match_text(rules, line)
         event = parse_xid(line)
         if rule is None or (event is None and not isolation_doubt(rule.id).proof):
             continue

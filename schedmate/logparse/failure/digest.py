@@ -205,14 +205,11 @@ def _file_name(scan: FileScan) -> str:
 # Lines of a log that address their reader or state a verdict (`steering.yaml`).
 
 
-STEERING_CHARACTERS = 2000
-"""Characters of a line that are examined."""
 _UNSEEN = re.compile(r"[^\w\s!-~]+")
 
 
 def steers(text: str) -> bool:
     """Whether a line gives orders or a verdict instead of reporting an event."""
-    text = text[:STEERING_CHARACTERS]
     if _steering_pattern().search(text) is not None:
         return True
     return not text.isascii() and _steering_pattern().search(skeleton(text)) is not None

@@ -134,7 +134,7 @@ def writer_of(raw: bytes, *, headed: bool = False) -> LineWriter:
 
     In a file with headers (`headed`), a line without one continues the message above it.
     """
-    text = plain(raw)[:4000]
+    text = plain(raw)
     headers, kernel, daemons = _forms()
     if text.startswith("{"):
         return _of_journal(text, kernel)

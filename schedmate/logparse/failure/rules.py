@@ -55,8 +55,6 @@ INTERRUPTED = "Interrupted"
 """The error name of an interruption."""
 LONGEST_NAME = 200
 """Longest name that is taken for one of an exception; their patterns are Python's [characters]."""
-MESSAGE_CHARACTERS = 2000
-"""Characters of a message that are examined."""
 NAMES_CODE = frozenset(
     {
         *("Attribute Error", "Name Error", "Import Error", "Key Error", "Type Error"),
@@ -168,7 +166,7 @@ class RuleSet:
 
         The message of a `KeyError` is a key, so only rules that name that class apply to it.
         """
-        start = text[:4000].encode("utf-8", "replace")
+        start = text.encode("utf-8", "replace")
         numbers = sorted(self._set.Match(start) or ())
         candidates = (self._lines[number] for number in numbers if self._matches(number, start))
         if _A_KEY.match(text):
@@ -199,7 +197,7 @@ class RuleSet:
             return None
         if rule.type in ("infrastructure", "none"):
             return None
-        for match in _QUOTED.finditer(message[:MESSAGE_CHARACTERS]):
+        for match in _QUOTED.finditer(message):
             named = self.exception(match["name"])
             if named is not None and not named.general:
                 # an interrupt is one where the whole message is, not where a sentence speaks of it
@@ -501,9 +499,7 @@ class Severity(IntEnum):
 
 
 LEVEL_WITHIN = 80
-"""A level stands near the beginning of a line [characters] ..."""
-FIELD_WITHIN = 2000
-"""... but as a field of a record anywhere."""
+"""A level stands near the beginning of a line [characters], but as a field of a record anywhere."""
 
 _LEVEL_WORDS = {
     **dict.fromkeys(("t", "d", "i", "trace", "verbose", "debu", "debug", "info", "notice"), 0),
@@ -538,7 +534,7 @@ def _level(text: str) -> tuple[Severity | None, bool]:
     if _NCCL.search(text[:LEVEL_WITHIN]):
         return Severity.ERROR, False
     for form, priority in _severity_forms():
-        match = form.search(text[: FIELD_WITHIN if text.startswith("{") else LEVEL_WITHIN])
+        match = form.search(text if text.startswith("{") else text[:LEVEL_WITHIN])
         if match is None or match["level"] is None:
             continue
         if priority:
@@ -577,7 +573,7 @@ def has_letter_level(text: str) -> bool:
 
 def is_faint(text: str) -> bool:
     """Whether a line is of a kind that rarely ended a job, whatever its level."""
-    return _faint_kinds().search(text[:FIELD_WITHIN]) is not None
+    return _faint_kinds().search(text) is not None
 
 
 @cache

@@ -30,8 +30,6 @@ _IN_MAIN = re.compile(r"\s*(?:__main__|__mp_main__)\.[A-Za-z_]")
 _STATES = re.compile(r"\s+(?:raise|assert)\b")
 _RAISES = re.compile(r"\s+raise\b")
 _TRACEBACK = "Traceback (most recent call"
-CHARACTERS = 1000
-"""Characters of a line whose words are examined."""
 BY_OWN_CODE = "The job's own code raises it."
 PASSED = "The job's own code handed over what is refused."
 ASKED = "A library refuses what the job's own code asks of it, right below the call."
@@ -94,7 +92,7 @@ def side_of(rule: Rule, texts: Sequence[str], text: str) -> Rule:
         return rule
     calls = frames(texts)
     own = any(call.own for call in calls)
-    if own and _says("passed")(text[:CHARACTERS]) and _handed_over(calls):
+    if own and _says("passed")(text) and _handed_over(calls):
         return rule.as_script(PASSED)
     if rule.exception is None:
         return rule
@@ -103,7 +101,7 @@ def side_of(rule: Rule, texts: Sequence[str], text: str) -> Rule:
     if not calls:
         return rule
     last = calls[-1]
-    if last.own and (_STATES.match(last.source) or _says("interpreted")(text[:CHARACTERS])):
+    if last.own and (_STATES.match(last.source) or _says("interpreted")(text)):
         return rule.as_script(BY_OWN_CODE)
     if rule.general and raised_by_program(texts):  # the frame alone decides
         return rule.as_script(BY_OWN_CODE, shown=False)
@@ -132,17 +130,17 @@ def rewords(before: Sequence[str], after: Sequence[str]) -> bool:
 
 def passes_on(text: str) -> bool:
     """Whether a line only passes on what failed inside of it, by its words."""
-    return _says("wrappers")(text[:CHARACTERS])
+    return _says("wrappers")(text)
 
 
 def only_waits(text: str) -> bool:
     """Whether a line says that something is waited for or tried again, and not that it was over."""
-    return _says("polling")(text[:CHARACTERS]) and not _says("over")(text[:CHARACTERS])
+    return _says("polling")(text) and not _says("over")(text)
 
 
 def says_handled(text: str) -> bool:
     """Whether the line of a failure says that the program goes on without what failed."""
-    return _says("handled")(text[:CHARACTERS])
+    return _says("handled")(text)
 
 
 @cache

@@ -136,7 +136,7 @@ def _redraws(data: bytes, file: LogFile, most: int) -> Iterator[tuple[str, Line]
     yield line.text, line
     if redrawn:
         for text in line.refreshes[-2 : -most - 1 : -1]:
-            yield text[-LONG_LINE:], line
+            yield text, line
 
 
 def _count_apart(sample: Sample, count: int, total: int) -> None:
@@ -285,9 +285,6 @@ def _give_time(sample: Sample, part: LoneTime) -> None:
 
 WIDEST = 200
 """A line with more columns is data, not the head of a table."""
-LONGEST_ROW = 4000
-"""Characters of a line that are examined."""
-
 _SPLITS: dict[str, Callable[[str], list[str]]] = {
     ",": lambda text: text.split(","),
     "\t": lambda text: text.split("\t"),
@@ -333,7 +330,7 @@ def find_table(file: LogFile) -> Table | None:
         if raw.strip()
     ]
     for line, below in pairwise([*lines, ""]):
-        if len(line) > LONGEST_ROW or _COUNTS.search(line) is None:
+        if _COUNTS.search(line) is None:
             continue
         for split in _SPLITS:
             names = _cells(line, split)

@@ -16,9 +16,6 @@ from schedmate.logparse.numbers import LARGEST, read_clock, read_count, read_num
 
 BEHIND_NUMBER = 40
 """Characters behind a counter that may name what is counted."""
-LONGEST_LINE = 4000
-"""Characters of a line that are examined."""
-
 DATE = re.compile(
     r"\d{4}[-/.]\d\d[-/.]\d\d[ T_,-]?\s?(?:\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?"
     r"|\d\d[-/]\d\d(?:[-/]\d{2,4})? \d\d:\d\d(?::\d\d)?(?:[.,]\d+)?"
@@ -106,7 +103,7 @@ class Labelled(NamedTuple):
 
 def labelled_numbers(text: str) -> list[Labelled]:
     """All labelled numbers of a line, from left to right."""
-    text = _ORDINAL.sub(r" \2 \1 ", DATE.sub(" | ", text[:LONGEST_LINE]))
+    text = _ORDINAL.sub(r" \2 \1 ", DATE.sub(" | ", text))
     text = _LOSS_AFTER.sub(r"\1 \3 \2", _FILE.sub(" ", text))
     text = _RANGE.sub(r"\1\2\3", text).replace(" (t):", " time:")
     numbers: list[Labelled] = []
@@ -176,7 +173,7 @@ def _is_plausible(value: float, written: str | None, total: str | None) -> bool:
 
 def shared_time(text: str) -> float | None:
     """The time of one iteration on a line that states that of several: `100 steps in 35 s`."""
-    match = _SHARED.search(text[:LONGEST_LINE])
+    match = _SHARED.search(text)
     if match is None:
         return None
     count, value, unit = (

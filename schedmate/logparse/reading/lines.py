@@ -23,6 +23,10 @@ from schedmate.logparse.numbers import bounded_time
 
 _REDRAW = re.compile(r"[\r\b]+")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]+")
+LONGEST_TEXT = 1 << 14
+"""Characters of a line, or of one refresh of a bar. Of a longer one the middle is left out, so that
+no pattern gets a text on which its time could grow without bound."""
+_KEPT_END = 1 << 12
 
 
 class Line(NamedTuple):
@@ -30,8 +34,9 @@ class Line(NamedTuple):
 
     `number` counts line feeds from 1. `text` is decoded, without escape sequences, control
     characters and the prefix that said `rank` and `node`; of a line with redraws it is the last
-    one that is not blank. `time` [s since epoch; local times count as UTC] is None where the line
-    has none. Lines of one process share `stream`. `raw` is the line as it stands in the file.
+    one that is not blank, and it has at most `LONGEST_TEXT` characters. `time` [s since epoch;
+    local times count as UTC] is None where the line has none. Lines of one process share `stream`.
+    `raw` is the line as it stands in the file.
     """
 
     number: int
@@ -48,7 +53,7 @@ class Line(NamedTuple):
         return refreshes(self.raw)
 
 
-def decode(raw: bytes) -> str:
+def _decode(raw: bytes) -> str:
     """Decoded as UTF-8, or as Latin-1 if it is not valid UTF-8."""
     try:
         return raw.decode("utf-8")
@@ -57,8 +62,13 @@ def decode(raw: bytes) -> str:
 
 
 def plain(raw: bytes) -> str:
-    """A piece of a line as text without escape sequences and control characters."""
-    text = decode(raw)
+    """A piece of a line as text without escape sequences and control characters.
+
+    Of one longer than `LONGEST_TEXT` it is the beginning and the end.
+    """
+    text = _decode(raw)
+    if len(text) > LONGEST_TEXT:
+        text = f"{text[: LONGEST_TEXT - _KEPT_END]} {text[1 - _KEPT_END :]}"
     if text.isprintable() or text.replace("\t", " ").isprintable():
         return text
     return _CONTROL.sub("", strip_escapes(text))
@@ -69,7 +79,7 @@ def refreshes(raw: bytes) -> list[str]:
     if b"\r" not in raw and b"\b" not in raw:
         text = plain(raw)
         return [text] if text else []
-    texts = (plain(part.encode()) for part in _REDRAW.split(decode(raw)))
+    texts = (plain(part.encode()) for part in _REDRAW.split(_decode(raw)))
     return [text for text in texts if text.strip()]
 
 
@@ -88,7 +98,7 @@ def parse_line(raw: bytes, number: int, layout: Layout | None = None) -> Line:
 def sniff_layout(sample: bytes) -> Layout:
     """The prefixes that count in a file of which `sample` is a part."""
     if b"\r" not in sample and b"\b" not in sample:  # as `refreshes`, all at once
-        cut = [line[:400] for line in decode(sample).split("\n")]
+        cut = [line[:400] for line in _decode(sample).split("\n")]
         if not _may_be_common(list(map(_plain, cut[::ONE_IN]))):
             return unambiguous_prefixes()
         return layout_of(list(map(_plain, cut)))

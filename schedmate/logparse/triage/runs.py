@@ -92,8 +92,6 @@ LOOKED_AT = 1 << 13
 """Bytes that are read from either end of a log."""
 LINES_READ = 40
 """Lines that are read from either end."""
-LONGEST_LINE = 2000
-"""Bytes of a longer line that are used, at its end."""
 TIME_SLACK = 900.0
 """Limit for the difference between the beginnings, or ends, of logs of one run [s]."""
 SHARED_KINDS = 0.5
@@ -161,7 +159,7 @@ def identity_of(path: Path, folder: Folder, *, whole: bool = True) -> LogIdentit
             if not (whole or _identifying().search(head) or _identifying().search(tail)):
                 continue
             for raw in [*head.split(b"\n")[:LINES_READ], *tail.split(b"\n")[-LINES_READ:]]:
-                line = parse_line(raw[-LONGEST_LINE:], 0, file.layout)
+                line = parse_line(raw, 0, file.layout)
                 if not line.text.strip():
                     continue
                 identity.kinds.add(mask(line.text))
