@@ -41,4 +41,5 @@ if __name__ == "__main__":
     logging.basicConfig(format="%(message)s")
     logging.getLogger("schedmate").setLevel(logging.INFO)  # says why a job has no estimate
     with SchedMate(load_settings(history=named[0] if named else None)) as schedmate:
+        schedmate.prepare()  # else the first job waits for code and model, and may be too late
         print(*(spec.name for spec in order(queue, schedmate)))

@@ -627,12 +627,12 @@ class SchedMate:
     ) -> T | None:
         """The result of `work(deadline)`, if it succeeds in time."""
         job = _called(spec)
+        allowed_s = self.settings.deadline_s if deadline_s is None else deadline_s
         try:
             self._ensure_open()
-            allowed_s = self.settings.deadline_s if deadline_s is None else deadline_s
             return work(time.monotonic() + min(allowed_s, LONGEST_DEADLINE_S))
         except TimeoutError:
-            _log.warning("no %s for job %s in time", what, job)
+            _log.warning("no %s for job %s within %.3g s (deadline_s)", what, job, allowed_s)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - advice fails open
             # an embedder of somebody else's that calls `sys.exit` ends no scheduler
             _log.warning("no %s for job %s: %s", what, job, clean(f"{error}" or repr(error)))

@@ -77,6 +77,19 @@ def test_the_toy_scheduler_runs(example_history: Path) -> None:
     assert done.stdout.split() == ["short", "long", "unknown"]
 
 
+def test_the_toy_scheduler_says_which_estimates_came_too_late(example_history: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples" / "toy_scheduler.py", example_history],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "SCHEDMATE_DEADLINE_S": "0.0001"},
+    )
+    assert done.stdout.split() == ["long", "unknown", "short"], "as they came"
+    for name, said in zip(done.stdout.split(), done.stderr.splitlines(), strict=True):
+        assert said.startswith(f"no estimate for job {name}")
+
+
 def test_the_toy_scheduler_can_be_taken_elsewhere(example_history: Path, tmp_path: Path) -> None:
     toy = shutil.copy(ROOT / "examples" / "toy_scheduler.py", tmp_path)
     run = functools.partial(subprocess.run, capture_output=True, text=True, check=False)
