@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytest
 import test_history
 from cli_runner import Cli
 from history_jobs import SmallEmbedder, described, job
+from postgres import address, postgres
 
 from schedmate import load_settings
 from schedmate.base.errors import SettingsError
@@ -35,25 +35,9 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    import tempfile
-
-    # the path of its socket may be no longer than a hundred characters
-    with tempfile.TemporaryDirectory(prefix="pg-") as folder:
-        running = pgserver.get_server(Path(folder) / "data")
-        with psycopg.connect(running.get_uri(), autocommit=True) as connection:
-            connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+def server() -> Iterator[Any]:
+    with postgres() as running:
         yield running
-        running.cleanup()
-
-
-def address(server: Any, name: object) -> str:
-    """The address of a history of its own: a schema, named after whatever this is."""
-    schema = f"t{sha256(str(name).encode()).hexdigest()[:16]}"
-    uri = server.get_uri()
-    with psycopg.connect(uri, autocommit=True) as connection:
-        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
-    return f"{uri}&options=-csearch_path%3D{schema},public"
 
 
 class _Opener:

@@ -19,6 +19,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from postgres import address, postgres
 from processes import LONG_S, all_ended
 from served import wait_until
 from test_service import NEW
@@ -94,8 +95,19 @@ def test_killed_under_load_it_loses_nothing_that_it_said_was_stored(tmp_path: Pa
 
 
 def test_two_share_one_history(tmp_path: Path) -> None:
-    """What either stores, both learn from; nothing is lost or double."""
-    shared = ("--history", str(tmp_path / "history"))
+    share_a_history(tmp_path, str(tmp_path / "history"))
+
+
+@pytest.mark.live
+@pytest.mark.filterwarnings("ignore:XDG_RUNTIME_DIR is not set")
+def test_two_share_one_history_in_postgresql(tmp_path: Path) -> None:
+    with postgres() as server:
+        share_a_history(tmp_path, address(server, tmp_path))
+
+
+def share_a_history(tmp_path: Path, history: str) -> None:
+    """What either of two services stores, both learn from; nothing is lost or double."""
+    shared = ("--history", history)
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
     job = {"metadata": NEW, "state": "COMPLETED", "submit_time": 1e9, "duration_s": 100.0}
