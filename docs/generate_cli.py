@@ -109,6 +109,9 @@ each value comes from:
 $ schedmate config show --origin
 ```
 
+The administrator's files (`bounds.yaml`, `recovery.yaml` and what stops both) are in
+`/etc/schedmate`, or where `SCHEDMATE_SITE` says, for an installation without root.
+
 """
 OUTPUT = """
 Secrets are not settings: `SCHEDMATE_LLM_API_KEY` (or `OPENAI_API_KEY`) and

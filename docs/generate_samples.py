@@ -105,7 +105,8 @@ def environment(home: Path) -> dict[str, str]:
     for name in ("FORCE_COLOR", "COLUMNS", "XDG_CONFIG_HOME", "XDG_DATA_HOME"):
         kept.pop(name, None)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    return {**kept, "HOME": str(home), "PATH": path, "SCHEDMATE_HISTORY": "demo/history"}
+    site = {"SCHEDMATE_HISTORY": "demo/history", "SCHEDMATE_SITE": str(home / "site")}
+    return {**kept, "HOME": str(home), "PATH": path, **site}
 
 
 def demo(folder: Path) -> Path:

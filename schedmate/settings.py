@@ -37,12 +37,13 @@ ENV_PREFIX = "SCHEDMATE_"
 NEAR = 0.8
 """Similarity from which an unknown variable counts as a misspelling of a known one."""
 FILE_VARIABLE = "SCHEDMATE_CONFIG"
+SITE_VARIABLE = "SCHEDMATE_SITE"
 SECRETS = frozenset({"SCHEDMATE_EMBEDDER_API_KEY", "SCHEDMATE_LLM_API_KEY"})
 """Variables read where they are used: a secret is not a setting, so that none is ever printed."""
 NO_SETTINGS = frozenset(
     f"{ENV_PREFIX}{name}"
     for name in (
-        *("RECOVERY",),  # read by `schedmate recover`
+        *("SITE", "RECOVERY"),  # where the administrator's files are, and `schedmate recover`'s
         *("JOB", "JOB_MARK", "RUN", "GPUS", "NODES", "NNODES", "NODE_RANK"),  # given to Ray's jobs
     )
 )
@@ -63,11 +64,23 @@ def data_dir() -> Path:
     return _xdg("XDG_DATA_HOME", ".local/share") / "schedmate"
 
 
+def site_dir() -> Path:
+    """The directory of the administrator's files: bounds, recovery.yaml and what stops both.
+
+    `SCHEDMATE_SITE` moves it, for an installation without root.
+    """
+    return _absolute(SITE_VARIABLE) or Path("/etc/schedmate")
+
+
 def _xdg(variable: str, fallback: str) -> Path:
-    value = os.environ.get(variable)
+    return _absolute(variable) or Path.home() / fallback
+
+
+def _absolute(variable: str) -> Path | None:
     # A relative one is to be ignored (XDG Base Directory Specification): it means the current
     # directory, whoever's that is.
-    return Path(value) if value and Path(value).is_absolute() else Path.home() / fallback
+    value = os.environ.get(variable)
+    return Path(value) if value and Path(value).is_absolute() else None
 
 
 class Settings(BaseSettings):

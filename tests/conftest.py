@@ -88,13 +88,49 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     return (folder / str(number) for number in itertools.count())
 
 
+# Clusters and model servers that a machine may have, which no test but a `live` one is to reach.
+_PROGRAMS = frozenset(
+    (
+        *("sacct", "sacctmgr", "salloc", "sattach", "sbatch", "sbcast", "scancel", "scontrol"),
+        *("scrontab", "sdiag", "sinfo", "sprio", "squeue", "sreport", "srun", "sshare", "sstat"),
+        *("strigger", "kubectl", "nvidia-smi", "ollama", "llama-server", "vllm", "lms"),
+    )
+)
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A PATH as this machine's, without clusters and model servers."""
+    places = []
+    for place in map(Path, os.environ["PATH"].split(os.pathsep)):
+        if any((place / name).exists() for name in _PROGRAMS):
+            others = tmp_path_factory.mktemp("programs")
+            for program in place.iterdir():
+                if program.name not in _PROGRAMS:
+                    (others / program.name).symlink_to(program)
+            place = others  # noqa: PLW2901 - in its stead
+        places.append(str(place))
+    return os.pathsep.join(places)
+
+
 @pytest.fixture(autouse=True)
-def clean_environment(homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home of its own for every test, and no `SCHEDMATE_*` variables; gives that home."""
+def clean_environment(
+    homes: Iterator[Path],
+    programs: str,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> Path:
+    """A home of its own for every test, and nothing of the machine's site; gives that home.
+
+    There are no `SCHEDMATE_*` variables but the one that leads away from `/etc/schedmate`.
+    """
     home = next(homes)
     home.mkdir()
     for name in [name for name in os.environ if name.startswith("SCHEDMATE_")]:
         monkeypatch.delenv(name)
+    monkeypatch.setenv("SCHEDMATE_SITE", str(home / "site"))
+    if request.node.get_closest_marker("live") is None:
+        monkeypatch.setenv("PATH", programs)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home / ".config"))
     monkeypatch.setenv("XDG_DATA_HOME", str(home / ".local" / "share"))

@@ -40,4 +40,5 @@ def test_unix_sockets_work(tmp_path: Path) -> None:
 
 def test_home_is_not_the_users(clean_environment: Path) -> None:
     assert Path.home() == clean_environment
-    assert not [name for name in os.environ if name.startswith("SCHEDMATE_")]
+    ours = {name: value for name, value in os.environ.items() if name.startswith("SCHEDMATE_")}
+    assert ours == {"SCHEDMATE_SITE": str(clean_environment / "site")}

@@ -34,6 +34,7 @@ from schedmate.cluster import cluster_kind, cluster_names
 from schedmate.cluster.actions import Action, Order
 from schedmate.cluster.adapter import Finding, LiveJob, RefusedError
 from schedmate.jobs import Estimate, JobRecord
+from schedmate.settings import site_dir
 
 
 def _seconds(value: Any) -> Any:
@@ -199,7 +200,8 @@ class Bounds(_Section):
 
     poll: Seconds = Field(10.0, description="Time between two passes [s]")
     kill_switch: Path = Field(
-        Path("/etc/schedmate/stop"), description="While this file exists nothing is changed"
+        default_factory=lambda: site_dir() / "stop",
+        description="While this file exists nothing is changed",
     )
     history: str | None = Field(
         None,

@@ -100,6 +100,7 @@ def _environment(folder: Path, elsewhere: Path) -> dict[str, str]:
     return {
         **inherited,
         "SCHEDMATE_HISTORY": str(folder / "history"),
+        "SCHEDMATE_SITE": str(elsewhere),
         "XDG_CONFIG_HOME": str(elsewhere),
         "XDG_DATA_HOME": str(elsewhere),
     }

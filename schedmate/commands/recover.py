@@ -232,16 +232,15 @@ def _checkpoint_document(
 
 
 RECOVERY_VARIABLE = "SCHEDMATE_RECOVERY"
-SITE_FILE = Path("/etc/schedmate/recovery.yaml")
-SITE_BOUNDS = Path("/etc/schedmate/bounds.yaml")
 
 RecoveryOption = Annotated[
     Path | None,
     typer.Option(
         "--recovery",
         metavar="FILE",
-        help=f"The administrator's recovery.yaml. Default: ${RECOVERY_VARIABLE}, else {SITE_FILE} "
-        "if it is there. Without one, plans can be made but not carried out.",
+        help=f"The administrator's recovery.yaml. Default: ${RECOVERY_VARIABLE}, else "
+        "/etc/schedmate/recovery.yaml if it is there. Without one, plans can be made but not "
+        "carried out.",
     ),
 ]
 RecordOption = Annotated[
@@ -311,7 +310,10 @@ def recovery_file(named: Path | None) -> Path | None:
         return named
     if os.environ.get(RECOVERY_VARIABLE):
         return Path(os.environ[RECOVERY_VARIABLE])
-    return SITE_FILE if SITE_FILE.is_file() else None
+    from schedmate.settings import site_dir
+
+    site = site_dir() / "recovery.yaml"
+    return site if site.is_file() else None
 
 
 def configuration_of(
@@ -353,7 +355,8 @@ BoundsOption = Annotated[
         "--bounds",
         metavar="FILE",
         help="The bounds of the cluster's agent, to act through its scheduler. Default: "
-        f"{SITE_BOUNDS} if it is there and recovery.yaml has no commands for nodes and jobs.",
+        "/etc/schedmate/bounds.yaml if it is there and recovery.yaml has no commands for nodes and "
+        "jobs.",
     ),
 ]
 
@@ -365,7 +368,10 @@ def bounds_file(named: Path | None, configuration: Configuration) -> Path | None
     commands = configuration.commands
     if commands is not None and (commands.nodes is not None or commands.job is not None):
         return None
-    return SITE_BOUNDS if SITE_BOUNDS.is_file() else None
+    from schedmate.settings import site_dir
+
+    site = site_dir() / "bounds.yaml"
+    return site if site.is_file() else None
 
 
 @contextmanager

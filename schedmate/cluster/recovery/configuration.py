@@ -30,7 +30,7 @@ from schedmate.base.terminal import clean
 from schedmate.cluster.actions import Diagnose
 from schedmate.cluster.recovery.health import Expected, Reader
 from schedmate.jobs import Diagnosis
-from schedmate.settings import data_dir
+from schedmate.settings import data_dir, site_dir
 
 Isolate = Literal["never", "confirmed", "text"]
 Restart = Literal["as diagnosed", "yes", "no"]
@@ -162,7 +162,10 @@ class Configuration(_Part):
     record: Annotated[Path, AfterValidator(_path)] = Field(
         default_factory=lambda: data_dir() / "recovery.db"
     )
-    kill_switch: Annotated[Path, AfterValidator(_path)] = Path("/etc/schedmate/recovery.stop")
+    kill_switch: Annotated[Path, AfterValidator(_path)] = Field(
+        default_factory=lambda: site_dir() / "recovery.stop",
+        description="While this is there nothing is done. Default: in /etc/schedmate",
+    )
     automatic: frozenset[Step] = Field(
         frozenset(), description="What needs no approval: diagnose, isolate, restart, notify"
     )
