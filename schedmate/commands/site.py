@@ -42,8 +42,8 @@ def site_report(
         str,
         typer.Option(
             "--format",
-            help="auto, sacct-json, sacct (--parsable2), csv, swf, kubernetes (kubectl get -o "
-            "json), ray (/api/jobs/), or jsonl (an export of a history).",
+            help="auto, sacct-json, sacct (--parsable2), csv, jsonl (an export of a history), "
+            "kubectl-json (kubectl get -o json), ray-json (/api/jobs/), or swf.",
         ),
     ] = "auto",
     mapping: ColumnsOption = None,
@@ -142,7 +142,7 @@ def open_jobs(
         return of_records(store.export()), False
     opened = stack.enter_context(open_source(stack.enter_context(local_copy(source))))
     kind = wanted or ("csv" if columns else detect(opened.head))
-    return read_jobs(opened, wanted, columns or {}, report), kind == "kubernetes"
+    return read_jobs(opened, wanted, columns or {}, report), kind == "kubectl-json"
 
 
 @contextmanager

@@ -335,6 +335,18 @@ class Figure:
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
     note: str = ""
+    legend: Markup | None = None
+    """Which curve is what, where there are several."""
+
+
+def legend(names: Sequence[str]) -> Markup:
+    """What the curves of the styles 0, 1, ... are."""
+    sample = Markup(
+        '<span><svg class="sample" viewBox="0 0 28 8" width="28" height="8" aria-hidden="true">'
+        '<path class="line s{}" d="M0 4H28"></path></svg> {}</span> '
+    )
+    parts = (sample.format(n % STYLES, shown(name, 60)) for n, name in enumerate(names))
+    return Markup('<span class="legend">{}</span>').format(Markup("").join(parts))
 
 
 def line_chart(about: str, series: Sequence[Series], x: Axis, y: Axis) -> Markup:

@@ -51,6 +51,16 @@ def code(text: object, limit: int = 300) -> str:
     return f"{fence}{pad}{inner}{pad}{fence}"
 
 
+def prose(text: object, limit: int = 2000) -> str:
+    """A sentence of ours: what stands between backticks is code, and nothing else is markup."""
+    parts = clean(text, limit).split("`")
+    if not len(parts) % 2:  # they are not pairs
+        return escaped(text, limit)
+    return "".join(
+        code(part) if at % 2 else _SPECIAL.sub(r"\\\1", part) for at, part in enumerate(parts)
+    )
+
+
 def diagnosis_markdown(diagnosis: Diagnosis) -> str:
     """What failed, why, and what to do; then the quoted lines."""
     lines = [f"**{escaped(diagnosis_headline(diagnosis))}**", ""]

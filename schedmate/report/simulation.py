@@ -89,7 +89,7 @@ def simulation_page(comparison: Comparison, window: tuple[float, float] | None =
         headlines=headlines(runs),
         differences=[line.partition(OPPOSITE) for line in differences_in_words(runs)],
         warnings=fault_warnings(runs),
-        policies=[result.numbers["policy"] for result in shown],
+        legend=charts.legend([result.numbers["policy"] for result in shown]),
         oracles=sorted({run["policy"] for run in runs if run["oracle"]}),
         estimators={
             run["estimator"]: next(

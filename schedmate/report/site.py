@@ -14,7 +14,7 @@ from schedmate.base.inputs import format_duration
 from schedmate.base.terminal import Screen, clean, counted
 from schedmate.report import charts
 from schedmate.report.charts import Axis, Figure, Series
-from schedmate.report.markdown import escaped, table
+from schedmate.report.markdown import escaped, prose, table
 from schedmate.report.page import embedded, render
 from schedmate.site.document import (
     Failures,
@@ -22,7 +22,9 @@ from schedmate.site.document import (
     Predictability,
     Predicted,
     Queue,
+    Repeat,
     SiteReport,
+    StateCost,
     requested_words,
     unused_words,
 )
@@ -163,6 +165,7 @@ def _predictability(found: Predictability) -> Section:
                     if n % 3 == 2
                 ],
                 "Above is better.",
+                charts.legend([name for name, _ in told]),
             )
         )
     return Section("predictability", title, text, figures, tables)
@@ -269,7 +272,15 @@ def _waits_figure(fidelity: Fidelity) -> Figure:
 
 
 def _failures(found: Failures, unit: str) -> Section:
+    title = "What failed, and what did it cost?"
+    if not found.states_known:
+        unknown = (
+            "Nothing is said of failures: the list has no states, so all that ran counts as "
+            "completed. Name their column, --map state=COLUMN (sacct: State)."
+        )
+        return Section("failures", title, [unknown])
     unit = f"{unit} hours"
+    used = _Hours(found)
     lost = (
         f"{found.lost_share:.0%} of all {unit} went to jobs that did not complete"
         if found.lost_share is not None
@@ -291,27 +302,24 @@ def _failures(found: Failures, unit: str) -> Section:
     tables = [
         Listing(
             "Jobs by state",
-            ("state", "jobs", "GPU hours", "CPU hours"),
-            [
-                [one.state, f"{one.jobs:,}", f"{one.gpu_hours:,.1f}", f"{one.cpu_hours:,.1f}"]
-                for one in found.states
-            ],
+            ("state", "jobs", *used.head),
+            [[one.state, f"{one.jobs:,}", *used.of(one)] for one in found.states],
         )
     ]
     if found.repeats:
+        named = ("work",) if any(one.name for one in found.repeats[:SHOWN]) else ()
         tables.append(
             Listing(
                 "Repeated failures, the costliest first",
-                ("work", "user", "state", "runs in a row", "repeats", "GPU hours", "CPU hours"),
+                ("user", *named, "state", "runs in a row", "repeats", *used.head),
                 [
                     [
-                        one.name or "(no name)",
                         one.user or "",
+                        *(one.name or "without a name" for _ in named),
                         one.state,
                         f"{one.runs:,}",
                         f"{one.repeats:,}",
-                        f"{one.gpu_hours:,.1f}",
-                        f"{one.cpu_hours:,.1f}",
+                        *used.of(one),
                     ]
                     for one in found.repeats[:SHOWN]
                 ],
@@ -352,7 +360,23 @@ def _failures(found: Failures, unit: str) -> Section:
                 ],
             )
         )
-    return Section("failures", "What failed, and what did it cost?", text, (), tables)
+    return Section("failures", title, text, (), tables)
+
+
+class _Hours:
+    """Columns of what was used: GPU and CPU hours where there are any, else node hours."""
+
+    def __init__(self, found: Failures) -> None:
+        self._names = [
+            name
+            for name in ("gpu_hours", "cpu_hours")
+            if any(getattr(one, name) for one in found.states)
+        ] or ["node_hours"]
+        words = {"gpu_hours": "GPU hours", "cpu_hours": "CPU hours", "node_hours": "node hours"}
+        self.head = [words[name] for name in self._names]
+
+    def of(self, one: StateCost | Repeat) -> list[str]:
+        return [f"{getattr(one, name):,.1f}" for name in self._names]
 
 
 # Markdown and HTML.
@@ -370,7 +394,7 @@ def _markdown_lines(report: SiteReport) -> Iterator[str]:
     for section in sections(report):
         yield from ("", f"## {section.title}", "")
         for text in section.text:
-            yield escaped(text)
+            yield prose(text)
             yield ""
         for listing in section.tables:
             yield from (f"**{escaped(listing.caption)}**", "")
@@ -378,13 +402,13 @@ def _markdown_lines(report: SiteReport) -> Iterator[str]:
             yield ""
     yield "## What to switch on first"
     for number, one in enumerate(report.advice, 1):
-        yield from ("", f"### {number}. {escaped(one.title)} ({one.kind})", "", escaped(one.why))
+        yield from ("", f"### {number}. {escaped(one.title)} ({one.kind})", "", prose(one.why))
         yield from ("", f"In {escaped(one.where)}:", "")
         yield from (f"    {indent}{line}" for indent, line in _lines(one.setting))
-        yield from ("", f"Undo: {escaped(one.undo)}")
+        yield from ("", f"Undo: {prose(one.undo)}")
     if report.notes:
         yield from ("", "## Notes", "")
-        yield from (f"- {escaped(note)}" for note in report.notes)
+        yield from (f"- {prose(note)}" for note in report.notes)
 
 
 def site_page(report: SiteReport) -> str:

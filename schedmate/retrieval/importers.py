@@ -56,7 +56,7 @@ from schedmate.retrieval.sacct import (
     value_table,
 )
 
-# Which of the four formats a file is in, from its beginning.
+# Which of the formats a file is in, from its beginning.
 
 
 Format = Literal["sacct-json", "sacct", "csv", "jsonl", "kubectl-json", "ray-json"]
@@ -73,7 +73,7 @@ def formats() -> tuple[str, ...]:
 
 def detect_format(head: str) -> Format:
     """The format of a file that begins with `head`; raises `InputError` when none fits."""
-    text = head.lstrip("\ufeff \t\r\n")
+    text = re.sub(r"\A(?:#[^\n]*+(?:\n|\Z)\s*+)++", "", head.lstrip("\ufeff \t\r\n"))
     if not text:
         raise InputError(
             "the file is empty, so there is nothing to import; export it again, and look at what "
@@ -205,7 +205,7 @@ def import_csv(
     nothing gives the job id.
     """
     report = report or ImportReport()
-    header, rows = csv_table(stream.readline(), stream, report)
+    header, rows = csv_table(stream, report)
     columns = _resolve(header, mapping or {})
     report.guessed = {
         column.name: field for field, (_, column) in columns.items() if column.guessed
@@ -220,37 +220,42 @@ def import_csv(
 
 
 def csv_table(
-    first: str, stream: IO[str], report: ImportReport
+    stream: IO[str], report: ImportReport
 ) -> tuple[list[str], Iterator[tuple[str, list[str]]]]:
-    """The header in the line `first`, and the rows of `stream` below it, each with its place.
+    """The header, which may stand below lines that begin with `#`, and the rows, each with its
+    place.
 
-    Its delimiter is `,`, `;`, `|` or a tab. Rows are counted in `report`, which also has those
+    The delimiter is `,`, `;`, `|` or a tab. Rows are counted in `report`, which also has those
     that are not as long as the header. Raises `InputError`.
     """
-    first = first.lstrip("\ufeff")
+    first, above = stream.readline().lstrip("\ufeff"), 1
+    while first.startswith("#") or first.isspace():
+        first, above = stream.readline(), above + 1
     delimiter = max(",;\t|", key=first.count)
     try:
         header = [name.strip() for name in next(csv.reader([first], delimiter=delimiter), [])]
     except csv.Error as error:
-        raise InputError(f"line 1 is not CSV: {error}; export the file again.") from None
-    return header, _csv_rows(csv.reader(stream, delimiter=delimiter), len(header), report)
+        raise InputError(f"line {above} is not CSV: {error}; export the file again.") from None
+    return header, _csv_rows(csv.reader(stream, delimiter=delimiter), above, len(header), report)
 
 
-def _csv_rows(rows: Any, columns: int, report: ImportReport) -> Iterator[tuple[str, list[str]]]:
+def _csv_rows(
+    rows: Any, above: int, columns: int, report: ImportReport
+) -> Iterator[tuple[str, list[str]]]:
     while True:
         try:
             cells = next(rows, None)
         except csv.Error as error:
             raise InputError(
-                f"line {rows.line_num + 1} is not CSV: {error}; correct that line, or export the "
-                "file again."
+                f"line {rows.line_num + above} is not CSV: {error}; correct that line, or export "
+                "the file again."
             ) from None
         if cells is None:
             return
         if not any(cells):
             continue
         report.rows += 1
-        place = f"line {rows.line_num + 1}"
+        place = f"line {rows.line_num + above}"
         if len(cells) == columns:
             yield place, cells
         else:

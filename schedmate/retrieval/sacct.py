@@ -673,6 +673,8 @@ class ImportReport:
     guessed: dict[str, str] = field(default_factory=dict)
     unnamed: set[str] = field(default_factory=set)
     """Trackable resources that are stated by a site's own number only."""
+    lacking: set[str] = field(default_factory=set)
+    """Fields that no column holds and without which a reader assumes something."""
 
     def reject(self, place: str, reason: str) -> None:
         """Count one bad row."""

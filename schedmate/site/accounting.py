@@ -46,7 +46,7 @@ from schedmate.retrieval.sacct import (
 )
 from schedmate.retrieval.sacct import parse_duration as parse_length
 
-FORMATS = ("sacct-json", "sacct", "csv", "swf", "kubernetes", "ray", "jsonl")
+FORMATS = ("sacct-json", "sacct", "csv", "jsonl", "kubectl-json", "ray-json", "swf")
 """What a job list may be written in."""
 _SWF_STATES: dict[str, JobState] = {"0": "FAILED", "1": "COMPLETED", "5": "CANCELLED"}
 _RAY_STATES: dict[str, JobState] = {
@@ -94,10 +94,6 @@ class AccountedJob(NamedTuple):
 def detect(head: str) -> str:
     """The format of a job list that begins so; raises `InputError` when none fits."""
     text = head.lstrip("\ufeff \t\r\n")
-    if text.startswith("["):
-        return "ray"
-    if text.startswith("{") and re.search(r'"(?:items|apiVersion)"\s*:', text[:2000]):
-        return "kubernetes"
     first = text.splitlines()[0] if text else ""
     if first.startswith(";") or re.fullmatch(r"(?:-?[\d.]+\s+){17}-?[\d.]+\s*", first):
         return "swf"
@@ -126,8 +122,8 @@ def read_jobs(
         "jsonl": lambda: of_records(import_jsonl(source.stream, report)),
         "csv": lambda: _read_csv(source.stream, columns, report),
         "swf": lambda: _read_swf(source.stream, report),
-        "kubernetes": lambda: _read_kubernetes(source.stream, report),
-        "ray": lambda: _read_ray(source.stream, report),
+        "kubectl-json": lambda: _read_kubernetes(source.stream, report),
+        "ray-json": lambda: _read_ray(source.stream, report),
     }
     return readers[kind]()
 
@@ -251,11 +247,10 @@ def parse_columns(items: Iterable[str]) -> dict[str, str]:
 def _read_csv(
     stream: IO[str], columns: Mapping[str, str], report: ImportReport
 ) -> Iterator[AccountedJob]:
-    first = stream.readline().lstrip("\ufeff")
-    while first.startswith("#"):
-        first = stream.readline()
-    header, rows = csv_table(first, stream, report)
+    header, rows = csv_table(stream, report)
     places = _places([name.lower() for name in header], columns)
+    if "state" not in places:
+        report.lacking.add("state")
     tres = places["tres"][0] if "tres" in places and "gpus" not in places else None
     for place, cells in rows:
         if tres is not None:

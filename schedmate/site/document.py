@@ -162,6 +162,9 @@ class Cause(_Part):
 class Failures(_Part):
     """What failed, and what it cost."""
 
+    states_known: bool = Field(
+        description="false: the list has no states, and what ran counts as completed"
+    )
     states: list[StateCost]
     lost_share: float | None = Field(
         description="Share of all hours of the report's unit that jobs used which did not complete"

@@ -31,9 +31,16 @@ _HOURS = ", ".join(
 _ENDED = "state NOT IN ('PENDING', 'RUNNING')"
 
 
-def failures(table: JobTable, resource: str, on_progress: Callable[[int, str], None]) -> Failures:
+def failures(
+    table: JobTable,
+    resource: str,
+    on_progress: Callable[[int, str], None],
+    *,
+    states_known: bool = True,
+) -> Failures:
     """Everything of the section. Costs count `resource`, a column of the table.
 
+    `states_known` is false for a list whose jobs count as completed because it has no states.
     `on_progress` gets the number of logs that were read.
     """
     states = [
@@ -51,9 +58,10 @@ def failures(table: JobTable, resource: str, on_progress: Callable[[int, str], N
     repeats = sorted(_repeats(table), key=lambda one: (-hours(one), -one.repeats, one.state))
     verdicts, missing = _read_logs(table, on_progress)
     return Failures(
+        states_known=states_known,
         states=states,
         lost_share=sum(hours(one) for one in states if one.state != "COMPLETED") / total
-        if total
+        if total and states_known
         else None,
         repeated=sum(one.repeats for one in repeats),
         repeated_hours=sum(map(hours, repeats)),

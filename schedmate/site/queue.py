@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from schedmate.base.terminal import counted
 from schedmate.cluster.bounds import OrderBounds, order_value
 from schedmate.jobs import Estimate
 from schedmate.schedulers.estimators import Table
@@ -148,6 +149,23 @@ class _Machine(NamedTuple):
         return (row.part or "-") if "" not in self.pools else ""
 
 
+def _lacking(table: JobTable, resource: str) -> str:
+    """A sentence on what the list does not say of its jobs, where it is that."""
+    needed = {
+        "submission": "submit IS NOT NULL",
+        "start": "start IS NOT NULL",
+        "end": "end IS NOT NULL",
+        f"number of {UNITS[resource]}s": f"{resource} > 0",
+    }
+    ran = table.one("SELECT count(*) FROM jobs WHERE run > 0")
+    stated = {
+        what: table.one(f"SELECT count(*) FROM jobs WHERE run > 0 AND {where}")
+        for what, where in needed.items()
+    }
+    few = [f"the {what} of {count:,}" for what, count in stated.items() if count < ran]
+    return f" It states {' and '.join(few)} of {counted(ran, 'job')} that ran." if few else ""
+
+
 @dataclass
 class _Window:
     """Jobs that matter from `begin` on: first those that ran, then those that waited or came."""
@@ -169,7 +187,7 @@ def what_if(
     if count < LEAST_JOBS:
         return Queue(
             reason=f"Not modelled: the waits of {count:,} jobs are known, {LEAST_JOBS:,} are the "
-            "least. The list needs the submission, start, end and size of each job.",
+            f"least that the list has to state.{_lacking(table, resource)}",
             fidelity=None,
             scenarios=[],
             groups=[],

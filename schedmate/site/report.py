@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from schedmate.base.data import load
 from schedmate.base.errors import InputError
+from schedmate.base.inputs import format_duration
 from schedmate.base.terminal import counted
 from schedmate.cluster.bounds import OrderBounds
 from schedmate.cluster.slurm.reading import LogRun, log_path
@@ -20,13 +21,14 @@ from schedmate.site.document import (
     Coverage,
     Failures,
     Predictability,
+    Predicted,
     Queue,
     SiteReport,
     requested_words,
     unused_words,
 )
 from schedmate.site.failures import FAILED, failures
-from schedmate.site.predictability import REPLAYED, replay, replayable
+from schedmate.site.predictability import LEAST, REPLAYED, replay, replayable
 from schedmate.site.queue import BOTH, ORDERED, STEPS, TODAY, UNITS, what_if
 from schedmate.site.table import JobTable, job_table
 
@@ -35,6 +37,13 @@ Advance = Callable[[int, str], None]
 WORTH = 0.05
 """Least share by which mean waits must fall for an order to be advised."""
 MOST_UNUSED, REPEATED_SHARE = 0.5, 0.01
+USEFUL = 1 / 3
+"""Share of run times that estimates must be within 2x of to be advised: the replays of public logs
+have between 8 and 70 %."""
+COMMON_LIMIT = 0.2
+"""Share of a partition's jobs that request one same time, from which that may be its default."""
+LONGEST_LIST_S = 100 * 365.25 * 86_400
+_ORDER = ("switch on", "look at", "wait")
 
 
 @dataclass(frozen=True)
@@ -80,12 +89,18 @@ def site_report(
                 f"no job of the list ran: {counted(report.rows, 'row')} read{bad}; export ended "
                 "jobs with their start, end and state."
             )
+        _check_times(table)
         most = min(request.replayed, replayable(table))
         advance = stage("replaying estimates", most)
         predicted = replay(table, most, lambda done: advance(done, f"{done:,} of {most:,}"))
         resource = _resource(table)
         queue = what_if(table, resource, stage("modelling the queue", STEPS))
-        failed = failures(table, resource, stage("looking at failures", None))
+        failed = failures(
+            table,
+            resource,
+            stage("looking at failures", None),
+            states_known="state" not in report.lacking,
+        )
         return SiteReport(
             source="a list of jobs" if request.anonymize else request.source,
             unit=UNITS[resource],
@@ -93,8 +108,21 @@ def site_report(
             predictability=predicted,
             queue=queue,
             failures=failed,
-            advice=list(advised(table, request, predicted, queue, failed)),
+            advice=advised(table, request, predicted, queue, failed),
             notes=list(_notes(table, request, predicted, report)),
+        )
+
+
+def _check_times(table: JobTable) -> None:
+    """Raise `InputError` where times cannot be seconds: nine in ten submissions span a century."""
+    count = table.one("SELECT count(*) FROM jobs WHERE submit IS NOT NULL")
+    at = "SELECT submit FROM jobs WHERE submit IS NOT NULL ORDER BY submit LIMIT 1 OFFSET ?"
+    first, last = (table.one(at, int(share * (count - 1))) for share in (0.05, 0.95))
+    if last - first > LONGEST_LIST_S:
+        raise InputError(
+            f"the submissions of the list span {(last - first) / 86_400:,.0f} days, so its times "
+            "are no seconds; say what they count, --map submit=COLUMN:ms (or us, ns), and the same "
+            "of start and end."
         )
 
 
@@ -198,20 +226,23 @@ def advised(
     predicted: Predictability,
     queue: Queue,
     failed: Failures,
+) -> list[Advice]:
+    """What the findings speak for: first what to switch on, in the order in which that is safe,
+    last what had better wait."""
+    found = _advised(table, request, predicted, queue, failed)
+    return sorted(found, key=lambda one: _ORDER.index(one.kind))
+
+
+def _advised(
+    table: JobTable,
+    request: Request,
+    predicted: Predictability,
+    queue: Queue,
+    failed: Failures,
 ) -> Iterator[Advice]:
-    """What the findings speak for, in the order in which it is safe to switch it on."""
     total = predicted.total
     if total is not None:
-        better = total.estimate > max(total.requested, total.last)
-        yield _advice(
-            "observe",
-            request,
-            f"Of {total.jobs:,} completed jobs the estimates at submission were within 2x of the "
-            f"run time for {total.estimate:.0%}, {requested_words(total)} for "
-            f"{total.requested:.0%}, the last run of a like job for {total.last:.0%}."
-            + ("" if better else " Here a simpler predictor is at least as good."),
-            "switch on" if better else "look at",
-        )
+        yield _observing(request, total)
     yield _ordering(request, queue)
     if total is not None and total.unused is not None and total.unused > MOST_UNUSED:
         yield from _limits(table, request, total.unused)
@@ -236,6 +267,21 @@ def advised(
             f"used {failed.repeated_hours:,.0f} hours ({failed.repeated_share:.1%} of all).",
             "switch on",
         )
+
+
+def _observing(request: Request, total: Predicted) -> Advice:
+    why = (
+        f"Of {total.jobs:,} completed jobs the estimates at submission were within 2x of the "
+        f"run time for {total.estimate:.0%}, {requested_words(total)} for "
+        f"{total.requested:.0%}, the last run of a like job for {total.last:.0%}."
+    )
+    if total.estimate < USEFUL:
+        why += " That is too few to rely on: let more history come together, and report again."
+        return _advice("observe", request, why, "wait")
+    if total.estimate <= max(total.requested, total.last):
+        why += " Here a simpler predictor is at least as good."
+        return _advice("observe", request, why, "look at")
+    return _advice("observe", request, why, "switch on")
 
 
 def _ordering(request: Request, queue: Queue) -> Advice:
@@ -271,33 +317,38 @@ def _ordering(request: Request, queue: Queue) -> Advice:
 
 
 def _limits(table: JobTable, request: Request, unused: float) -> Iterator[Advice]:
-    """For the partition with most unused time: the 95th percentile of its run times."""
-    found = next(
-        table.select(
-            "SELECT part, count(*) AS n FROM jobs WHERE run > 0 AND lim > 0 AND part IS NOT NULL "
-            "GROUP BY part ORDER BY sum((lim - run) * max(gpus, cpus, 1)) DESC LIMIT 1"
-        ),
-        None,
+    """For the partition and time that leave most unused: the 95th percentile of those jobs' runs.
+
+    A time that many request alike is most likely the default, which alone `DefaultTime` changes.
+    """
+    found = table.select(
+        "SELECT part, lim, count(*) AS n, sum(count(*)) OVER (PARTITION BY part) "
+        "FROM jobs WHERE run > 0 AND lim > 0 AND part IS NOT NULL GROUP BY part, lim "
+        "ORDER BY sum((lim - run) * max(gpus, cpus, 1)) DESC"
     )
-    if found is None:
+    for part, limit_s, count, of_part in found:
+        if count < max(LEAST, COMMON_LIMIT * of_part):
+            continue
+        run = table.one(
+            "SELECT run FROM jobs WHERE run > 0 AND lim = ? AND part = ? "
+            "ORDER BY run LIMIT 1 OFFSET ?",
+            limit_s, part, min(count - 1, int(0.95 * count)),
+        )  # fmt: skip
+        hours = max(1, -(-int(run) // 3600))
+        if hours * 3600 > MOST_UNUSED * limit_s:
+            continue
+        yield _advice(
+            "limits",
+            request,
+            f"Of the requested time, weighted by size, {unused_words(unused)} is never used. In "
+            f"partition {part} {count:,} of {of_part:,} jobs request {format_duration(limit_s)}, "
+            f"which may be its default; 95 % of them run for less than {hours:,} h.",
+            "look at",
+            partition=quote(part),
+            limit=f"{hours // 24}-{hours % 24:02d}:00:00",
+            seconds=str(hours * 3600),
+        )
         return
-    part, count = found
-    at = min(count - 1, int(0.95 * count))
-    run = table.one(
-        "SELECT run FROM jobs WHERE run > 0 AND lim > 0 AND part = ? ORDER BY run LIMIT 1 OFFSET ?",
-        part, at,
-    )  # fmt: skip
-    hours = max(1, -(-int(run) // 3600))
-    yield _advice(
-        "limits",
-        request,
-        f"Of the requested time, weighted by size, {unused_words(unused)} is never used. Of the "
-        f"{count:,} jobs of {part} that state a limit 95 % run for less than {hours:,} h.",
-        "look at",
-        partition=quote(part),
-        limit=f"{hours // 24}-{hours % 24:02d}:00:00",
-        seconds=str(hours * 3600),
-    )
 
 
 def _advice(

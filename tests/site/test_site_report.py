@@ -130,10 +130,11 @@ def read(text: str, wanted: str | None = None, **columns: str) -> tuple[list[Acc
     [
         (SACCT, "sacct", 0),
         (json.dumps(SACCT_JSON), "sacct-json", 0),
-        (json.dumps(KUBERNETES), "kubernetes", 0),
-        (json.dumps(RAY), "ray", 1),
+        (json.dumps(KUBERNETES), "kubectl-json", 0),
+        (json.dumps(RAY), "ray-json", 1),
         (SWF, "swf", 1),
         (CSV, "csv", 0),
+        ("# made by hand\n# on 1 May\n\n" + CSV, "csv", 0),
     ],
 )
 def test_every_list_gives_the_same_job(text: str, kind: str, bad: int) -> None:
@@ -145,13 +146,13 @@ def test_every_list_gives_the_same_job(text: str, kind: str, bad: int) -> None:
     assert (job.state, job.run_s, job.end) == ("COMPLETED", 3600, 1700003660)
     assert job.user == ("3" if kind == "swf" else "ann")
     assert (job.cpus if kind == "swf" else job.gpus) == (16 if kind == "swf" else 2)
-    if kind != "ray":  # which keeps neither
+    if kind != "ray-json":  # which keeps neither
         assert (job.submit, job.start) == (1700000000, 1700000060)
         assert job.partition == ("2" if kind == "swf" else "gpu")
     if kind.startswith("sacct"):
         assert job.hosts == ("gpu01", "gpu02")
         assert (job.group, job.limit_s, job.cpus) == ("vision", 7200, 16)
-    if kind == "kubernetes":
+    if kind == "kubectl-json":
         assert (job.name, job.limit_s) == ("train", 7200)
 
 
@@ -182,6 +183,78 @@ def test_what_a_list_does_not_say_is_said(cli: Cli, tmp_path: Path) -> None:
     assert "resources by number only (1002)" in said
     assert "the running median (the list states no requested times)" in said
     assert "of 0 users" not in said
+
+
+def made_up(rows: list[str], header: str, folder: Path) -> str:
+    path = folder / "jobs.csv"
+    path.write_text("\n".join([header, *rows]) + "\n")
+    return str(path)
+
+
+def test_without_states_and_starts_the_report_says_which_columns_it_lacks(
+    cli: Cli, tmp_path: Path
+) -> None:
+    path = made_up([f"{n},{n * 60},900,2" for n in range(300)], "id,submit,run,gpus", tmp_path)
+    report = tmp_path / "report.md"
+    done = cli("site-report", path, "--json", "--markdown", str(report))
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert found["failures"]["states_known"] is False
+    assert found["failures"]["lost_share"] is None
+    text = report.read_text()
+    assert "the list has no states" in text
+    assert "Jobs by state" not in text
+    assert (
+        "It states the start of 0 and the end of 0 of 300 jobs that ran" in found["queue"]["reason"]
+    )
+
+
+def test_times_that_are_no_seconds_are_refused_with_the_way_to_say_so(
+    cli: Cli, tmp_path: Path
+) -> None:
+    rows = [f"{n},{(1_700_000_000 + n * 60) * 10**6},900,2" for n in range(300)]
+    path = made_up(rows, "id,submit,run,gpus", tmp_path)
+    done = cli("site-report", path)
+    assert done.code == 3
+    assert "--map submit=COLUMN:ms (or us, ns)" in done.err
+    assert cli("site-report", path, "--map", "submit=submit:us").code == 0
+
+
+def test_estimates_that_say_little_are_not_advised(cli: Cli, tmp_path: Path) -> None:
+    lengths = random.Random(3)
+    rows = [
+        f"{n},ann{n % 7},{n * 600},{n * 600 + 60},{10 ** lengths.uniform(0, 6):.0f},2,COMPLETED"
+        for n in range(2000)
+    ]
+    path = made_up(rows, "id,user,submit,start,run,gpus,state", tmp_path)
+    done = cli("site-report", path, "--json")
+    assert done.code == 0, done.err
+    advice = json.loads(done.out)["advice"]
+    kinds = [one["kind"] for one in advice]
+    assert kinds == sorted(kinds, key=["switch on", "look at", "wait"].index)
+    [observe] = [one for one in advice if "observe" in one["title"]]
+    assert observe["kind"] == "wait"
+    assert "too few to rely on" in observe["why"]
+
+
+def test_a_default_limit_is_judged_by_the_jobs_that_seem_to_have_it(
+    cli: Cli, tmp_path: Path
+) -> None:
+    """Those that state a time of their own run long, and DefaultTime does not touch them."""
+    rows = [
+        f"{n},ann,gpu,{n * 600},{n * 600 + 60},{1800 if n % 2 else 40_000},"
+        f"{86_400 if n % 2 else 43_000 + n},2,COMPLETED"
+        for n in range(2000)
+    ]
+    header = "id,user,partition,submit,start,run,time_limit_s,gpus,state"
+    done = cli("site-report", made_up(rows, header, tmp_path), "--json")
+    assert done.code == 0, done.err
+    [limit] = [one for one in json.loads(done.out)["advice"] if "DefaultTime" in one["setting"]]
+    assert "1,000 of 2,000 jobs request 24 h" in limit["why"]
+    assert "DefaultTime=0-01:00:00" in limit["setting"]
+    own = [row.replace(",86400,", f",{80_000 + n},") for n, row in enumerate(rows)]
+    done = cli("site-report", made_up(own, header, tmp_path), "--json")
+    assert not [one for one in json.loads(done.out)["advice"] if "DefaultTime" in one["setting"]]
 
 
 @pytest.mark.parametrize(
@@ -367,6 +440,11 @@ def test_the_page_is_whole_and_markdown_has_its_sections(found: dict[str, Any]) 
     page = found["page"]
     assert page.count("<section ") == page.count("</section>") == 4
     assert "http://" not in page.replace("http://www.w3.org", "")
+    assert re.findall(r'd="M0 4H28"></path></svg> ([\w ]+)<', page) == [
+        "estimates",
+        "requested",
+        "last run",
+    ]
     data = re.search(r'id="data">(.*?)</script>', page, re.DOTALL)
     assert data is not None
     assert json.loads(data[1])["schema"] == "schedmate.site-report/v1"
