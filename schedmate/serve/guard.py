@@ -256,6 +256,8 @@ class Guard:
         if why_not is not None:
             raise RefusedError(503, "unavailable", f"the service {why_not}; try again.", 5)
         if self._options.socket is None:
+            if sum(name == b"host" for name, _ in scope["headers"]) > 1:  # RFC 9112, section 3.2
+                raise RefusedError(400, "host", "the request names its host more than once.")
             self._check_host(headers)
         client = scope.get("client")
         if not self._rate.allows(client[0] if client else "unix"):

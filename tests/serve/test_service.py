@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -284,6 +285,10 @@ class TestAccess:
                 ("evil.example", 421), ("localhost", 200), ("GPU-Login:8765", 200), ("", 421),
             ):  # fmt: skip
                 assert one.get("/v1/history", Host=host).status_code == status
+            with socket.create_connection(("127.0.0.1", one.address)) as plain:
+                twice = b"Host: evil.example\r\nHost: localhost\r\n"
+                plain.sendall(b"GET /v1/history HTTP/1.1\r\n" + twice + b"\r\n")
+                assert plain.recv(100).startswith(b"HTTP/1.1 400")
             jobs = {"jobs": [{"job_id": "1"}]}
             origin = f"http://127.0.0.1:{one.address}"
             for other in ("http://evil.example", "http://[", "null"):
