@@ -69,10 +69,10 @@ class Queue:
         self.store = Store(folder / "queue.db")
         self.reopen()
 
-    def reopen(self) -> None:
+    def reopen(self, clock: Callable[[], float] = time.time) -> None:
         seats = Seats(self.backend, "q", lease_s=self.options.lease_s, keep_s=60.0, start_s=60.0)
         self.queue = Controller(
-            self.store, self._policy(), seats, self.options, observers=self._observers
+            self.store, self._policy(), seats, self.options, observers=self._observers, clock=clock
         )
         self.queue.recover()
 

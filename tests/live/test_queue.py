@@ -291,6 +291,19 @@ def test_a_lost_node_and_its_lease(make: Make, monkeypatch: pytest.MonkeyPatch) 
     assert queue.store.runs_of(other)[0].places[0].name == "node9"
 
 
+def test_a_restarted_queue_waits_for_the_lease_of_a_lost_run_again(make: Make) -> None:
+    """The clock, by which the rest of the lease was stored, may have been set since."""
+    queue = make("fifo", 1, 1, lease_s=2.0)
+    job = queue.submit_work("w")
+    queue.runs(job)
+    queue.backend.lose(queue.store.runs_of(job)[0].places[0].node)
+    queue.until(lambda: queue.outcomes(job)[0] == "LOST")
+    queue.reopen(clock=lambda: time.time() + 3600)
+    began = time.monotonic()
+    queue.until(lambda: len(queue.outcomes(job)) >= 2)
+    assert time.monotonic() - began >= 2.0
+
+
 def test_a_killed_supervisor_takes_the_command_along(make: Make) -> None:
     queue = make("fifo", 1)
     job = queue.submit_work("w")

@@ -289,6 +289,9 @@ class Controller(NodesOnBoard):
             view.requested.append(view.requested[-1] + job.gpus)
         for observer in self.observers:
             observer.submitted(job)
+        if stored.losses and stored.not_before:
+            # an earlier queue lost it, and how long ago the clock may not tell
+            self._alive_until[job.index] = time.monotonic() + self.options.lease_s
         until = stored.not_before
         if stored.held:
             until = NEVER
