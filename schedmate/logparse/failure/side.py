@@ -33,6 +33,8 @@ _TRACEBACK = "Traceback (most recent call"
 BY_OWN_CODE = "The job's own code raises it."
 PASSED = "The job's own code handed over what is refused."
 ASKED = "A library refuses what the job's own code asks of it, right below the call."
+LACKING = frozenset({"Out of Memory", "Model Loading"})
+"""Names of failures in which something was missing or damaged: nothing is refused."""
 NEAR = 2
 """Frames of libraries below the job's own last one up to which they only check what was asked."""
 
@@ -105,6 +107,8 @@ def side_of(rule: Rule, texts: Sequence[str], text: str) -> Rule:
         return rule.as_script(BY_OWN_CODE)
     if rule.general and raised_by_program(texts):  # the frame alone decides
         return rule.as_script(BY_OWN_CODE, shown=False)
+    if rule.name in LACKING:
+        return rule
     if own and next(n for n, call in enumerate(reversed(calls)) if call.own) <= NEAR:
         return rule.model_copy(update={"type": "script", "why": ASKED})
     return rule

@@ -64,6 +64,13 @@ def test_each_wording_knows_its_example(kind: str) -> None:
             "ValueError: unsupported layout",
             "framework",
         ),
+        # what was missing or damaged was not refused
+        ([own("load(x)"), LIB.format(source="return read(x)")], "MemoryError", "framework"),
+        (
+            [own("load(x)"), LIB.format(source="return read(x)")],
+            "_pickle.UnpicklingError: pickle data was truncated",
+            "framework",
+        ),
         ([LIB.format(source="assert ok")], "AssertionError", "framework"),
         ([LIB.format(source="x.y")], "AttributeError: 'NoneType' object has no attribute 'y'",
          "framework"),
