@@ -181,6 +181,15 @@ def test_a_counter_that_starts_again_after_a_long_pause_begins_a_run() -> None:
     assert len(attempts(file_of(at_once))) == 1
 
 
+@pytest.mark.parametrize("prefix", ["", "[rank0]: "])
+def test_source_that_a_traceback_quotes_begins_no_run(prefix: str) -> None:
+    """`assert step < 5` is no step 5."""
+    failed = trace("AssertionError").replace("go()", "assert step < 5")
+    lines = [f"step {n}/40 | loss 1.0 | 0.1 s/it" for n in range(21)] + failed.splitlines()
+    (found,) = attempts(file_of("".join(f"{prefix}{line}\n" for line in lines)))
+    assert (found.first_line, found.last_line) == (1, 25)
+
+
 @given(
     st.integers(2, 6),
     st.integers(2, 6),

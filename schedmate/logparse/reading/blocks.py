@@ -373,6 +373,15 @@ def _count(words: bytes = rb"epoch|iter(?:ation)?|step") -> Any:
     return re2.compile(_COUNT % words)
 
 
+def _counts(data: bytes) -> Iterator[re.Match[bytes]]:
+    """What counts steps or epochs, but for the source that a traceback quotes below a frame."""
+    for match in _count().finditer(data):
+        start = data.rfind(b"\n", 0, match.start(1))
+        if not _ABOVE_SOURCE.match(data[data.rfind(b"\n", 0, max(0, start)) + 1 : max(0, start)]):
+            yield match
+
+
+_ABOVE_SOURCE = re.compile(rb"""[^\n"]{0,200}File "[^"\n]{1,4000}", line \d""")
 MOST_ENDS = 500
 """Limit for the ends, the last ones, after which a new run is looked for."""
 
@@ -387,11 +396,11 @@ def _after_ends(file: LogFile, ends: Sequence[_Mark]) -> Iterator[tuple[int, _Ma
         end = file.line_offset(one_end.line + 1)
         until = min(file.size, end + BETWEEN) if following is None else following.offset
         after = file.read(end, min(until - end, BETWEEN))
-        found = _count().search(after)
+        found = next(_counts(after), None)
         if found is None:
             continue
         start = file.align(max(0, one_end.offset - BETWEEN // 4))
-        counts = list(_count().finditer(file.read(start, one_end.offset - start)))
+        counts = list(_counts(file.read(start, one_end.offset - start)))
         before = {one[1].lower(): int(one[2]) for one in counts}
         line = _line_at(after, found.start(1))
         if _patterns().finished.search(line):
@@ -417,7 +426,7 @@ def _told_again(file: LogFile) -> list[_Mark]:
     import re2
 
     head = file.read(0, COUNTED_WITHIN)
-    count = _count().search(head)
+    count = next(_counts(head), None)
     if count is None:
         return []
     told = [
@@ -447,7 +456,7 @@ def _told_again(file: LogFile) -> list[_Mark]:
 
 
 def _before_count(data: bytes) -> bytes:
-    count = _count().search(data)
+    count = next(_counts(data), None)
     return data[: count.start(1)] if count is not None else data
 
 
@@ -480,7 +489,7 @@ def _paused(file: LogFile, at: int) -> bool:
     """Whether the log paused after its last count before a byte for much longer than before it."""
     start = file.align(max(0, at - BETWEEN // 4))
     before = file.read(start, at - start)
-    last = max((one.end() for one in _count().finditer(before)), default=0)
+    last = max((one.end() for one in _counts(before)), default=0)
     rest = before.find(b"\n", last) + 1
     data = before + _before_count(file.read(at, BETWEEN))
     times = [(0 if n < rest else 1, parse_line(line, 1).time) for n, line in _offsets(data)]
