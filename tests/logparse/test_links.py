@@ -224,3 +224,21 @@ def test_a_file_that_was_made_a_pipe_is_not_waited_for(
     monkeypatch.setattr(Path, "stat", lambda _self: whole)
     with pytest.raises(LogError, match="is not a regular file"):
         open_regular(path)
+
+
+def test_of_a_directory_with_too_many_files_no_further_ones_are_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as `/`, which a list of jobs may name for a log."""
+    monkeypatch.setattr("schedmate.logparse.reading.log.MAX_FILES", 3)
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        for rank in range(4):
+            (tmp_path / folder / f"rank_{rank}.log").write_text("step 1/2\n")
+    looked: list[Path] = []
+    real = os.scandir
+    with monkeypatch.context() as watched:
+        watched.setattr(os, "scandir", lambda path: looked.append(Path(path)) or real(path))
+        with pytest.raises(LogError, match="holds more than 3 files; give the directory of one"):
+            open_log(tmp_path)
+    assert looked == [tmp_path, tmp_path / "a"]

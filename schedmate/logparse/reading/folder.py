@@ -80,9 +80,12 @@ class Folder:
                 raise LogError(f"{path} was made a link while it was read.") from None
             raise unreadable(path, error) from None
 
-    def files(self) -> FolderFiles:
-        """Its files, including those of all folders below it, and notes on what was left out."""
-        listing = FolderFiles(self)
+    def files(self, most: int | None = None) -> FolderFiles:
+        """Its files, including those of all folders below it, and notes on what was left out.
+
+        Raises `LogError` as soon as there are more than `most`.
+        """
+        listing = FolderFiles(self, most)
         listing.look_at(self.root)
         listing.sort_out_links()
         return listing
@@ -117,11 +120,17 @@ def _no_file(path: Path) -> LogError:
     )
 
 
+def too_many_files(root: Path, most: int) -> LogError:
+    """What is said of a directory that is no job's."""
+    return LogError(f"{root} holds more than {most:,} files; give the directory of one job.")
+
+
 @dataclass
 class FolderFiles:
     """The files of a directory in the order of their names; `notes` say what was left out."""
 
     folder: Folder
+    most: int | None = None
     paths: list[Path] = field(default_factory=list)
     _left_out: list[str] = field(default_factory=list)
     _links: list[tuple[Path, Path]] = field(default_factory=list)
@@ -135,7 +144,8 @@ class FolderFiles:
         return self._left_out[:NOTES_SHOWN] + (rest if more > 0 else [])
 
     def look_at(self, folder: Path) -> None:
-        """Add the files below a folder. Raises `LogError` if the first one is unreadable."""
+        """Add the files below a folder. Raises `LogError` if the first one is unreadable, or if
+        there are too many."""
         waiting = [folder]
         while waiting:
             below = waiting.pop()
@@ -150,6 +160,8 @@ class FolderFiles:
                 self._left_out.append(str(unreadable(below, error)))
                 continue
             waiting += list(self._sub_folders(below, ordered))[::-1]
+            if self.most is not None and len(self.paths) > self.most:
+                raise too_many_files(self.folder.root, self.most)
 
     def take(self, path: Path) -> None:
         """Add one file, or those below a folder; links out of the directory are left out."""

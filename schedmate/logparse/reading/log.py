@@ -26,7 +26,7 @@ from schedmate.base.errors import InputError
 from schedmate.base.reading import open_descriptor
 from schedmate.base.terminal import clean, counted
 from schedmate.logparse.numbers import bounded_time
-from schedmate.logparse.reading.folder import Folder, LogError, is_of_tracker
+from schedmate.logparse.reading.folder import Folder, LogError, is_of_tracker, too_many_files
 from schedmate.logparse.reading.lines import (
     Layout,
     Line,
@@ -310,7 +310,7 @@ def open_log(path: Path | str, *, follow_links: bool = False) -> Log:
         file = LogFile("standard input", storage)
     elif is_directory(Path(path)):
         folder = Folder(Path(path), follow_links)
-        listing = folder.files()
+        listing = folder.files(MAX_FILES)
         log = open_files(str(path), listing.paths, folder)
         log.warnings += listing.notes
         return log
@@ -397,9 +397,7 @@ def open_files(name: str, paths: Iterable[Path], folder: Folder) -> Log:
         readable.append((origin, file))
         log.warnings += [warning] if warning else []
         if len(readable) > MAX_FILES:
-            raise LogError(
-                f"{root} holds more than {MAX_FILES:,} files; give the directory of one job."
-            )
+            raise too_many_files(root, MAX_FILES)
     readable.sort(key=lambda pair: (pair[0].rank is None, pair[0].rank or 0, pair[1].name))
     log.files = [file for _, file in readable]
     if skipped:
