@@ -45,8 +45,6 @@ REPEATED = 5
 """Equal lines since the last progress that show a loop of attempts."""
 TAIL = 1 << 18
 """Bytes behind the last progress in which such lines are counted."""
-BEHIND_LINES = 3
-"""Lines about progress that a rank has to be behind the others."""
 SHOWN = 160
 """Characters of a line that are shown."""
 
