@@ -17,6 +17,7 @@ from schedmate.base.terminal import strip_escapes, visible
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from markupsafe import Markup
 
 
 FOLDER = Path(__file__).parent
@@ -48,6 +49,18 @@ def shown(text: object, limit: int = 500) -> str:
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
+def prose(text: object, limit: int = 1200) -> Markup:
+    """A sentence of ours, shown: what stands between a pair of backticks is code."""
+    from markupsafe import Markup, escape
+
+    parts = shown(text, limit).split("`")
+    if not len(parts) % 2:  # they are not pairs
+        parts = ["`".join(parts)]
+    made = (Markup("<code>{}</code>").format(part) if n % 2 else escape(part)
+            for n, part in enumerate(parts))  # fmt: skip
+    return Markup("").join(made)
+
+
 def embedded(document: Any) -> str:
     """A JSON document as the content of a script element that is never run."""
     text = json.dumps(document, separators=(",", ":"), allow_nan=False)
@@ -69,7 +82,8 @@ def digest(text: str) -> str:
 def environment(folder: Path) -> Environment:
     """Templates of a folder: values are escaped, unknown names are errors.
 
-    Filters: `shown` for foreign text, `ours` for style and script of the package.
+    Filters: `shown` for foreign text, `prose` for sentences, `ours` for style and script of the
+    package.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
@@ -83,6 +97,7 @@ def environment(folder: Path) -> Environment:
         keep_trailing_newline=True,
     )
     templates.filters["shown"] = shown
+    templates.filters["prose"] = prose
     templates.filters["ours"] = Markup
     return templates
 

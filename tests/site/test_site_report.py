@@ -448,6 +448,9 @@ def test_the_page_is_whole_and_markdown_has_its_sections(found: dict[str, Any]) 
     data = re.search(r'id="data">(.*?)</script>', page, re.DOTALL)
     assert data is not None
     assert json.loads(data[1])["schema"] == "schedmate.site-report/v1"
+    undo = "diagnose: {allowed: false}"
+    assert f"<code>{undo}</code>" in page
+    assert f"Undo: `{undo}`" in found["markdown"]
     heads = re.findall(r"^## (.+)$", found["markdown"], re.MULTILINE)
     assert heads[-1] == "What to switch on first"
     assert "      allowed: true" in found["markdown"]
