@@ -151,6 +151,7 @@ class Readers:
         written: float,
         limits: WatchLimits,
         before: Health | None = None,
+        batch_size: int | None = None,
         wall_s: float | None = None,
     ) -> Health:
         """The health of a running job by its log; arguments as of `logparse.watch.watch_log`."""
@@ -160,6 +161,7 @@ class Readers:
             "written": written,
             "limits": limits._asdict(),
             "before": None if before is None else before.model_dump(mode="json"),
+            "batch_size": batch_size,
         }
         return Health.model_validate(self._read(WATCH, request, f"the log {log}", wall_s))
 
@@ -266,6 +268,7 @@ def watch_work(request: Any) -> Any:
             request["written"],
             limits=WatchLimits(**request["limits"]),
             before=None if before is None else Health.model_validate(before),
+            batch=request["batch_size"],
         )
     return health.model_dump(mode="json")
 

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 
-from schedmate.base.files import children
 from schedmate.base.inputs import format_duration
 from schedmate.cluster.acting import AGENT, Acting
 from schedmate.cluster.actions import REASON_PREFIX, Annotate
@@ -23,7 +21,7 @@ from schedmate.cluster.record import Record
 from schedmate.cluster.report import Followed, Pass
 from schedmate.jobs import JobSpec
 from schedmate.logparse.watch.alarms import Alarm, Alarms
-from schedmate.logparse.watch.health import WatchLimits
+from schedmate.logparse.watch.health import WatchLimits, written_at
 from schedmate.mate import SchedMate
 from schedmate.retrieval.remaining import remaining_time
 
@@ -86,7 +84,7 @@ class Following:
         if known_job is None or path is None or not has_text(path):
             return
         now = self._clock()
-        written = max(_written_at(path, now), job.started or 0.0)
+        written = max(written_at(path, now), job.started or 0.0)
         limits = WatchLimits(
             least_s=self._bounds.follow.silence,
             lines=LINES,
@@ -172,15 +170,6 @@ def note_of_alarm(alarm: Alarm) -> str:
         usual=format_duration(condition.usual_s or 0.0),
         ratio=condition.ratio or 1.0,
     )
-
-
-def _written_at(path: Path, now: float) -> float:
-    """When a log, or the newest of the files of a folder, was written [s since epoch]."""
-    times = []
-    for file in [path, *(children(path) if path.is_dir() else [])]:
-        with suppress(OSError):
-            times.append(file.stat().st_mtime)
-    return max(times, default=now)
 
 
 def has_text(path: Path) -> bool:

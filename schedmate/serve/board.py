@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from schedmate.base.errors import InputError
-from schedmate.base.journal import Connection, upgrade
-from schedmate.jobs import Diagnosis, Estimate, JobRecord, JobSpec, Progress
+from schedmate.base.journal import Connection, upgrade, with_column
+from schedmate.jobs import FAILURE_STATES, Diagnosis, Estimate, JobRecord, JobSpec, Progress
+from schedmate.jobs.health import Condition
 
 FILE = "board.db"
 KEPT_S = 30 * 86_400.0
@@ -24,9 +25,9 @@ KEPT_S = 30 * 86_400.0
 TIDIED_EVERY_S = 3600.0
 """Time after which older jobs are dropped again [s]."""
 LISTED = 200
+"""Rows of one table of the dashboard."""
 _WAITS = "state = 'PENDING' AND diagnosed IS NULL"
 """A job that was only diagnosed has a log, and its state is unknown where that shows no failure."""
-"""Rows of one table of the dashboard."""
 
 Job = dict[str, Any]
 
@@ -50,6 +51,8 @@ class Tracked:
     log: str | None
     batch_size: int | None
     follow: bool
+    conditions: Sequence[Condition] = ()
+    """What a person should know of it, the most urgent first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +113,11 @@ class Board:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._writer, self._reader = (_connect(path) for _ in range(2))
             script = resources.files(__package__).joinpath("board.sql").read_text("utf-8")
-            upgrade(self._writer, path, (script, READINGS))
+            limit, conditions = (
+                with_column("jobs", *column)
+                for column in (("limit_s", "REAL"), ("conditions", "TEXT"))
+            )
+            upgrade(self._writer, path, (script, READINGS, limit, conditions))
         except (OSError, sqlite3.Error) as error:
             raise InputError(
                 f"cannot keep the dashboard's state in {path}: {error}; name another --state."
@@ -157,13 +164,14 @@ class Board:
                 ),
             )
         elif isinstance(update, Tracked):
+            conditions = [one.model_dump(exclude_defaults=True) for one in update.conditions]
             self._writer.execute(
                 "UPDATE jobs SET state = iif(state = 'PENDING', 'RUNNING', state), tracked = ?, "
-                "progress = ?, log = coalesce(?, log), batch_size = ?, followed = max(followed, ?) "
-                "WHERE job_id = ?",
+                "progress = ?, log = coalesce(?, log), batch_size = ?, "
+                "followed = max(followed, ?), conditions = ? WHERE job_id = ?",
                 (
                     *(now, update.progress.model_dump_json(exclude_defaults=True), update.log),
-                    *(update.batch_size, update.follow, job.job_id),
+                    *(update.batch_size, update.follow, json.dumps(conditions), job.job_id),
                 ),
             )
             self._keep_reading(job.job_id, now, update.progress)
@@ -197,29 +205,34 @@ class Board:
     def _named(self, job: JobSpec, now: float) -> None:
         nodes = json.dumps(job.node_names) if job.node_names else None
         self._writer.execute(
-            "INSERT INTO jobs (job_id, name, user, gpus, nodes, state, submit_time, heard) "
-            "VALUES (?, ?, ?, ?, ?, 'PENDING', ?, ?) ON CONFLICT (job_id) DO UPDATE SET "
+            "INSERT INTO jobs (job_id, name, user, gpus, nodes, state, submit_time, limit_s, "
+            "heard) VALUES (?, ?, ?, ?, ?, 'PENDING', ?, ?, ?) ON CONFLICT (job_id) DO UPDATE SET "
             "name = coalesce(excluded.name, name), user = coalesce(excluded.user, user), "
             "gpus = coalesce(excluded.gpus, gpus), nodes = coalesce(excluded.nodes, nodes), "
-            "submit_time = coalesce(submit_time, excluded.submit_time), heard = excluded.heard",
-            (job.job_id, job.name, job.user, job.launch.gpus, nodes, job.submit_time, now),
+            "submit_time = coalesce(submit_time, excluded.submit_time), "
+            "limit_s = coalesce(excluded.limit_s, limit_s), heard = excluded.heard",
+            (
+                *(job.job_id, job.name, job.user, job.launch.gpus, nodes, job.submit_time),
+                *(job.launch.time_limit_s, now),
+            ),
         )
 
     def _heard(self, record: JobRecord, now: float) -> None:
         times = (record.submit_time, record.start_time, record.end_time, record.duration_s)
         self._writer.execute(
             "INSERT INTO jobs (job_id, name, user, gpus, state, submit_time, start_time, end_time, "
-            "duration_s, heard) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+            "duration_s, limit_s, heard) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
             "ON CONFLICT (job_id) DO UPDATE SET name = coalesce(excluded.name, name), "
             "user = coalesce(excluded.user, user), gpus = coalesce(excluded.gpus, gpus), "
             "state = iif(excluded.state = 'PENDING', state, excluded.state), "
             "submit_time = coalesce(excluded.submit_time, submit_time), "
             "start_time = coalesce(excluded.start_time, start_time), "
             "end_time = coalesce(excluded.end_time, end_time), "
-            "duration_s = coalesce(excluded.duration_s, duration_s), heard = excluded.heard",
+            "duration_s = coalesce(excluded.duration_s, duration_s), "
+            "limit_s = coalesce(excluded.limit_s, limit_s), heard = excluded.heard",
             (
                 *(record.job_id, record.name, record.user, record.launch.gpus, record.state),
-                *(*times, now),
+                *(*times, record.launch.time_limit_s, now),
             ),
         )
         if not record.ended:
@@ -252,14 +265,41 @@ class Board:
         return [tuple(row) for row in self._rows(sql, (job_id,))]
 
     def find(self, text: str, limit: int = LISTED) -> list[Job]:
-        """Jobs with a text in their id, name, user or nodes, the last heard of first."""
+        """Jobs with a text in their id, name, user or nodes: those of a user of this name first,
+        then the last heard of."""
         names = "job_id || ' ' || ifnull(name, '') || ' ' || ifnull(user, '') || ifnull(nodes, '')"
-        where = f"instr(lower({names}), lower(?)) > 0 ORDER BY heard DESC, job_id LIMIT ?"
-        return self._jobs(where, (text, limit))
+        where = (
+            f"instr(lower({names}), lower(?)) > 0 "
+            "ORDER BY ifnull(lower(user), '') <> lower(?), heard DESC, job_id LIMIT ?"
+        )
+        return self._jobs(where, (text, text, limit))
 
-    def on_nodes(self) -> list[Job]:
-        """The jobs of the month that ended, of which it is known where they ran."""
-        return self._jobs("nodes IS NOT NULL AND state NOT IN ('PENDING', 'RUNNING')")
+    def nodes_named(self, text: str, limit: int) -> list[str]:
+        """Nodes with a text in their names; one of just this name comes first."""
+        sql = (
+            "SELECT DISTINCT value FROM jobs, json_each(jobs.nodes) WHERE nodes IS NOT NULL "
+            "AND instr(lower(value), lower(?)) > 0 ORDER BY lower(value) <> lower(?), value LIMIT ?"
+        )
+        return [row[0] for row in self._rows(sql, (text, text, limit))]
+
+    def on_node(self, node: str, limit: int) -> list[Job]:
+        """Jobs that run, or ran, on a node or whose failure names it, the last ended ones first."""
+        where = (
+            "(EXISTS (SELECT 1 FROM json_each(jobs.nodes) WHERE value = ?) "
+            "OR json_extract(diagnosis, '$.node') = ?) "
+            "ORDER BY coalesce(end_time, diagnosed, heard) DESC, job_id LIMIT ?"
+        )
+        return self._jobs(where, (node, node, limit))
+
+    def ended_on_nodes(self) -> list[tuple[list[str], str | None, str | None]]:
+        """The jobs of the month that ended, of which it is known where they ran: their nodes, and
+        of a failure that was diagnosed its type and the node that it names."""
+        sql = (
+            "SELECT nodes, json_extract(diagnosis, '$.error_type'), "
+            "json_extract(diagnosis, '$.node') FROM jobs "
+            "WHERE nodes IS NOT NULL AND state NOT IN ('PENDING', 'RUNNING')"
+        )
+        return [(json.loads(nodes), kind, node) for nodes, kind, node in self._rows(sql, ())]
 
     def checked_by_day(self, since: float) -> list[tuple[int, int, int]]:
         """Days after a time [s since epoch], completed jobs with an estimate, and those that ended
@@ -276,14 +316,21 @@ class Board:
         return self._jobs(f"{_WAITS} ORDER BY submit_time, job_id LIMIT {LISTED}")
 
     def running(self) -> list[Job]:
-        """Running jobs, the most recently updated first."""
-        return self._jobs(f"state = 'RUNNING' ORDER BY heard DESC, job_id LIMIT {LISTED}")
+        """Running jobs: those of which a person should know something first, then the latest."""
+        order = "ifnull(conditions, '[]') = '[]', ifnull(start_time, submit_time) DESC, job_id"
+        return self._jobs(f"state = 'RUNNING' ORDER BY {order} LIMIT {LISTED}")
 
     def failures(self, limit: int = LISTED) -> list[Job]:
         """Failed jobs that were diagnosed, the latest first."""
         failed = "diagnosed IS NOT NULL AND json_extract(diagnosis, '$.error_type') <> 'none'"
-        where = f"{failed} ORDER BY diagnosed DESC, job_id LIMIT ?"
+        where = f"{failed} ORDER BY coalesce(end_time, diagnosed) DESC, job_id LIMIT ?"
         return self._jobs(where, (limit,))
+
+    def undiagnosed(self, since: float, limit: int) -> list[Job]:
+        """Jobs that failed after a time [s since epoch] without a diagnosis, the latest first."""
+        states = ", ".join(f"'{state}'" for state in sorted(FAILURE_STATES))
+        where = f"state IN ({states}) AND diagnosed IS NULL AND end_time >= ?"
+        return self._jobs(f"{where} ORDER BY end_time DESC, job_id LIMIT ?", (since, limit))
 
     def followed(self, limit: int) -> list[Job]:
         """Running jobs whose logs are due to be read, the longest unread first."""
@@ -315,7 +362,7 @@ class Board:
             names = [column[0] for column in cursor.description]
             jobs = [dict(zip(names, row, strict=True)) for row in cursor]
         for job in jobs:
-            for key in ("nodes", "progress", "diagnosis"):
+            for key in ("nodes", "progress", "diagnosis", "conditions"):
                 job[key] = json.loads(job[key]) if job[key] else None
         return jobs
 

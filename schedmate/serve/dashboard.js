@@ -5,7 +5,18 @@ const live = document.getElementById("live");
 
 function busy() {
   const at = document.activeElement;
-  return document.hidden || at?.matches("input") || [...document.querySelectorAll("form input:not([type=hidden]):not([type=search])")].some((one) => one.value);
+  return document.hidden || at?.matches("input:not([type=search])") || !getSelection().isCollapsed || [...document.querySelectorAll("form input:not([type=hidden]):not([type=search])")].some((one) => one.value);
+}
+
+// What has the focus in what is renewed, to be found again by its place and words.
+function focused() {
+  const at = document.activeElement;
+  if (!at || !at.closest("main, nav")) return null;
+  const words = (one) => `${one.tagName} ${one.getAttribute("href") || one.id} ${one.textContent}`;
+  const key = words(at);
+  const alike = (root) => [...root.querySelectorAll("main :is(a, button, summary, [tabindex]), nav a")].filter((one) => words(one) === key);
+  const place = alike(document).indexOf(at);
+  return () => { const found = alike(document); (found[place] || found[0])?.focus({ preventScroll: true }); };
 }
 
 function opened() {
@@ -21,13 +32,14 @@ function sorted() {
 }
 
 function sort(table, column, direction) {
-  const numeric = "number" in table.tHead.rows[0].cells[column].dataset;
+  const numeric = "number" in table.tHead.rows[0].cells[column].dataset || [...table.tBodies[0].rows].some((row) => "v" in (row.cells[column]?.dataset || {}));
   const key = (row) => {
-    const text = row.cells[Math.min(column, row.cells.length - 1)].textContent;
-    return numeric ? parseFloat(text.replaceAll(",", "")) || -Infinity : text;
+    const cell = row.cells[Math.min(column, row.cells.length - 1)];
+    const number = parseFloat("v" in cell.dataset ? cell.dataset.v : cell.textContent.replaceAll(",", ""));
+    return numeric ? (Number.isNaN(number) ? -Infinity : number) : cell.textContent;
   };
   const rows = [...table.tBodies[0].rows].map((row) => [key(row), row]);
-  rows.sort(([a], [b]) => (numeric ? a - b : a.localeCompare(b)) * (direction === "descending" ? -1 : 1));
+  rows.sort(([a], [b]) => (numeric ? (a < b ? -1 : a > b ? 1 : 0) : a.localeCompare(b)) * (direction === "descending" ? -1 : 1));
   table.tBodies[0].append(...rows.map(([, row]) => row));
   for (const head of table.tHead.rows[0].cells) head.removeAttribute("aria-sort");
   table.tHead.rows[0].cells[column].setAttribute("aria-sort", direction);
@@ -48,12 +60,17 @@ function prepare() {
 async function renew() {
   if (busy()) return;
   try {
-    const reply = await fetch("/", { credentials: "same-origin", redirect: "error" });
+    const reply = await fetch("/", { credentials: "same-origin", redirect: "manual" });
+    if (reply.type === "opaqueredirect") {
+      live.innerHTML = '· not up to date: <a href="/login">sign in again</a>';
+      live.className = "stale";
+      return;
+    }
     if (!reply.ok) throw new Error(reply.statusText);
     const page = new DOMParser().parseFromString(await reply.text(), "text/html");
     if (busy()) return;
-    const [open, order] = [opened(), sorted()];
-    for (const name of ["main", ".headline", "time"]) document.querySelector(name).replaceWith(page.querySelector(name));
+    const [open, order, refocus] = [opened(), sorted(), focused()];
+    for (const name of ["main", "nav", ".headline", "time"]) document.querySelector(name).replaceWith(page.querySelector(name));
     prepare();
     for (const one of document.querySelectorAll("details")) {
       const was = open.get(one.dataset.key || one.querySelector("summary").textContent);
@@ -63,6 +80,7 @@ async function renew() {
       const was = order.get(table.closest("section").id);
       if (was) sort(table, ...was);
     }
+    refocus?.();
     live.textContent = "";
     live.className = "";
   } catch {

@@ -29,6 +29,8 @@ MOST_LOG = 64 << 20
 """Bytes of a log that are looked through for the failing line."""
 LONGEST_LINE = 400
 NEIGHBOURS = 12
+NODES_FOUND = 20
+"""Nodes that a search shows."""
 
 
 def job_values(
@@ -50,6 +52,9 @@ def job_values(
         "job_id": job_id,
         "name": (heard or {}).get("name") or (stored and stored.name),
         "facts": [*_facts(heard or {}, stored, now), *([("Uses", uses(used))] if used else [])],
+        "nodes": (heard or {}).get("nodes") or [],
+        "wrong": wrong_with(heard, now) if heard is not None else "",
+        "over": stored is not None and stored.ended,
         "metadata": _metadata(stored),
         "curves": _curves(board.readings(job_id)),
         "diagnosis": (heard or {}).get("diagnosis"),
@@ -57,6 +62,57 @@ def job_values(
         "estimate": None if estimate is None else _estimate(estimate),
         "plans": [status for status in plans if status.plan.reason.job == job_id],
     }
+
+
+def left_of(job: Job, now: float) -> tuple[float | None, str]:
+    """How long a running job still takes [s], None where that is unknown, and by what."""
+    progress = job["progress"] or {}
+    eta, read = progress.get("eta_s"), job["tracked"]
+    if progress.get("ended") is not None or progress.get("stalled"):
+        return None, "from its log"
+    if eta is not None:
+        return max(0.0, eta - (now - read if read else 0.0)), "from its log"
+    if job["estimate_s"] is not None and job["start_time"] is not None:
+        return max(0.0, job["start_time"] + job["estimate_s"] - now), "by its estimate"
+    return None, "from its log"
+
+
+def wrong_with(job: Job, now: float) -> str:
+    """What a person should know of a running job, in a sentence; empty for a healthy one."""
+    if job["state"] != "RUNNING":
+        return ""
+    if job["conditions"]:
+        return str(job["conditions"][0]["summary"])
+    progress = job["progress"] or {}
+    since = progress.get("silent_since")
+    if progress.get("stalled"):
+        return "no progress" + ("" if since is None else f" for {format_duration(now - since)}")
+    if progress.get("ended") is not None:
+        return ""
+    left, _ = left_of(job, now)
+    start, limit_s = job["start_time"], job["limit_s"]
+    if left is not None and start is not None and limit_s and now + left > start + limit_s:
+        return f"about {format_duration(now + left - start - limit_s)} too long for its time limit"
+    return ""
+
+
+def failed_at(job: Job) -> float:
+    """When a job that was diagnosed ended, else when that was [s since epoch]."""
+    return float(job["end_time"] or job["diagnosed"])
+
+
+def _told(heard: dict[str, Any], took: float | None) -> str | None:
+    """The estimate at submission, and how the run time compares."""
+    if heard.get("estimate_s") is None:
+        return None
+    text = format_duration(heard["estimate_s"])
+    low, high = heard.get("p10_s"), heard.get("p90_s")
+    if low is None or high is None:
+        return text
+    text += f" ({format_duration(low)} to {format_duration(high)})"
+    if took is None or heard.get("state") != "COMPLETED":
+        return text
+    return f"{text}; it ran {'shorter' if took < low else 'longer' if took > high else 'within'}"
 
 
 def _facts(heard: dict[str, Any], stored: JobRecord | None, now: float) -> list[tuple[str, str]]:
@@ -70,12 +126,15 @@ def _facts(heard: dict[str, Any], stored: JobRecord | None, now: float) -> list[
     at, total = progress.get("iteration"), progress.get("total_iterations")
     step = progress.get("step_time_s")
     launch = stored.launch if stored is not None else None
-    limit = launch.time_limit_s if launch is not None else None
+    limit = heard.get("limit_s") or (launch.time_limit_s if launch is not None else None)
     took = first("duration_s")
     started = first("start_time")
     if took is None and started is not None and first("state") == "RUNNING":
         took = max(0.0, now - started)
-    nodes = ", ".join(heard.get("nodes") or [])
+    running = heard.get("state") == "RUNNING"
+    left = left_of(heard, now)[0] if running else None
+    loss = progress.get("loss_state") or progress.get("loss")
+    read = heard.get("tracked") if running else None
     asked = heard.get("gpus") or (launch.gpus if launch is not None else None)
     diagnosis = heard.get("diagnosis") or {}
     shows_none = diagnosis.get("error_type") == "none"
@@ -84,13 +143,16 @@ def _facts(heard: dict[str, Any], stored: JobRecord | None, now: float) -> list[
         "State": None if shows_none and state == "PENDING" else state,
         "User": first("user"),
         "GPUs": None if asked is None else f"{asked:,}",
-        "Nodes": nodes or None,
         "Submitted": _moment(first("submit_time")),
         "Started": _moment(started),
         "Ended": _moment(first("end_time")),
         "Run time": None if took is None else format_duration(took),
         "Progress": None if at is None else f"{at:,} of {total:,}" if total else f"{at:,}",
         "Time of a step": None if step is None else f"{step:.3g} s",
+        "Left": None if left is None else format_duration(left),
+        "Loss": f"{loss:.4g}" if isinstance(loss, float) else loss,
+        "Log read": None if read is None else f"{format_duration(max(0.0, now - read))} ago",
+        "Estimate at submission": _told(heard, first("duration_s")),
         "By its log": progress.get("ended") or (diagnosis.get("reason") if shows_none else None),
         "Time limit": None if limit is None else format_duration(limit),
         "Limit used": None if not limit or took is None else f"{took / limit:.0%}",
@@ -194,34 +256,36 @@ def node_values(
     node: str, board: Board, plans: Sequence[PlanStatus], now: float
 ) -> dict[str, Any] | None:
     """Values of the page of a node; None if no job of the month is known to have run on it."""
-    jobs = board.on_nodes()
-    own = [job for job in jobs if node in job["nodes"] or _named(job) == node]
+    own = board.on_node(node, 10 * FOUND)
     about = [status for status in plans if node in status.plan.isolates]
     if not own and not about:
         return None
+    ended = board.ended_on_nodes()
     uses: Counter[str] = Counter()
     bad: Counter[str] = Counter()
     failures = 0
-    for job in jobs:
-        counts = _counts_against(job)
+    for nodes, kind, named in ended:
+        counts = _counts_against(nodes, kind, named)
         failures += bool(counts)
-        for name in {*job["nodes"], *counts}:
+        for name in {*nodes, *counts}:
             uses[name] += 1
             bad[name] += name in counts
     test = exact_test(
         {name: NodeUse(uses[name], bad[name], None) for name in uses},
-        len(jobs),
+        len(ended),
         failures,
         unknown="Name the nodes of every job, successful ones too, when it is reported.",
         doubt="a log names the node of a job, not always the one at fault",
     )
-    own.sort(key=lambda job: -(job["diagnosed"] or job["heard"]))
     return {
         "node": node,
-        "failed": [job for job in own if job["diagnosis"] is not None][:FOUND],
+        "running": [job for job in own if job["state"] == "RUNNING"],
+        "failed": [
+            {**job, "failed_at": failed_at(job)} for job in own if job["diagnosis"] is not None
+        ][:FOUND],
         "jobs": uses[node],
         "bad": bad[node],
-        "expected": uses[node] * failures / len(jobs) if jobs else 0.0,
+        "expected": uses[node] * failures / len(ended) if ended else 0.0,
         "finding": next((one for one in test.nodes if one.node == node), None),
         "test": test,
         "plans": about,
@@ -229,31 +293,27 @@ def node_values(
     }
 
 
-def _named(job: Job) -> str | None:
-    node: str | None = (job["diagnosis"] or {}).get("node")
-    return node
-
-
-def _counts_against(job: Job) -> set[str]:
+def _counts_against(nodes: Sequence[str], kind: str | None, named: str | None) -> set[str]:
     """The nodes that a failure of the infrastructure counts against: the one that is named, else
     all that the job ran on."""
-    if job["diagnosis"] is None or job["diagnosis"]["error_type"] != "infrastructure":
+    if kind != "infrastructure":
         return set()
-    named = _named(job)
-    return {named} if named is not None else set(job["nodes"])
+    return {named} if named is not None else set(nodes)
 
 
 def search_values(text: str, board: Board, stored: Sequence[JobRecord]) -> dict[str, Any]:
     """Values of the page of a search: jobs of the month first, then those of the history."""
     rows: dict[str, dict[str, Any]] = {
         job["job_id"]: {key: job[key] for key in ("job_id", "name", "user", "state", "gpus")}
+        | {"submitted": _moment(job["submit_time"]), "on": job["nodes"] or []}
         for job in board.find(text, FOUND)
     }
     for record in stored:
         row: dict[str, Any] = {"job_id": record.job_id, "name": record.name, "user": record.user}
-        row |= {"state": record.state, "gpus": record.launch.gpus}
-        rows.setdefault(record.job_id, row)
-    return {"text": text, "found": list(rows.values())[:FOUND], "newest": NEWEST}
+        row |= {"state": record.state, "gpus": record.launch.gpus, "on": []}
+        rows.setdefault(record.job_id, row | {"submitted": _moment(record.submit_time)})
+    found = sorted(rows.values(), key=lambda row: (row["user"] or "").lower() != text.lower())
+    return {"text": text, "found": found[:FOUND], "newest": NEWEST, "most": FOUND}
 
 
 def trends(

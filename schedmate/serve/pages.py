@@ -25,12 +25,12 @@ from schedmate.base.errors import SchedmateError
 from schedmate.base.inputs import format_duration, moment_of
 from schedmate.cluster.actions import Drain, Requeue
 from schedmate.cluster.record import PlanStatus
-from schedmate.report.page import digest, environment, shown
+from schedmate.report.page import digest, environment
 from schedmate.serve import details
 from schedmate.serve.board import Checked, Job
 from schedmate.serve.guard import COOKIE, SESSION_S, Access
 from schedmate.serve.models import status_of
-from schedmate.serve.service import Service
+from schedmate.serve.service import DAY_S, Service
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -146,7 +146,7 @@ def _detail_routes(
 
         found = await asyncio.to_thread(values)
         if found is None:
-            return _message(404, f"No job {shown(job, 100)} is known here.")
+            return _message(404, f"No job {job[:100]} is known here.")
         return _page("job", **found)
 
     @router.get("/nodes/{node:path}")
@@ -161,7 +161,7 @@ def _detail_routes(
         found = await asyncio.to_thread(values)
         if found is None:
             return _message(
-                404, f"No job of the last month is known to have run on {node[:100]!r}."
+                404, f"No job is known to run, or to have run in the last month, on {node[:100]}."
             )
         return _page("node", **found)
 
@@ -184,10 +184,11 @@ def _found(service: Service, text: str) -> dict[str, Any] | str:
     board = service.board
     if board.job(text) is not None or service.browse.get(text) is not None:
         return f"/jobs/{quote(text, safe='')}"
-    if any(text in job["nodes"] for job in board.on_nodes()):
-        return f"/nodes/{quote(text, safe='')}"
+    nodes = board.nodes_named(text, details.NODES_FOUND)
+    if nodes and nodes[0].lower() == text.lower():
+        return f"/nodes/{quote(nodes[0], safe='')}"
     stored = service.browse.find(text, details.FOUND, details.NEWEST)
-    return details.search_values(text, board, stored)
+    return details.search_values(text, board, stored) | {"nodes": nodes}
 
 
 def _strip(service: Service, job_id: str) -> list[dict[str, Any]]:
@@ -210,7 +211,7 @@ def _form(body: bytes) -> dict[str, str]:
 
 
 def _message(status: int, sentence: str) -> Response:
-    return _page("login", status, guarded=True, problem=shown(sentence))
+    return _page("message", status, sentence=sentence)
 
 
 def _page(name: str, status: int = 200, /, **values: Any) -> HTMLResponse:
@@ -245,6 +246,8 @@ def _environment() -> Environment:
 # The content of the dashboard's page, from the board, the plans and the clock.
 
 
+FAILURES_SHOWN = 50
+"""Failures that have a card, the latest ones."""
 NODE_FAILURES = 1_000
 """Latest failures that nodes are counted over."""
 ACCURACY_BINS = (0.0, 0.25, 0.5, 0.8, 0.95, 1.05, 1.25, 2.0, 4.0, float("inf"))
@@ -264,7 +267,12 @@ def dashboard_values(service: Service, now: float) -> dict[str, Any]:
         "active": counts.get("RUNNING", 0),
         "queue": [_waiting_row(job, service.starts, now) for job in board.queue()],
         "running": [_running_row(job, service.used, now) for job in board.running()],
-        "failures": [_failed_row(job, now) for job in failures[:50]],
+        "failures": [_failed_row(job, now) for job in failures[:FAILURES_SHOWN]],
+        "failed": f"{NODE_FAILURES:,} or more" if len(failures) >= NODE_FAILURES else len(failures),
+        "undiagnosed": [
+            {**_job_name(job), "state": job["state"], "when": ago(job["end_time"], now)}
+            for job in board.undiagnosed(now - DAY_S, FAILURES_SHOWN)
+        ],
         "plans": [_plan_row(status, now) for status in statuses if status.state == "proposed"],
         "decided": [_plan_row(status, now) for status in statuses if status.state != "proposed"][
             :20
@@ -311,10 +319,14 @@ def _waiting_row(
     return {
         **_job_name(job),
         "waited": _lasting(waited),
+        "waited_s": waited,
         "estimate": _lasting(job["estimate_s"]),
+        "estimate_s": job["estimate_s"],
         "interval": _interval(job),
+        "p10_s": job["p10_s"],
         "runs": job["runs"] if job["estimate_s"] is not None else None,
         "starts": _start(starts.get(job["job_id"]), now),
+        "starts_s": (starts.get(job["job_id"]) or {}).get("p50"),
         "reason": job["reason"],
     }
 
@@ -322,25 +334,24 @@ def _waiting_row(
 def _running_row(job: Job, used: dict[str, dict[str, float | None]], now: float) -> dict[str, Any]:
     progress = job["progress"] or {}
     total, at = progress.get("total_iterations"), progress.get("iteration")
-    since = now - job["tracked"] if job["tracked"] else 0.0
-    eta = progress.get("eta_s")
-    left = None if eta is None else max(0.0, eta - since)
-    source, ended = "from its log", progress.get("ended")
-    if ended is not None:
-        left = None
-    elif left is None and job["estimate_s"] is not None and job["start_time"] is not None:
-        left, source = max(0.0, job["start_time"] + job["estimate_s"] - now), "by its estimate"
+    left, source = details.left_of(job, now)
+    ran = None if job["start_time"] is None else max(0.0, now - job["start_time"])
     return {
         **_job_name(job),
-        "ran": ago(job["start_time"], now).removesuffix(" ago"),
+        "ran": _lasting(ran),
+        "ran_s": ran,
+        "limit": _lasting(job["limit_s"]),
+        "wrong": details.wrong_with(job, now),
         "step_time": progress.get("step_time_s"),
         "at": at,
         "total": total if total and at is not None and total >= at else None,
         "loss": progress.get("loss_state") or progress.get("loss"),
         "left": _lasting(left),
+        "left_s": left,
         "source": source,
-        "ended": ended,
+        "ended": progress.get("ended"),
         "read": ago(job["tracked"], now),
+        "read_s": None if job["tracked"] is None else now - job["tracked"],
         "uses": details.uses(used.get(job["job_id"])),
         "reason": progress.get("reason"),
     }
@@ -352,7 +363,7 @@ def _failed_row(job: Job, now: float) -> dict[str, Any]:
     return {
         **_job_name(job),
         "state": job["state"],
-        "when": ago(job["diagnosed"], now),
+        "when": ago(details.failed_at(job), now),
         "error_type": diagnosis["error_type"],
         "error_name": diagnosis.get("error_name"),
         "component": diagnosis.get("faulty_component"),
@@ -404,7 +415,8 @@ def _action_text(action: Any) -> str:
 def _node_rows(
     failures: Sequence[Job], plans: Sequence[PlanStatus], now: float
 ) -> list[dict[str, Any]]:
-    """Nodes named by failures, the most often named first, and the plans for them."""
+    """Nodes with failures, those first that most failures of the infrastructure name, and the plans
+    for them."""
     times: Counter[str] = Counter()
     kinds: dict[str, Counter[str]] = {}
     latest: dict[str, float] = {}
@@ -412,13 +424,14 @@ def _node_rows(
     for job in failures:
         diagnosis = job["diagnosis"]
         named = diagnosis.get("node")
+        of_machine = diagnosis["error_type"] == "infrastructure"
         for node in dict.fromkeys([*([named] if named else []), *(job["nodes"] or [])]):
             times[node] += 1
-            blamed[node] += node == named
+            blamed[node] += of_machine and node == named
             kinds.setdefault(node, Counter())[
                 diagnosis.get("error_name") or diagnosis["error_type"]
             ] += 1
-            latest[node] = max(latest.get(node, 0.0), job["diagnosed"])
+            latest[node] = max(latest.get(node, 0.0), details.failed_at(job))
     planned: dict[str, str] = {}
     for status in reversed(plans):
         for node in status.plan.isolates:
@@ -434,6 +447,7 @@ def _node_rows(
             if node in kinds
             else [],
             "latest": ago(latest.get(node), now),
+            "latest_s": None if node not in latest else now - latest[node],
             "planned": planned.get(node, ""),
         }
         for node in order[:100]

@@ -35,7 +35,9 @@ from schedmate.jobs import (
     Remaining,
     WorkloadMetadata,
 )
+from schedmate.jobs.health import Health
 from schedmate.llm.store import recent_verdicts
+from schedmate.logparse.watch.health import WatchLimits, written_at
 from schedmate.mate import embedder_of, sure_enough
 from schedmate.readers import Readers
 from schedmate.retrieval.history import JobHistory
@@ -72,6 +74,8 @@ WRITES_TOGETHER = 256
 DAY_S = 86_400.0
 MONTH = 30
 """Days of the dashboard's trends."""
+FOLLOWED = 10_000
+"""Jobs whose last look at their log is remembered."""
 MONTH_EVERY_S = 300.0
 """Time between two counts of the month, which take longer than a page may [s]."""
 
@@ -107,6 +111,8 @@ class Service:
         self.failure: str | None = None
         """Why it could not start; None: it has started, or still may."""
         self.stopping = False
+        self._health: dict[str | None, Health] = {}
+        """What the last look found at logs that are followed, by job."""
 
     # -- life ---------------------------------------------------------------
 
@@ -359,16 +365,42 @@ class Service:
         for job in await asyncio.to_thread(self.board.followed, 32):
             if self.stopping or not self.reading.idle:
                 return  # requests come first; the next pass begins with the log read longest ago
-            spec = JobSpec(job_id=job["job_id"])
-            request = TrackRequest(job=spec, log=job["log"], batch_size=job["batch_size"])
-            try:
-                await self.track(request, time.monotonic() + self.options.limits.deadline_s)
-            except (SchedmateError, TimeoutError, OSError) as error:
-                log.info("the log of job %s was not read: %s", job["job_id"], error)
-                nothing = Progress(reason=str(error) or "it was not read in time")
-                self.dashboard.tell(
-                    shown.Tracked(spec, nothing, time.time(), job["log"], None, False)
-                )
+            await self._watch(job)
+
+    async def _watch(self, job: shown.Job) -> None:
+        """Read the log of a job that is followed."""
+        spec, name, batch = JobSpec(job_id=job["job_id"]), job["log"], job["batch_size"]
+        start, limit_s = job["start_time"], job["limit_s"]
+        limits = WatchLimits(
+            ends_at=start + limit_s if start is not None and limit_s else None,
+            gpus=job["gpus"] or None,
+        )
+
+        def read(readers: Readers, left_s: float) -> Health:
+            path, now = self.reading.allowed(name), time.time()
+            return readers.watch(
+                path,
+                now=now,
+                written=written_at(Path(path), now),
+                limits=limits,
+                before=self._health.get(spec.job_id),
+                batch_size=batch,
+                wall_s=left_s,
+            )
+
+        try:
+            health = await self.reading.do(read, time.monotonic() + self.options.limits.deadline_s)
+        except (SchedmateError, TimeoutError, OSError) as error:
+            log.info("the log of job %s was not read: %s", spec.job_id, error)
+            nothing = Progress(reason=str(error) or "it was not read in time")
+            self.dashboard.tell(shown.Tracked(spec, nothing, time.time(), name, batch, False))
+            return
+        self._health[spec.job_id] = health
+        if len(self._health) > FOLLOWED:
+            del self._health[next(iter(self._health))]
+        self.dashboard.tell(
+            shown.Tracked(spec, health.progress, time.time(), name, batch, False, health.conditions)
+        )
 
     @property
     def starts(self) -> dict[str, dict[str, float | None]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import re
 import sys
 import time
@@ -350,6 +351,53 @@ def test_followed_logs_are_read_again_until_the_job_ends(tmp_path: Path) -> None
         assert one.service.board.followed(10) == []
 
 
+def test_a_log_that_is_silent_for_long_is_no_job_that_goes_on(tmp_path: Path) -> None:
+    log = tmp_path / "run.log"
+    log.write_text("".join(f"step {n}/1000 loss 2.5 step_time 2.0 s\n" for n in range(1, 50)))
+    os.utime(log, (time.time() - 8 * 3600,) * 2)
+    with served(tmp_path, roots=(tmp_path.resolve(),), follow_s=0.05) as one:
+        body = {"job": {"job_id": "5"}, "log": str(log), "follow": True}
+        assert one.post("/v1/track", body).status_code == 200
+        wait_until(lambda: one.service.board.running()[0]["conditions"])
+        for page in ("/", "/jobs/5"):
+            text = one.get(page).text
+            assert "last progress 8 h 00 min ago" in text
+            assert "left, from its log" not in text
+
+
+def test_what_a_person_should_know_of_a_job_is_on_the_board(tmp_path: Path) -> None:
+    now = time.time()
+    slow = Progress(iteration=10, total_iterations=1_000, step_time_s=60.0, eta_s=59_400.0)
+    bug = Diagnosis(error_type="script", error_name="Key Error", node="gpu-18", reason="a key")
+    launch = LaunchConfig(gpus=8, time_limit_s=7_200)
+    late = JobSpec(job_id="late", launch=launch, node_names=["gpu-18"])
+    begun = JobRecord(job_id="late", state="RUNNING", start_time=now - 3_600, launch=launch)
+    lost = JobRecord(job_id="lost", state="NODE_FAIL", duration_s=9.0, end_time=now - 60)
+    ended = JobRecord(job_id="bug", state="FAILED", duration_s=9.0, end_time=now - 7_200)
+    with served(tmp_path) as one:
+        one.service.board.write([
+            board.Tracked(late, slow, now, "/logs/x.out", None, False), board.Heard(begun, now),
+            board.Heard(lost, now), board.Heard(ended, now),
+            board.Diagnosed(JobSpec(job_id="bug", node_names=["gpu-18"]), bug, now),
+        ])  # fmt: skip
+        page, node = one.get("/").text, one.get("/nodes/GPU-18").text
+        assert "too long for its time limit" in page
+        assert "1 h 00 min" in page
+        assert "1 failed today without a diagnosis" in page
+        assert 'href="/jobs/lost"' in page
+        assert "2 h 00 min ago" in page, "when it failed, not when it was diagnosed"
+        assert 'data-l="times the cause">0<' in page, "a user's bug is no node's"
+        assert "is known to run" in node, "names of nodes are as they are written"
+        assert one.get("/search?q=GPU-18").headers["location"] == "/nodes/gpu-18"
+        node = one.get("/nodes/gpu-18").text
+        assert "Jobs that run on it" in node
+        assert "names this node" not in node
+        missing = one.get("/jobs/none")
+        assert missing.status_code == 404
+        assert 'role="search"' in missing.text
+        assert "Sign in" not in missing.text
+
+
 @pytest.fixture(scope="module")
 def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     if MISSING is not None:
@@ -412,3 +460,12 @@ def test_it_keeps_itself_up_to_date(window: Browser, tmp_path: Path) -> None:
             "return document.querySelector('#queue th:nth-child(3)').getAttribute('aria-sort')"
             " === 'ascending' && document.querySelectorAll('#failures details[open]').length === 2"
         )
+        for _ in range(2):  # the longest first, not the last in the alphabet
+            window.click("#running thead th:nth-child(6) button")
+        cells = "[...document.querySelectorAll('#running td:nth-child(6)')]"
+        lengths = window.run(f"return {cells}.map(one => +one.dataset.v)")
+        assert lengths == sorted(lengths, reverse=True)
+        assert len(lengths) == 4
+        window.run("document.querySelector('#queue tbody a').focus()")
+        window.run("return renew()")
+        window.wait_for("return document.activeElement?.matches('#queue tbody a') === true")

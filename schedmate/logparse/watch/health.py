@@ -11,10 +11,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import pairwise, takewhile
+from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
+from schedmate.base.files import children
 from schedmate.base.inputs import format_duration
 from schedmate.base.terminal import clean
 from schedmate.jobs import Progress
@@ -65,6 +68,15 @@ class WatchLimits(NamedTuple):
     ends_at: float | None = None
     """When the scheduler ends the job [s since epoch]."""
     gpus: int | None = None
+
+
+def written_at(path: Path, now: float) -> float:
+    """When a log, or the newest of the files of a folder, was written [s since epoch]."""
+    times = []
+    for file in [path, *(children(path) if path.is_dir() else [])]:
+        with suppress(OSError):
+            times.append(file.stat().st_mtime)
+    return max(times, default=now)
 
 
 def watch_log(
