@@ -419,8 +419,12 @@ def _node_hours(jobs: Iterable[JobVerdict]) -> float | None:
     return sum(run_times) / 3600 if run_times else None
 
 
+LEAST_HOURS = 1e-3
+"""Hours of a node below which no rate is stated."""
+
+
 def _rate(failures: int, hours: float | None) -> tuple[float, float, float] | None:
-    if not hours:
+    if hours is None or hours < LEAST_HOURS:
         return None
     low, high = poisson_interval(failures)
     return (1000 * failures / hours, 1000 * low / hours, 1000 * high / hours)
