@@ -32,7 +32,7 @@ def command_line(arguments: Sequence[str], *, codes: Sequence[int] = (0, 2, 3, 4
     from schedmate import cli
     from schedmate.logparse.triage import run as triage_run
 
-    triage_run.spread = _alone  # type: ignore[assignment]
+    spread, triage_run.spread = triage_run.spread, _alone  # type: ignore[assignment]
     raw, errors = io.BytesIO(), io.BytesIO()
     out = io.TextIOWrapper(raw, encoding="utf-8")
     err = io.TextIOWrapper(errors, encoding="utf-8", errors="backslashreplace")  # as Python's own
@@ -44,7 +44,7 @@ def command_line(arguments: Sequence[str], *, codes: Sequence[int] = (0, 2, 3, 4
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
     finally:
-        sys.argv = before
+        sys.argv, triage_run.spread = before, spread
     out.flush()
     err.flush()
     printed, said = raw.getvalue().decode(), errors.getvalue().decode()
