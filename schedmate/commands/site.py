@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -70,7 +70,7 @@ def site_report(
         typer.Option(
             min=100,
             metavar="N",
-            help="Latest jobs that estimates are replayed on. Default: 150,000, about a minute.",
+            help="Latest jobs that estimates are replayed on. Default: 150,000, a minute or two.",
         ),
     ] = None,
     history: HistoryOption = None,
@@ -97,15 +97,18 @@ def site_report(
     columns = parse_columns(mapping or [])
     wanted = None if job_format == "auto" else job_format
     report = ImportReport()
+    for path in (output, markdown):
+        if path is not None and not path.parent.is_dir():
+            raise UsageError(f"there is no directory {path.parent} to write {path.name} to.")
     with ExitStack() as stack:
-        jobs, kubernetes = open_jobs(stack, source, history, report, wanted, columns)
+        jobs, cluster = open_jobs(stack, source, history, report, wanted, columns)
         request = Request(
             source="the history" if source is None else source.name,
             anonymize=anonymize,
             logs=logs,
             read_logs=not no_logs,
             replayed=replay or REPLAYED,
-            cluster="kubernetes" if kubernetes else "slurm",
+            cluster=cluster,
         )
         with _stages() as stage:
             found = make(jobs, request, report, stage)
@@ -121,6 +124,13 @@ def site_report(
         show_site(found, Screen(sys.stdout))
 
 
+CLUSTERS: dict[str, Literal["slurm", "kubernetes", "ray"]] = {
+    "kubectl-json": "kubernetes",
+    "ray-json": "ray",
+}
+"""Kinds of clusters by the format of their list; the others are taken for Slurm's."""
+
+
 def open_jobs(
     stack: ExitStack,
     source: Path | None,
@@ -128,8 +138,8 @@ def open_jobs(
     report: ImportReport,
     wanted: str | None = None,
     columns: Mapping[str, str] | None = None,
-) -> tuple[Iterable[AccountedJob], bool]:
-    """The jobs of a list, or without one of the history; and whether they are Kubernetes'."""
+) -> tuple[Iterable[AccountedJob], Literal["slurm", "kubernetes", "ray"]]:
+    """The jobs of a list, or without one of the history; and the kind of their cluster."""
     from schedmate.base.objects import local_copy
     from schedmate.commands.history import settings_history
     from schedmate.retrieval.importers import open_source
@@ -139,10 +149,10 @@ def open_jobs(
         raise UsageError("FILE and --history exclude each other; give one of them.")
     if source is None:
         store = stack.enter_context(settings_history(history, read_only=True))
-        return of_records(store.export()), False
+        return of_records(store.export()), "slurm"
     opened = stack.enter_context(open_source(stack.enter_context(local_copy(source))))
     kind = wanted or ("csv" if columns else detect(opened.head))
-    return read_jobs(opened, wanted, columns or {}, report), kind == "kubectl-json"
+    return read_jobs(opened, wanted, columns or {}, report), CLUSTERS.get(kind, "slurm")
 
 
 @contextmanager

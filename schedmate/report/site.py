@@ -82,8 +82,11 @@ def headlines(report: SiteReport) -> list[str]:
     """What the report says, a sentence for each part."""
     covered = report.coverage
     users = f" of {counted(covered.users, 'user')}" if covered.users else ""
+    lasted = (
+        f"{covered.days:,.0f} days" if covered.days >= 2 else format_duration(covered.days * 86_400)
+    )
     return [
-        f"{counted(covered.jobs, 'job')}{users} in {covered.days:,.0f} days.",
+        f"{counted(covered.jobs, 'job')}{users}, submitted over {lasted}.",
         *(section.text[0] for section in sections(report)),
     ]
 
@@ -287,11 +290,14 @@ def _failures(found: Failures, unit: str) -> Section:
         else f"{sum(one.jobs for one in found.states if one.state != 'COMPLETED'):,} jobs did not "
         "complete"
     )
+    again = (
+        f"{counted(found.repeated, 'run')} repeated the failure of the run before, for "
+        f"{found.repeated_hours:,.0f} {unit}"
+        if found.repeats_known
+        else "whether failures were repeated is unknown, since the list states no users or no ends"
+    )
     text = [
-        (
-            f"{lost}; {counted(found.repeated, 'run')} repeated the failure of the run before, for "
-            f"{found.repeated_hours:,.0f} {unit}."
-        ),
+        f"{lost}; {again}.",
         f"Nodes: {found.nodes.reason}",
     ]
     if found.logs_read or found.logs_missing:
@@ -311,7 +317,7 @@ def _failures(found: Failures, unit: str) -> Section:
         tables.append(
             Listing(
                 "Repeated failures, the costliest first",
-                ("user", *named, "state", "runs in a row", "repeats", *used.head),
+                ("user", *named, "state", "longest chain", "repeats in all", *used.head),
                 [
                     [
                         one.user or "",

@@ -598,7 +598,7 @@ def parse_tres(text: str | None) -> dict[str, str]:
     """
     if text is None or is_missing(text):
         return {}
-    pairs = (item.partition("=") for item in text.split(","))
+    pairs = (item.partition("=") for item in re.split("[,;]", text))
     named = {name.strip().lower(): value.strip() for name, _, value in pairs if value}
     return {_TRES.get(name, name): value for name, value in named.items()}
 

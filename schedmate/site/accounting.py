@@ -48,7 +48,14 @@ from schedmate.retrieval.sacct import parse_duration as parse_length
 
 FORMATS = ("sacct-json", "sacct", "csv", "jsonl", "kubectl-json", "ray-json", "swf")
 """What a job list may be written in."""
-_SWF_STATES: dict[str, JobState] = {"0": "FAILED", "1": "COMPLETED", "5": "CANCELLED"}
+_SWF_STATES: dict[str, JobState] = {
+    "0": "FAILED",
+    "1": "COMPLETED",
+    "2": "PREEMPTED",  # a part of a job that goes on later
+    "3": "COMPLETED",  # its last part
+    "4": "FAILED",  # the same
+    "5": "CANCELLED",
+}
 _RAY_STATES: dict[str, JobState] = {
     "PENDING": "PENDING",
     "RUNNING": "RUNNING",
@@ -137,6 +144,9 @@ def _of_record(record: JobRecord) -> AccountedJob:
     ran = record.duration_s if record.ended else None
     if ran is not None and not ran and record.start_time is None:
         ran = None
+    end = record.end_time
+    if end is None and record.start_time is not None and ran is not None:
+        end = record.start_time + ran
     return AccountedJob(
         record.job_id,
         record.state,
@@ -144,7 +154,7 @@ def _of_record(record: JobRecord) -> AccountedJob:
         name=record.name,
         submit=record.submit_time,
         start=record.start_time,
-        end=record.end_time,
+        end=end,
         run_s=ran,
         limit_s=record.launch.time_limit_s or None,
         gpus=float(record.launch.gpus or 0),
@@ -252,15 +262,21 @@ def _read_csv(
     if "state" not in places:
         report.lacking.add("state")
     tres = places["tres"][0] if "tres" in places and "gpus" not in places else None
+    job_id = places["id"][0] if "id" in places else None
     for place, cells in rows:
+        if job_id is not None and _STEP.fullmatch(cells[job_id].strip()):
+            report.rows -= 1
+            continue
         if tres is not None:
-            report.unnamed.update(re.findall(r"(?:^|,)(\d{4,9})=", cells[tres]))
+            report.unnamed.update(re.findall(r"(?:^|[,;])(\d{4,9})=", cells[tres]))
         try:
             yield _of_cells(cells, places, report.rows)
         except ValueError as error:
             report.reject(place, unusable_reason(error))
 
 
+_STEP = re.compile(r"\d+(?:[_+]\d+)?\.(?:batch|extern|interactive|\d+)")
+"""The id of a step in Slurm's accounting, of which the job has a row of its own."""
 Places = dict[str, tuple[int, float | None]]
 """Field -> position of its column, and what one of its unit is [s]; None: as it is written."""
 
@@ -288,6 +304,11 @@ def _places(header: list[str], columns: Mapping[str, str]) -> Places:
     lacking = [field for field in ("submit",) if field not in places]
     if not {"run", "end"} & set(places):
         lacking.append("run")
+    if lacking and header and re.fullmatch(r"\d[\d_.+-]*", header[0]):
+        raise InputError(
+            "the first line is no header but a job; export the list with its header (sacct "
+            "without -n)."
+        )
     if lacking:
         raise InputError(
             f"no column of the file is known to hold {' and '.join(lacking)}; name it with --map "
@@ -359,7 +380,7 @@ def _length(text: str, unit: float | None) -> float | None:
 
 
 def _read_swf(stream: IO[str], report: ImportReport) -> Iterator[AccountedJob]:
-    began = 0.0
+    began, stated = 0.0, False
     for number, line in enumerate(stream, start=1):
         if line.startswith(";"):
             if match := re.match(r";\s*UnixStartTime:\s*(\d{1,12})", line):
@@ -370,17 +391,22 @@ def _read_swf(stream: IO[str], report: ImportReport) -> Iterator[AccountedJob]:
             continue
         report.rows += 1
         try:
-            yield _of_swf(cells, began)
+            job = _of_swf(cells, began)
         except (ValueError, IndexError):
             report.reject(f"line {number}", "not the 18 numbers of the Standard Workload Format")
+            continue
+        stated = stated or cells[10] in _SWF_STATES
+        yield job
+    if not stated:
+        report.lacking.add("state")
 
 
 def _of_swf(cells: list[str], began: float) -> AccountedJob:
     submit, wait, run = float(cells[1]), float(cells[2]), float(cells[3])
     size, request = float(cells[7]), float(cells[8])
     cells[17]  # the last of them
-    state = _SWF_STATES.get(cells[10], "COMPLETED")
     ran = run if run > 0 else None
+    state = _SWF_STATES.get(cells[10], "COMPLETED" if ran is not None else "CANCELLED")
     start = began + submit + max(wait, 0.0) if ran is not None else None
     return AccountedJob(
         cells[0],
@@ -459,7 +485,8 @@ def _read_ray(stream: IO[str], report: ImportReport) -> Iterator[AccountedJob]:
                 _text(about.get("user")),
                 _text(about.get("group")),
                 None,
-                _text(about.get("name") or job.get("entrypoint")),
+                # the program, and not its arguments, which may be secret
+                _text(about.get("name") or re.split(r"\s-", str(job.get("entrypoint") or ""))[0]),
                 start,  # Ray keeps no other moment of a submission
                 None,
                 end,

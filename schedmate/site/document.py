@@ -25,7 +25,7 @@ class Coverage(_Part):
     groups: int
     partitions: int
     first: float | None = Field(description="First submission [s since epoch]; null if anonymised")
-    days: float = Field(description="From the first to the last submission")
+    days: float = Field(description="From the first to the last submission of a job that ran")
     anonymized: bool
 
 
@@ -33,6 +33,9 @@ def requested_words(total: Predicted) -> str:
     """What stands as the requested time in sentences: the running median where none is stated."""
     if total.unused is None:
         return "the running median (the list states no requested times)"
+    if total.with_request < total.jobs:
+        stated = total.with_request / total.jobs
+        return f"requested times (which {stated:.0%} state; else the running median)"
     return "requested times"
 
 
@@ -168,6 +171,9 @@ class Failures(_Part):
     states: list[StateCost]
     lost_share: float | None = Field(
         description="Share of all hours of the report's unit that jobs used which did not complete"
+    )
+    repeats_known: bool = Field(
+        description="false: no failed job of the list has a user, a submission and an end"
     )
     repeated: int = Field(description="Failures that followed the same failure of the same work")
     repeated_hours: float = Field(description="What those used [hours of the report's unit]")

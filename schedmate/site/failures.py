@@ -28,6 +28,7 @@ LISTED = 20
 _HOURS = ", ".join(
     f"sum(coalesce(run, 0) * {column}) / 3600" for column in ("gpus", "cpus", "nodes")
 )
+_FAILED = ", ".join(f"'{state}'" for state in FAILED)
 _ENDED = "state NOT IN ('PENDING', 'RUNNING')"
 
 
@@ -63,6 +64,13 @@ def failures(
         lost_share=sum(hours(one) for one in states if one.state != "COMPLETED") / total
         if total and states_known
         else None,
+        repeats_known=bool(
+            table.one(
+                f"SELECT count(*) FROM jobs WHERE state IN ({_FAILED}) AND user IS NOT NULL "
+                "AND submit IS NOT NULL AND end IS NOT NULL"
+            )
+        )
+        or not table.one(f"SELECT count(*) FROM jobs WHERE state IN ({_FAILED})"),
         repeated=sum(one.repeats for one in repeats),
         repeated_hours=sum(map(hours, repeats)),
         repeated_share=sum(map(hours, repeats)) / total if total else 0.0,
@@ -130,11 +138,11 @@ def _read_logs(
     table: JobTable, on_progress: Callable[[int, str], None]
 ) -> tuple[list[JobVerdict], int]:
     """Verdicts on the costliest failed jobs whose logs are here, and how many logs are not."""
-    states = ", ".join(f"'{state}'" for state in FAILED)
     present: list[Row] = []
     missing = 0
     for row in table.rows(
-        f"log IS NOT NULL AND state IN ({states})", order="run * gpus DESC, run * cpus DESC, number"
+        f"log IS NOT NULL AND state IN ({_FAILED})",
+        order="run * gpus DESC, run * cpus DESC, number",
     ):
         if not Path(row.log or "").is_file():
             missing += 1

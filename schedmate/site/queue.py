@@ -134,6 +134,8 @@ class _Machine(NamedTuple):
     pools: dict[str, int]
     """By partition, or one for all under ``""``."""
     unit: float
+    resource: str
+    """The column of `Row` that says how many a job takes."""
 
     def cluster(self) -> Cluster:
         return Cluster(
@@ -143,7 +145,8 @@ class _Machine(NamedTuple):
         )
 
     def size(self, row: Row) -> int:
-        return max(1, math.ceil(row.size / self.unit - 1e-9))
+        taken: float = getattr(row, self.resource)
+        return max(1, math.ceil(taken / self.unit - 1e-9))
 
     def pool(self, row: Row) -> str:
         return (row.part or "-") if "" not in self.pools else ""
@@ -211,10 +214,10 @@ def what_if(
             groups=[],
         )
     busy = _busiest(table, chosen, resource)
-    machines = {"one pool": _machine({"": busy[""]})}
+    machines = {"one pool": _machine({"": busy[""]}, resource)}
     if 2 < len(busy) <= 60:
         machines["a pool for each partition"] = _machine(
-            {name: size for name, size in busy.items() if name}
+            {name: size for name, size in busy.items() if name}, resource
         )
     done = 0
 
@@ -405,9 +408,10 @@ def _rules(
         yield "with limits of users", _Rules(ranks, limits)
 
 
-def _machine(busy: dict[str, float]) -> _Machine:
+def _machine(busy: dict[str, float], resource: str) -> _Machine:
     unit = max(1.0, math.ceil(max(busy.values()) / MOST_UNITS))
-    return _Machine({name: math.ceil(size / unit) for name, size in busy.items()}, unit)
+    pools = {name: math.ceil(size / unit) for name, size in busy.items()}
+    return _Machine(pools, unit, resource)
 
 
 # One simulation.

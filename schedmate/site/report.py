@@ -15,6 +15,7 @@ from schedmate.base.terminal import counted
 from schedmate.cluster.bounds import OrderBounds
 from schedmate.cluster.slurm.reading import LogRun, log_path
 from schedmate.retrieval.sacct import ImportReport
+from schedmate.schedulers.sim.actions import DecisionError
 from schedmate.site.accounting import AccountedJob, Pseudonyms
 from schedmate.site.document import (
     Advice,
@@ -61,7 +62,7 @@ class Request:
     logs: str | None = None
     read_logs: bool = True
     replayed: int = REPLAYED
-    cluster: Literal["slurm", "kubernetes"] = "slurm"
+    cluster: Literal["slurm", "kubernetes", "ray"] = "slurm"
 
 
 def site_report(
@@ -94,7 +95,7 @@ def site_report(
         advance = stage("replaying estimates", most)
         predicted = replay(table, most, lambda done: advance(done, f"{done:,} of {most:,}"))
         resource = _resource(table)
-        queue = what_if(table, resource, stage("modelling the queue", STEPS))
+        queue = _modelled(table, resource, stage("modelling the queue", STEPS))
         failed = failures(
             table,
             resource,
@@ -108,14 +109,23 @@ def site_report(
             predictability=predicted,
             queue=queue,
             failures=failed,
-            advice=advised(table, request, predicted, queue, failed),
+            advice=advised(table, request, predicted, queue, failed, UNITS[resource]),
             notes=list(_notes(table, request, predicted, report)),
         )
+
+
+def _modelled(table: JobTable, resource: str, advance: Advance) -> Queue:
+    try:
+        return what_if(table, resource, advance)
+    except DecisionError as error:  # a list that contradicts itself costs this section alone
+        return Queue(reason=f"Not modelled: {error}", fidelity=None, scenarios=[], groups=[])
 
 
 def _check_times(table: JobTable) -> None:
     """Raise `InputError` where times cannot be seconds: nine in ten submissions span a century."""
     count = table.one("SELECT count(*) FROM jobs WHERE submit IS NOT NULL")
+    if not count:
+        return
     at = "SELECT submit FROM jobs WHERE submit IS NOT NULL ORDER BY submit LIMIT 1 OFFSET ?"
     first, last = (table.one(at, int(share * (count - 1))) for share in (0.05, 0.95))
     if last - first > LONGEST_LIST_S:
@@ -158,14 +168,17 @@ def _resource(table: JobTable) -> str:
             "SELECT count(*) FROM jobs"
         ):
             return column
-    return "cpus" if table.one("SELECT count(*) FROM jobs WHERE cpus > 0") else "nodes"
+    counts = {
+        column: table.one(f"SELECT count(*) FROM jobs WHERE {column} > 0") for column in UNITS
+    }
+    return max(("cpus", "gpus", "nodes"), key=lambda column: counts[column])
 
 
 def _coverage(table: JobTable, request: Request, report: ImportReport) -> Coverage:
     found = next(
         table.select(
             "SELECT count(*), count(DISTINCT user), count(DISTINCT grp), count(DISTINCT part), "
-            "min(submit), max(submit) FROM jobs"
+            "min(submit) FILTER (WHERE run > 0), max(submit) FILTER (WHERE run > 0) FROM jobs"
         )
     )
     jobs, users, groups, partitions, first, last = found
@@ -226,10 +239,11 @@ def advised(
     predicted: Predictability,
     queue: Queue,
     failed: Failures,
+    unit: str,
 ) -> list[Advice]:
     """What the findings speak for: first what to switch on, in the order in which that is safe,
     last what had better wait."""
-    found = _advised(table, request, predicted, queue, failed)
+    found = _advised(table, request, predicted, queue, failed, unit)
     return sorted(found, key=lambda one: _ORDER.index(one.kind))
 
 
@@ -239,6 +253,7 @@ def _advised(
     predicted: Predictability,
     queue: Queue,
     failed: Failures,
+    unit: str,
 ) -> Iterator[Advice]:
     total = predicted.total
     if total is not None:
@@ -260,12 +275,14 @@ def _advised(
             nodes=",".join(one.node for one in suspects[:20]),
         )
     if failed.repeated_share > REPEATED_SHARE:
+        named = any(one.name for one in failed.repeats)
+        work = "work" if named else "user, size and time limit (the list has no names of jobs)"
         yield _advice(
             "repeats",
             request,
-            f"{failed.repeated:,} runs failed as the run before them of the same work had, and "
-            f"used {failed.repeated_hours:,.0f} hours ({failed.repeated_share:.1%} of all).",
-            "switch on",
+            f"{failed.repeated:,} runs failed as the run before them of the same {work} had, and "
+            f"used {failed.repeated_hours:,.0f} {unit} hours ({failed.repeated_share:.1%} of all).",
+            "switch on" if named else "look at",
         )
 
 
@@ -323,14 +340,15 @@ def _limits(table: JobTable, request: Request, unused: float) -> Iterator[Advice
     """
     found = table.select(
         "SELECT part, lim, count(*) AS n, sum(count(*)) OVER (PARTITION BY part) "
-        "FROM jobs WHERE run > 0 AND lim > 0 AND part IS NOT NULL GROUP BY part, lim "
+        "FROM jobs WHERE run > 0 AND lim > 0 AND part IS NOT NULL AND state = 'COMPLETED' "
+        "GROUP BY part, lim "
         "ORDER BY sum((lim - run) * max(gpus, cpus, 1)) DESC"
     )
     for part, limit_s, count, of_part in found:
         if count < max(LEAST, COMMON_LIMIT * of_part):
             continue
         run = table.one(
-            "SELECT run FROM jobs WHERE run > 0 AND lim = ? AND part = ? "
+            "SELECT run FROM jobs WHERE run > 0 AND lim = ? AND part = ? AND state = 'COMPLETED' "
             "ORDER BY run LIMIT 1 OFFSET ?",
             limit_s, part, min(count - 1, int(0.95 * count)),
         )  # fmt: skip
@@ -340,9 +358,10 @@ def _limits(table: JobTable, request: Request, unused: float) -> Iterator[Advice
         yield _advice(
             "limits",
             request,
-            f"Of the requested time, weighted by size, {unused_words(unused)} is never used. In "
-            f"partition {part} {count:,} of {of_part:,} jobs request {format_duration(limit_s)}, "
-            f"which may be its default; 95 % of them run for less than {hours:,} h.",
+            f"Of all requested time, weighted by size, {unused_words(unused)} is never used. In "
+            f"partition {part} {count:,} of {of_part:,} completed jobs request "
+            f"{format_duration(limit_s)}, which may be its default; 95 % of them run for less than "
+            f"{hours:,} h. The others would be ended, unless they state a time of their own.",
             "look at",
             partition=quote(part),
             limit=f"{hours // 24}-{hours % 24:02d}:00:00",

@@ -22,8 +22,8 @@ from schedmate.schedulers.model import Cluster
 from schedmate.schedulers.sim.engine import Simulation
 from schedmate.schedulers.sim.workload import Workload
 from schedmate.site.accounting import AccountedJob, Pseudonyms, detect, read_jobs
-from schedmate.site.queue import Advised, _Rules, rank_correlation, what_if
-from schedmate.site.table import job_table
+from schedmate.site.queue import Advised, _Machine, _Rules, rank_correlation, what_if
+from schedmate.site.table import Row, job_table
 
 SACCT = (
     "JobID|JobName|User|Account|Partition|State|Submit|Start|End|ElapsedRaw|TimelimitRaw|AllocTRES|"
@@ -209,6 +209,46 @@ def test_without_states_and_starts_the_report_says_which_columns_it_lacks(
     )
 
 
+def test_lists_are_read_for_what_they_are() -> None:
+    """Steps are no jobs, a status of -1 is unknown, and a program's arguments may be secret."""
+    text = SACCT.replace("|", ";")
+    steps = [line.replace("17;", "17.batch;", 1) for line in text.splitlines() if line[:3] == "17;"]
+    assert steps
+    jobs, _ = read(text + "\n".join(steps) + "\n", "csv")
+    assert [job.id for job in jobs] == [job.id for job in read(SACCT)[0]]
+    report = ImportReport()
+    unknown = SWF.replace(" 7200 -1 1 3", " 7200 -1 -1 3").replace(" 7200 -1 5 3", " 7200 -1 -1 3")
+    source = Source(io.StringIO(unknown), unknown, None, lambda: 0)
+    ran, never = read_jobs(source, "swf", {}, report)
+    assert (ran.state, never.state, report.lacking) == ("COMPLETED", "CANCELLED", {"state"})
+    ray = [{**RAY[0], "metadata": {}, "entrypoint": "python train.py --token secret"}]
+    assert [job.name for job in read(json.dumps(ray))[0]] == ["python train.py"]
+
+
+def test_a_list_without_submissions_and_one_of_ray_have_their_report(
+    cli: Cli, tmp_path: Path
+) -> None:
+    cells = [line.split("|") for line in SACCT.splitlines()]
+    at = [name.lower() for name in cells[0]].index("submit")
+    without = "\n".join("|".join([*one[:at], *one[at + 1 :]]) for one in cells)
+    for name, text in (("sacct", without), ("ray", json.dumps(RAY[:1]))):
+        path = tmp_path / name
+        path.write_text(text + "\n")
+        done = cli("site-report", str(path), "--json", "--no-logs")
+        assert done.code == 0, done.err
+        found = json.loads(done.out)
+        assert found["predictability"]["total"] is None
+        assert ("schedmate ray up" in found["advice"][-1]["setting"]) == (name == "ray")
+    assert found["unit"] == "GPU"
+
+
+def test_of_mixed_jobs_each_takes_what_they_compete_for() -> None:
+    """CPUs, though some have GPUs, too."""
+    job = Row(1, "1", "COMPLETED", *[None] * 5, 0.0, 0.0, 9.0, 9.0, None, 1.0, 16.0, 1.0, None)
+    assert _Machine({"": 64}, 1.0, "cpus").size(job) == 16
+    assert _Machine({"": 64}, 1.0, "nodes").size(job) == 1
+
+
 def test_times_that_are_no_seconds_are_refused_with_the_way_to_say_so(
     cli: Cli, tmp_path: Path
 ) -> None:
@@ -250,7 +290,7 @@ def test_a_default_limit_is_judged_by_the_jobs_that_seem_to_have_it(
     done = cli("site-report", made_up(rows, header, tmp_path), "--json")
     assert done.code == 0, done.err
     [limit] = [one for one in json.loads(done.out)["advice"] if "DefaultTime" in one["setting"]]
-    assert "1,000 of 2,000 jobs request 24 h" in limit["why"]
+    assert "1,000 of 2,000 completed jobs request 24 h" in limit["why"]
     assert "DefaultTime=0-01:00:00" in limit["setting"]
     own = [row.replace(",86400,", f",{80_000 + n},") for n, row in enumerate(rows)]
     done = cli("site-report", made_up(own, header, tmp_path), "--json")
@@ -265,6 +305,7 @@ def test_a_default_limit_is_judged_by_the_jobs_that_seem_to_have_it(
         (("--format", "nonsense"), "not one of auto, sacct-json"),
         (("--format", "swf", "--map", "run=hours:h"), "--map is for csv"),
         ((), "no column of the file is known to hold run"),
+        (("-o", "/no/such/place/report.html"), "there is no directory /no/such/place"),
         (("--history", "x"), "exclude each other"),
     ],
 )
