@@ -101,7 +101,7 @@ def failed_at(job: Job) -> float:
     return float(job["end_time"] or job["diagnosed"])
 
 
-def _told(heard: dict[str, Any], took: float | None) -> str | None:
+def _estimate_at_submission(heard: dict[str, Any], took: float | None) -> str | None:
     """The estimate at submission, and how the run time compares."""
     if heard.get("estimate_s") is None:
         return None
@@ -152,7 +152,7 @@ def _facts(heard: dict[str, Any], stored: JobRecord | None, now: float) -> list[
         "Left": None if left is None else format_duration(left),
         "Loss": f"{loss:.4g}" if isinstance(loss, float) else loss,
         "Log read": None if read is None else f"{format_duration(max(0.0, now - read))} ago",
-        "Estimate at submission": _told(heard, first("duration_s")),
+        "Estimate at submission": _estimate_at_submission(heard, first("duration_s")),
         "By its log": progress.get("ended") or (diagnosis.get("reason") if shows_none else None),
         "Time limit": None if limit is None else format_duration(limit),
         "Limit used": None if not limit or took is None else f"{took / limit:.0%}",
