@@ -66,25 +66,23 @@ def test_the_readme_shows_the_toy_scheduler() -> None:
     assert shown in source
 
 
-def test_the_toy_scheduler_runs(example_history: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, ROOT / "examples" / "toy_scheduler.py", example_history],
+def toy_scheduler(history: Path, deadline_s: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, ROOT / "examples" / "toy_scheduler.py", history],
         capture_output=True,
         text=True,
         check=True,
-        env={**os.environ, "SCHEDMATE_DEADLINE_S": "60"},
+        env={**os.environ, "SCHEDMATE_DEADLINE_S": deadline_s},
     )
+
+
+def test_the_toy_scheduler_runs(example_history: Path) -> None:
+    done = toy_scheduler(example_history, "60")
     assert done.stdout.split() == ["short", "long", "unknown"]
 
 
 def test_the_toy_scheduler_says_which_estimates_came_too_late(example_history: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, ROOT / "examples" / "toy_scheduler.py", example_history],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "SCHEDMATE_DEADLINE_S": "0.0001"},
-    )
+    done = toy_scheduler(example_history, "0.0001")
     assert done.stdout.split() == ["long", "unknown", "short"], "as they came"
     for name, said in zip(done.stdout.split(), done.stderr.splitlines(), strict=True):
         assert said.startswith(f"no estimate for job {name}")

@@ -22,6 +22,7 @@ from schedmate.report.jobs import (
     progress_headline,
     runs_in_words,
 )
+from schedmate.report.page import around_code
 
 if TYPE_CHECKING:
     from schedmate.mate import Analysis
@@ -53,11 +54,9 @@ def code(text: object, limit: int = 300) -> str:
 
 def prose(text: object, limit: int = 2000) -> str:
     """A sentence of ours: what stands between backticks is code, and nothing else is markup."""
-    parts = clean(text, limit).split("`")
-    if not len(parts) % 2:  # they are not pairs
-        return escaped(text, limit)
     return "".join(
-        code(part) if at % 2 else _SPECIAL.sub(r"\\\1", part) for at, part in enumerate(parts)
+        code(part) if at % 2 else _SPECIAL.sub(r"\\\1", part)
+        for at, part in enumerate(around_code(clean(text, limit)))
     )
 
 

@@ -53,12 +53,15 @@ def prose(text: object, limit: int = 1200) -> Markup:
     """A sentence of ours, shown: what stands between a pair of backticks is code."""
     from markupsafe import Markup, escape
 
-    parts = shown(text, limit).split("`")
-    if not len(parts) % 2:  # they are not pairs
-        parts = ["`".join(parts)]
     made = (Markup("<code>{}</code>").format(part) if n % 2 else escape(part)
-            for n, part in enumerate(parts))  # fmt: skip
+            for n, part in enumerate(around_code(shown(text, limit))))  # fmt: skip
     return Markup("").join(made)
+
+
+def around_code(text: str) -> list[str]:
+    """What stands outside and inside pairs of backticks, in turn; one part where none are pairs."""
+    parts = text.split("`")
+    return parts if len(parts) % 2 else [text]
 
 
 def embedded(document: Any) -> str:

@@ -25,7 +25,7 @@ from schedmate.site.document import (
     Repeat,
     SiteReport,
     StateCost,
-    requested_words,
+    baseline_words,
     unused_words,
 )
 from schedmate.site.queue import BACKFILL, BOTH, ORDERED, PERFECT, TODAY
@@ -115,8 +115,7 @@ def _predictability(found: Predictability) -> Section:
     text = [
         (
             f"At submission the estimates were within 2x of the run time for {total.estimate:.0%} "
-            f"of {total.jobs:,} completed jobs, {requested_words(total)} for "
-            f"{total.requested:.0%}, the last run of a like job for {total.last:.0%}."
+            f"of {total.jobs:,} completed jobs, {baseline_words(total)}."
         ),
         f"The 80 % interval held the run time of {total.covered:.0%}.",
         (

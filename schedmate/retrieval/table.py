@@ -76,7 +76,7 @@ DayCounts = list[tuple[int, str, int, float]]
 """Rows of `JobTable.by_day`."""
 
 
-LONGEST_WAY_S = 60 * 86_400.0
+LONGEST_STAY_S = 60 * 86_400.0
 """Time from the submission of a job to its end, beyond which the month's counts miss it: they are
 found by their submission [s]."""
 
@@ -132,7 +132,7 @@ class JobTable:
 
     def by_day(self, since: float) -> DayCounts:
         """Jobs that have ended after a time [s since epoch]: days between that and their end,
-        state, number, GPU seconds. Those submitted `LONGEST_WAY_S` before it are left out."""
+        state, number, GPU seconds. Those submitted `LONGEST_STAY_S` before it are left out."""
         sql = (
             "SELECT CAST((end_time - ?) / 86400 AS INTEGER), state, count(*), "
             "total(json_extract(document, '$.duration_s') * "
@@ -140,7 +140,7 @@ class JobTable:
             "WHERE (submit_time >= ? OR submit_time IS NULL) AND ended = 1 AND end_time >= ? "
             "AND json_valid(document) GROUP BY 1, 2 ORDER BY 1, 2"
         )
-        return [tuple(row) for row in self._db.query(sql, (since, since - LONGEST_WAY_S, since))]
+        return [tuple(row) for row in self._db.query(sql, (since, since - LONGEST_STAY_S, since))]
 
     def started(
         self, since: float, limit: int = 50_000

@@ -77,6 +77,8 @@ Update = Advised | Tracked | Diagnosed | Heard
 READINGS = """CREATE TABLE readings (job_id TEXT, at REAL, iteration INTEGER, step_time_s REAL,
     loss REAL, PRIMARY KEY (job_id, at)) WITHOUT ROWID;"""
 """The course of a job: what its log said at each look."""
+COLUMNS = (with_column("jobs", "limit_s", "REAL"), with_column("jobs", "conditions", "TEXT"))
+"""What later formats of the file added to its first table."""
 MOST_READINGS = 400
 """Readings kept of a job; beyond them, every second one goes."""
 
@@ -113,11 +115,7 @@ class Board:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._writer, self._reader = (_connect(path) for _ in range(2))
             script = resources.files(__package__).joinpath("board.sql").read_text("utf-8")
-            limit, conditions = (
-                with_column("jobs", *column)
-                for column in (("limit_s", "REAL"), ("conditions", "TEXT"))
-            )
-            upgrade(self._writer, path, (script, READINGS, limit, conditions))
+            upgrade(self._writer, path, (script, READINGS, *COLUMNS))
         except (OSError, sqlite3.Error) as error:
             raise InputError(
                 f"cannot keep the dashboard's state in {path}: {error}; name another --state."

@@ -112,7 +112,7 @@ def _estimate_at_submission(heard: dict[str, Any], took: float | None) -> str | 
     text += f" ({format_duration(low)} to {format_duration(high)})"
     if took is None or heard.get("state") != "COMPLETED":
         return text
-    return f"{text}; it ran {'shorter' if took < low else 'longer' if took > high else 'within'}"
+    return f"{text}; it ended {'earlier' if took < low else 'later' if took > high else 'then'}"
 
 
 def _facts(heard: dict[str, Any], stored: JobRecord | None, now: float) -> list[tuple[str, str]]:

@@ -29,14 +29,16 @@ class Coverage(_Part):
     anonymized: bool
 
 
-def requested_words(total: Predicted) -> str:
-    """What stands as the requested time in sentences: the running median where none is stated."""
+def baseline_words(total: Predicted) -> str:
+    """For what share of jobs the baselines were within 2x; the running median stands in for
+    requested times where none are stated."""
+    requested = "requested times"
     if total.unused is None:
-        return "the running median (the list states no requested times)"
-    if total.with_request < total.jobs:
+        requested = "the running median (the list states no requested times)"
+    elif total.with_request < total.jobs:
         stated = total.with_request / total.jobs
-        return f"requested times (which {stated:.0%} state; else the running median)"
-    return "requested times"
+        requested += f" (which {stated:.0%} state; else the running median)"
+    return f"{requested} for {total.requested:.0%}, the last run of a like job for {total.last:.0%}"
 
 
 def unused_words(share: float) -> str:

@@ -189,8 +189,8 @@ def what_if(
     count = table.one(f"SELECT count(*) FROM jobs WHERE {chosen}")
     if count < LEAST_JOBS:
         return Queue(
-            reason=f"Not modelled: the waits of {count:,} jobs are known, {LEAST_JOBS:,} are the "
-            f"least that the list has to state.{_lacking(table, resource)}",
+            reason=f"Not modelled: the list states the waits of {count:,} jobs, and it takes "
+            f"{LEAST_JOBS:,}.{_lacking(table, resource)}",
             fidelity=None,
             scenarios=[],
             groups=[],

@@ -25,7 +25,7 @@ from schedmate.site.document import (
     Predicted,
     Queue,
     SiteReport,
-    requested_words,
+    baseline_words,
     unused_words,
 )
 from schedmate.site.failures import FAILED, failures
@@ -45,6 +45,7 @@ COMMON_LIMIT = 0.2
 """Share of a partition's jobs that request one same time, from which that may be its default."""
 LONGEST_LIST_S = 100 * 365.25 * 86_400
 _ORDER = ("switch on", "look at", "wait")
+"""Kinds of advice, as a report lists them."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,10 @@ def site_report(
             predictability=predicted,
             queue=queue,
             failures=failed,
-            advice=advised(table, request, predicted, queue, failed, UNITS[resource]),
+            advice=sorted(
+                advised(table, request, predicted, queue, failed, UNITS[resource]),
+                key=lambda one: _ORDER.index(one.kind),
+            ),
             notes=list(_notes(table, request, predicted, report)),
         )
 
@@ -131,8 +135,8 @@ def _check_times(table: JobTable) -> None:
     if last - first > LONGEST_LIST_S:
         raise InputError(
             f"the submissions of the list span {(last - first) / 86_400:,.0f} days, so its times "
-            "are no seconds; say what they count, --map submit=COLUMN:ms (or us, ns), and the same "
-            "of start and end."
+            "are not in seconds; say what they count, --map submit=COLUMN:ms (or us, ns), and the "
+            "same of start and end."
         )
 
 
@@ -240,21 +244,8 @@ def advised(
     queue: Queue,
     failed: Failures,
     unit: str,
-) -> list[Advice]:
-    """What the findings speak for: first what to switch on, in the order in which that is safe,
-    last what had better wait."""
-    found = _advised(table, request, predicted, queue, failed, unit)
-    return sorted(found, key=lambda one: _ORDER.index(one.kind))
-
-
-def _advised(
-    table: JobTable,
-    request: Request,
-    predicted: Predictability,
-    queue: Queue,
-    failed: Failures,
-    unit: str,
 ) -> Iterator[Advice]:
+    """What the findings speak for, in the order in which it is safe to switch it on."""
     total = predicted.total
     if total is not None:
         yield _observing(request, total)
@@ -289,8 +280,7 @@ def _advised(
 def _observing(request: Request, total: Predicted) -> Advice:
     why = (
         f"Of {total.jobs:,} completed jobs the estimates at submission were within 2x of the "
-        f"run time for {total.estimate:.0%}, {requested_words(total)} for "
-        f"{total.requested:.0%}, the last run of a like job for {total.last:.0%}."
+        f"run time for {total.estimate:.0%}, {baseline_words(total)}."
     )
     if total.estimate < USEFUL:
         why += " That is too few to rely on: let more history come together, and report again."

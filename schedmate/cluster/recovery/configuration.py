@@ -164,7 +164,7 @@ class Configuration(_Part):
     )
     kill_switch: Annotated[Path, AfterValidator(_path)] = Field(
         default_factory=lambda: site_dir() / "recovery.stop",
-        description="While this is there nothing is done. Default: in /etc/schedmate",
+        description="While this is there nothing is done. Default: /etc/schedmate/recovery.stop",
     )
     automatic: frozenset[Step] = Field(
         frozenset(), description="What needs no approval: diagnose, isolate, restart, notify"
